@@ -1,0 +1,132 @@
+"""From what an adapter read to a canonical Message: one way for whole replies and for streamed ones."""
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import (
+    MessageComplete,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+)
+from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
+from dragoman.canonical.usage import TokenUsage, Usage
+
+if TYPE_CHECKING:
+    from dragoman.adapter.contract import RequestContext
+
+
+class Reply:
+    """One reply while it is read: its message id, and the canonical id of each of its calls.
+
+    A stream names a call when it starts and builds the message when it ends; both ask here, so both get one id.
+    """
+
+    def __init__(self, context: "RequestContext", provider: str) -> None:
+        self.context = context
+        self.provider = provider
+        self.message_id = context.new_id()
+        self._calls: dict[Hashable, str] = {}
+
+    def call_id(self, position: Hashable, native: str | None) -> str:
+        """The canonical id of the call at a position of this reply."""
+        if position not in self._calls:
+            self._calls[position] = self.context.tool_ids.receive(self.provider, native)
+        return self._calls[position]
+
+    def message(
+        self,
+        content: Iterable[ContentBlock],
+        *,
+        model: str | None,
+        stop_reason: StopReason | None,
+        usage: TokenUsage | None,
+        raw: dict[str, Any],
+        status: MessageStatus = MessageStatus.COMPLETE,
+    ) -> Message:
+        """The assistant's message, priced. ``model`` is the provider's name of the model that served."""
+        context = self.context
+        now = context.clock()
+        served = f"{self.provider}:{model}" if model else context.model
+        blocks = tuple(content)
+        tool_ids = {
+            block.id: native
+            for block in blocks
+            if isinstance(block, ToolUseBlock) and (native := context.tool_ids.native(block.id, self.provider))
+        }
+        provider_raw: dict[str, Any] = {"by": self.provider, **raw}
+        if tool_ids:
+            provider_raw["tool_ids"] = tool_ids
+        return Message(
+            id=self.message_id,
+            session_id=context.session_id,
+            role=Role.ASSISTANT,
+            content=blocks,
+            created_at=now,
+            metadata=MessageMetadata(
+                model=served,
+                provider=self.provider,
+                routing=context.routing,
+                usage=self._priced(usage, served) if usage is not None else None,
+                status=status,
+                stop_reason=stop_reason,
+                provider_raw=provider_raw,
+                user_id=context.user_id,
+                team_id=context.team_id,
+            ),
+        )
+
+    def _priced(self, usage: TokenUsage, served: str) -> Usage:
+        context = self.context
+        now = context.clock()
+        latency = None
+        if context.started_at is not None:
+            latency = max(0, round((now - context.started_at).total_seconds() * 1000))
+        if context.prices is None:
+            return Usage(**dict(usage), latency_ms=latency)
+        priced = context.prices.price(served, usage, now)
+        if priced.pricing_version is None or (priced.cost_usd is None and served != context.model):
+            priced = context.prices.price(context.model, usage, now)
+        return priced.model_copy(update={"latency_ms": latency}) if latency is not None else priced
+
+
+def assemble(events: Iterable[StreamEvent]) -> Message | None:
+    """The message of a finished stream: message_complete is authoritative. None where the stream broke."""
+    for event in events:
+        if isinstance(event, MessageComplete):
+            return event.message
+    return None
+
+
+def fold(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
+    """The blocks that the deltas alone add up to, in order of their index; unfinished calls are left out.
+
+    Native blocks and citations do not travel as deltas, so this can be less than message_complete holds.
+    """
+    texts: dict[int, str] = {}
+    thoughts: dict[int, tuple[str, str | None]] = {}
+    calls: dict[int, ToolUseBlock] = {}
+    names: dict[str, str] = {}
+    for event in events:
+        match event:
+            case TextDelta():
+                texts[event.content_block_index] = texts.get(event.content_block_index, "") + event.text
+            case ThinkingDelta():
+                text, signature = thoughts.get(event.content_block_index, ("", None))
+                thoughts[event.content_block_index] = (text + event.text, event.signature or signature)
+            case ToolUseStart():
+                names[event.tool_use_id] = event.tool_name
+            case ToolUseEnd():
+                calls[event.content_block_index] = ToolUseBlock(
+                    id=event.tool_use_id, name=names[event.tool_use_id], input=event.final_input
+                )
+            case ToolUseInputDelta() | _:
+                pass
+    blocks: dict[int, ContentBlock] = {index: TextBlock(text=text) for index, text in texts.items()}
+    blocks |= {index: ThinkingBlock(text=text, signature=sig) for index, (text, sig) in thoughts.items()}
+    blocks |= calls
+    return tuple(blocks[index] for index in sorted(blocks))

@@ -1,0 +1,148 @@
+"""What a model can do, as its adapter declares it (specification D5.2, DESIGN section 5).
+
+The declarations are data: each adapter package carries a models.toml whose rows are read by `ModelTable`.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import Field
+
+from dragoman.canonical.blocks import Frozen
+
+
+class Support(StrEnum):
+    """Truthy unless absent. ``emulated``: the adapter gets there by another way, which costs something."""
+
+    NATIVE = "native"
+    EMULATED = "emulated"
+    ABSENT = "absent"
+
+    def __bool__(self) -> bool:
+        return self is not Support.ABSENT
+
+
+NATIVE, EMULATED, ABSENT = Support.NATIVE, Support.EMULATED, Support.ABSENT
+
+_ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+
+class ToolIdRule(Frozen):
+    """Which tool ids a provider accepts. ``as_issued``: it reads none of ours, only what it issued itself."""
+
+    alphabet: str = _ALPHANUMERIC + "_-"
+    min_length: int = 1
+    max_length: int = 64
+    prefix: str = ""
+    """What ids made for this provider start with; ids of others need not have it."""
+
+    def accepts(self, tool_id: str) -> bool:
+        return self.min_length <= len(tool_id) <= self.max_length and set(tool_id) <= set(self.alphabet)
+
+
+class ThinkingPolicy(Frozen):
+    """What a model does with thinking in its history.
+
+    ``reads_from`` are globs over full model ids whose signed blocks this model can read. ``prefix_bound``: a
+    signature is void when anything before it changes. ``must_echo``: leaving its own thinking out is an error.
+    ``accepts_unsigned``: thinking without a signature may be sent. ``foreign``: what thinking that the model
+    cannot read becomes.
+    """
+
+    reads_from: tuple[str, ...] = ()
+    prefix_bound: bool = False
+    must_echo: bool = False
+    accepts_unsigned: bool = False
+    foreign: Literal["drop", "text", "refuse"] = "drop"
+
+    def reads(self, model: str | None) -> bool:
+        return model is not None and any(fnmatchcase(model, pattern) for pattern in self.reads_from)
+
+
+class AdapterCapabilities(Frozen):
+    """One model's abilities, limits and rules. Absent abilities are falsy."""
+
+    supports_thinking: Support = ABSENT
+    supports_tools: Support = NATIVE
+    supports_system_prompt: Support = NATIVE
+    supports_structured_output: Support = ABSENT
+    supports_streaming: Support = NATIVE
+    supports_streaming_tool_calls: Support = NATIVE
+    supports_parallel_tool_calls: Support = NATIVE
+    supports_prompt_caching: Support = ABSENT
+    supports_system_messages_in_list: Support = NATIVE
+    """False where leading system messages are hoisted out of the list."""
+    supports_mid_conversation_system: Support = NATIVE
+    supports_developer_role: Support = ABSENT
+    supports_prefill: Support = ABSENT
+    """Whether the last message of a request may be the assistant's."""
+    supports_batch_api: Support = ABSENT
+
+    supports_images: Support = ABSENT
+    supports_audio: Support = ABSENT
+    supports_video: Support = ABSENT
+    supports_documents: Support = ABSENT
+    supports_media_urls: Support = NATIVE
+    supports_tool_result_media: Support = ABSENT
+    """Emulated: media in a tool's answer travels in a user message right behind it."""
+    supports_empty_text: Support = NATIVE
+    accepted_image_media_types: tuple[str, ...] = ()
+
+    max_context_tokens: int = 8192
+    max_output_tokens: int = 4096
+
+    tool_id_rule: ToolIdRule = Field(default_factory=ToolIdRule)
+    thinking_policy: ThinkingPolicy = Field(default_factory=ThinkingPolicy)
+    sampling: Literal["allowed", "without_reasoning", "never"] = "allowed"
+    forced_tool_choice: Literal["allowed", "without_reasoning", "never"] = "allowed"
+    thinking_off: Support = NATIVE
+    """Whether reasoning can be switched off."""
+    native_from: tuple[str, ...] = ()
+    """Providers besides its own whose native blocks this one reads."""
+
+    wire: dict[str, Any] = Field(default_factory=dict)
+    """Facts that only this adapter's encoder reads, e.g. the name of a field."""
+    evidence: dict[str, str] = Field(default_factory=dict)
+    """Where a declaration comes from: a cassette, or a provider's page."""
+
+
+class ModelTable:
+    """models.toml: defaults, then rows whose ``match`` globs select models; later rows override earlier ones."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._default: dict[str, Any] = data.get("default", {})
+        self._rows: list[dict[str, Any]] = data.get("model", [])
+        self._seen: dict[str, AdapterCapabilities] = {}
+
+    @classmethod
+    def of(cls, package: str, name: str = "models.toml") -> "ModelTable":
+        """The table that lies in an adapter's package."""
+        return cls(tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8")))
+
+    def capabilities(self, model: str) -> AdapterCapabilities:
+        """The declarations for one model name, without its provider."""
+        if model not in self._seen:
+            merged = dict(self._default)
+            for row in self._rows:
+                patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
+                if any(fnmatchcase(model, pattern) for pattern in patterns):
+                    merged = _merge(merged, {key: row[key] for key in row if key not in ("match", "listed")})
+            self._seen[model] = AdapterCapabilities.model_validate(merged)
+        return self._seen[model]
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The models that the table names outright, for `dragoman models`."""
+        return tuple(name for row in self._rows for name in row.get("listed", ()))
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged

@@ -1,0 +1,242 @@
+"""The adapter contract (DESIGN section 5, specification D5): from the canonical form to one provider's wire and back.
+
+An adapter is bound to one model and pure: it does no I/O and has no clock and no randomness of its own. Ids, time
+and prices come from the `RequestContext`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+
+from dragoman.adapter.capabilities import AdapterCapabilities
+from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.errors import DragomanError, NetworkError, ProviderError
+from dragoman.adapter.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
+from dragoman.canonical.blocks import MEDIA_BLOCKS, ContentBlock, ToolResultBlock
+from dragoman.canonical.events import StreamEvent
+from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
+from dragoman.canonical.message import Message
+from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage, Usage
+
+
+class Prices(Protocol):
+    """A price table, as adapters see it."""
+
+    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
+        """The usage with its cost; ``cost_usd`` is None where the table does not know."""
+        ...
+
+
+@cache
+def bundled_prices() -> Prices:
+    """The table registered as ``bundled`` under the entry-point group ``dragoman.prices``."""
+    (entry,) = entry_points(group="dragoman.prices", name="bundled")
+    table: Prices = entry.load()()
+    return table
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestContext:
+    """What a request needs to know beyond what is said: who asks, which ids are in use, what time it is.
+
+    ``tool_ids`` lives as long as the session; everything else may change with each request.
+    """
+
+    model: str
+    session_id: str = field(default_factory=new_session_id)
+    request_id: str = field(default_factory=new_message_id)
+    tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
+    prices: Prices | None = None
+    new_id: Callable[[], str] = new_message_id
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    started_at: datetime | None = None
+    """When the request was sent; the reply's latency is measured from it."""
+    routing: RoutingDecisionRecord | None = None
+    user_id: str | None = None
+    team_id: str | None = None
+    frame_cap: int = DEFAULT_FRAME_CAP
+    body_cap: int = DEFAULT_BODY_CAP
+
+    @classmethod
+    def for_model(cls, model: str, **fields: Any) -> Self:
+        """A fresh session with an empty id map and the bundled prices. Raises ValueError on a malformed model id."""
+        ModelId.parse(model)
+        fields.setdefault("prices", bundled_prices())
+        return cls(model=model, **fields)
+
+
+class NamedTool(NamedTuple):
+    """A tool choice: this tool must be called."""
+
+    name: str
+
+
+ToolChoice = Literal["auto", "none", "required"] | NamedTool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterOptions:
+    """How to answer. None always means: leave it to the provider; no default of ours is ever sent."""
+
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    output_schema: Mapping[str, Any] | None = None
+    """A JSON Schema that the answer's text obeys."""
+    effort: str | None = None
+    """Reasoning effort: none, minimal, low, medium, high, xhigh or max; the adapter maps it to what the model has."""
+    thinking_budget: int | None = None
+    """Reasoning tokens, on models that take a budget."""
+    stream: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Body fields by provider name: laid over that provider's body as they are, ignored by all others."""
+    context: RequestContext | None = None
+
+    def with_context(self, context: RequestContext) -> "AdapterOptions":
+        return replace(self, context=context)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a provider is reached and how it knows the caller.
+
+    ``key_variables`` are environment variables, first found first used. ``key_header`` and ``key_prefix`` say how
+    the key travels. ``base_url_variable`` overrides ``base_url``.
+    """
+
+    base_url: str
+    key_variables: tuple[str, ...] = ()
+    key_header: str = "authorization"
+    key_prefix: str = "Bearer "
+    key_required: bool = True
+    base_url_variable: str | None = None
+
+
+class Adapter(ABC):
+    """One model behind one wire. Subclasses declare ``provider`` and ``endpoint`` and implement the abstract methods.
+
+    ``transport`` names what carries the requests: ``http``, or ``local`` for a model in this process.
+    """
+
+    provider: ClassVar[str]
+    endpoint: ClassVar[Endpoint]
+    transport: ClassVar[str] = "http"
+    listed_models: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.model_id)!r})"
+
+    @property
+    def model_id(self) -> ModelId:
+        return ModelId(self.provider, self.model)
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> AdapterCapabilities:
+        """What the model can do."""
+
+    @abstractmethod
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        """The request as bytes, with all losses. The same input gives the same bytes in every process.
+
+        Raises CriticalLossError where a critical block would be lost and RequestError where an option cannot be
+        written at all.
+        """
+
+    @abstractmethod
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        """The assistant's message. Raises the reply's own ProviderError for a status of 400 and over."""
+
+    @abstractmethod
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        """A fresh decoder for one streamed reply."""
+
+    @abstractmethod
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        """A request in the provider's format, read: messages, tools and options whose context is the one given.
+
+        Raises RequestError where it is no such request.
+        """
+
+    @abstractmethod
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        """The error that a reply means. Never fails, whatever the body is."""
+
+    def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
+        """A local estimate, at least 1: four characters a token, 1,024 characters an image (specification D5.3)."""
+        characters = sum(_characters(block) for message in messages for block in message.content)
+        characters += sum(len(tool.name) + len(tool.description) + len(str(tool.input_schema)) for tool in tools)
+        return max(1, (characters + 16 * len(messages)) // 4)
+
+    async def stream_response(
+        self, chunks: AsyncIterator[WireChunk], context: RequestContext
+    ) -> AsyncIterator[StreamEvent]:
+        """The events of a streamed reply; the last is message_complete or error, and then it ends."""
+        decoder = self.decoder(context)
+        try:
+            async for chunk in chunks:
+                for event in decoder.feed(chunk):
+                    yield event
+                if decoder.done:
+                    return
+        except Exception as error:
+            for event in decoder.fail(_as_network_error(error, self.provider)):
+                yield event
+            return
+        for event in decoder.finish():
+            yield event
+
+    def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
+        """The sync twin of `stream_response`."""
+        decoder = self.decoder(context)
+        try:
+            for chunk in chunks:
+                yield from decoder.feed(chunk)
+                if decoder.done:
+                    return
+        except Exception as error:
+            yield from decoder.fail(_as_network_error(error, self.provider))
+            return
+        yield from decoder.finish()
+
+
+def _as_network_error(error: Exception, provider: str) -> DragomanError:
+    if isinstance(error, DragomanError):
+        return error
+    wrapped = NetworkError(f"the connection broke: {type(error).__name__}: {error}", provider=provider)
+    wrapped.__cause__ = error
+    return wrapped
+
+
+_IMAGE_CHARACTERS = 1024
+_RESULT_CHARACTERS = 16
+_SIZED_FIELDS = ("text", "name", "content", "signature", "data", "input", "arguments")
+
+
+def _characters(block: ContentBlock) -> int:
+    if isinstance(block, MEDIA_BLOCKS):
+        return _IMAGE_CHARACTERS
+    if isinstance(block, ToolResultBlock):
+        return _RESULT_CHARACTERS + sum(_characters(part) for part in block.content)
+    return sum(len(str(getattr(block, name, None) or "")) for name in _SIZED_FIELDS)

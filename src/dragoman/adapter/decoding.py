@@ -1,0 +1,128 @@
+"""The stream decoder that every adapter fills in: bytes in, events out, and never a lie about the end.
+
+Subclasses read one parsed frame at a time and gather the provider's own reply object while they emit events; at the
+terminal event they decode that object as they would a whole reply. So a stream and its unstreamed twin agree by
+construction. This class sees to framing, to the order at the end, and to turning every kind of garbage into a
+typed error that carries the partial message.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError, StreamTruncatedError
+from dragoman.adapter.framing import Frame
+from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.canonical.message import Message, MessageStatus
+
+
+class Framing(Protocol):
+    def feed(self, chunk: bytes) -> list[Frame]: ...
+
+    def finish(self) -> list[Frame]: ...
+
+
+# What reading a reply of the wrong shape raises; anything else is a bug of ours and shows itself.
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+class StreamDecoder(ABC):
+    """Feed it chunks; `done` is set once the last event was handed out."""
+
+    def __init__(self, provider: str, framing: Framing) -> None:
+        self.provider = provider
+        self.done = False
+        self._framing = framing
+
+    @abstractmethod
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        """The events of one frame; MessageComplete ends the stream. Raises ProviderError on an error frame."""
+
+    @abstractmethod
+    def partial(self, status: MessageStatus) -> Message | None:
+        """What has arrived so far; calls whose arguments are unfinished keep them as raw_input."""
+
+    def end(self) -> Iterable[StreamEvent]:
+        """The bytes are over and no terminal event came. Adapters without a marker of their own decide here."""
+        raise StreamTruncatedError(
+            "the stream ended before its terminal event: the reply is incomplete, ask again",
+            provider=self.provider,
+        )
+
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        """Never raises: what goes wrong is the last event."""
+        if self.done:
+            return []
+        events: list[StreamEvent] = []
+        try:
+            for frame in self._framing.feed(chunk):
+                self._take(self.read(frame), events)
+                if self.done:
+                    break
+        except DragomanError as error:
+            events += self.fail(error)
+        except MALFORMED as error:
+            events += self.fail(self._malformed(error))
+        return events
+
+    def finish(self) -> list[StreamEvent]:
+        """The end of the bytes: nothing more where the stream is done, else what its terminal rule says."""
+        if self.done:
+            return []
+        events: list[StreamEvent] = []
+        try:
+            for frame in self._framing.finish():
+                if _is_whole(frame.data):
+                    self._take(self.read(frame), events)
+            if not self.done:
+                self._take(self.end(), events)
+        except DragomanError as error:
+            events += self.fail(error)
+        except MALFORMED as error:
+            events += self.fail(self._malformed(error))
+        return events
+
+    def fail(self, error: DragomanError) -> list[StreamEvent]:
+        """Ends the stream with an error and what had arrived."""
+        if self.done:
+            return []
+        self.done = True
+        cancelled = isinstance(error, ProviderError) and error.error_class == "cancelled"
+        if isinstance(error, ProviderError) and error.provider is None:
+            error.provider = self.provider
+        try:
+            partial = self.partial(MessageStatus.CANCELLED if cancelled else MessageStatus.ERROR)
+        except MALFORMED:
+            partial = None
+        return [ErrorEvent(error, partial)]
+
+    def _take(self, new: Iterable[StreamEvent], events: list[StreamEvent]) -> None:
+        for event in new:
+            events.append(event)
+            if isinstance(event, MessageComplete):
+                self.done = True
+                return
+
+    def _malformed(self, error: Exception) -> MalformedReplyError:
+        malformed = MalformedReplyError(
+            f"the stream is not what the protocol says: {type(error).__name__}: {error}",
+            provider=self.provider,
+        )
+        malformed.__cause__ = error
+        return malformed
+
+
+def _is_whole(data: bytes) -> bool:
+    if data.strip() == b"[DONE]":
+        return True
+    try:
+        return isinstance(wirejson.loads(data), dict)
+    except MalformedReplyError:
+        return False
+
+
+def replay(decoder: StreamDecoder, chunks: Sequence[bytes]) -> list[StreamEvent]:
+    """All events of a stream that has already arrived."""
+    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    return events + decoder.finish()

@@ -1,0 +1,261 @@
+"""What can go wrong, one class a meaning, the same for HTTP statuses and for errors inside a stream.
+
+DragomanError
+├── ConfigurationError          the program is set up wrongly
+│   ├── UnknownProviderError    no adapter of that name is installed
+│   ├── MissingKeyError         no API key was given or found
+│   └── MissingExtraError       an optional part is not installed
+├── ToolSchemaError             tool definitions outside the schema subset, all problems at once
+├── ProjectionError             the history cannot be sent to that model
+│   ├── CriticalLossError       a block marked critical would be lost
+│   └── SwapRefusedError        the model to swap to cannot carry the history
+├── RequestError                an argument that no request can carry
+├── TurnLimitError              the rounds of tool calls that a turn may take are used up
+└── ProviderError               the provider, or the way to it, failed
+    ├── AuthenticationError     401: the key is wrong or missing
+    │   └── PermissionDeniedError   403: the key may not do this
+    ├── BillingError            402: nothing left to pay with
+    ├── RateLimitError          429: too many requests
+    │   └── OverloadedError     529, 503: the provider has no capacity
+    ├── ContextOverflowError    the request is larger than the model's window
+    ├── InvalidRequestError     400, 422: the provider rejects the request
+    │   └── NotFoundError       404: no such model or path
+    ├── ContentFilterError      the provider's filter blocked the request
+    ├── ServerError             5xx
+    ├── NetworkError            no answer, or half of one
+    │   ├── RequestTimeoutError     408, or nothing came in time
+    │   └── StreamTruncatedError    the stream ended without its terminal event
+    ├── MalformedReplyError     the reply is not what the provider's protocol says
+    │   └── FrameTooLargeError      one frame, or the whole body, is over the cap
+    ├── RequestCancelledError   the caller cancelled
+    └── UnclassifiedError       none of the above
+
+Messages never hold a key; what the provider says is masked and cut to a bounded length.
+"""
+
+import re
+from typing import Any, ClassVar
+
+_MAX_MESSAGE = 600
+_SECRET = re.compile(
+    r"(?:sk|pk|rk|gsk|xai|AIza|ghp|hf|r8|nvapi|pplx|csk|fw)[-_][A-Za-z0-9*_\-]{6,}|AIza[A-Za-z0-9_\-]{10,}"
+    r"|Bearer\s+[A-Za-z0-9._\-]{8,}|eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-.]+"
+)
+
+
+def mask_secrets(text: str) -> str:
+    """The text without anything shaped like a key, at most 600 characters long."""
+    masked = _SECRET.sub("***", text)
+    return masked if len(masked) <= _MAX_MESSAGE else masked[:_MAX_MESSAGE] + "…"
+
+
+class DragomanError(Exception):
+    """The root of every error that this library raises on purpose."""
+
+
+class ConfigurationError(DragomanError):
+    pass
+
+
+class UnknownProviderError(ConfigurationError):
+    pass
+
+
+class MissingKeyError(ConfigurationError):
+    pass
+
+
+class MissingExtraError(ConfigurationError):
+    pass
+
+
+class ToolSchemaError(DragomanError):
+    """``problems`` lists every fault as ``path: what``, e.g. ``$.properties.x: unknown keyword 'oneOf'``."""
+
+    def __init__(self, name: str, problems: list[str]) -> None:
+        self.name = name
+        self.problems = tuple(problems)
+        super().__init__(f"the tool {name!r} cannot be registered:\n  " + "\n  ".join(problems))
+
+
+class ProjectionError(DragomanError):
+    pass
+
+
+class CriticalLossError(ProjectionError):
+    pass
+
+
+class SwapRefusedError(ProjectionError):
+    """``reasons`` are all of them, not the first."""
+
+    def __init__(self, model: str, reasons: list[str]) -> None:
+        self.model = model
+        self.reasons = tuple(reasons)
+        super().__init__(f"the session cannot move to {model}: " + "; ".join(reasons))
+
+
+class RequestError(DragomanError):
+    pass
+
+
+class TurnLimitError(DragomanError):
+    pass
+
+
+class ProviderError(DragomanError):
+    """Something between us and the model's answer failed.
+
+    ``status`` is the HTTP status, None inside a stream or before an answer; ``code`` the provider's own word;
+    ``retry_after`` seconds, as the provider asked; ``retryable`` whether sending the same again may help.
+    """
+
+    error_class: ClassVar[str] = "other"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+        code: str | None = None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.message = mask_secrets(message)
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.code = code
+        self.request_id = request_id
+        self.retry_after = retry_after
+        self.attempts: tuple[Any, ...] = ()
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        facts = [
+            f"{name} {value}"
+            for name, value in (
+                ("status", self.status),
+                ("code", self.code),
+                ("request", self.request_id),
+                ("retry after", self.retry_after and f"{self.retry_after:g} s"),
+            )
+            if value is not None
+        ]
+        return "".join(
+            (
+                f"{self.provider}: " if self.provider else "",
+                self.message,
+                f" ({', '.join(facts)})" if facts else "",
+            )
+        )
+
+    def __reduce__(self) -> Any:
+        return _restore, (
+            type(self),
+            self.message,
+            {k: v for k, v in self.__dict__.items() if k != "message"},
+        )
+
+
+def _restore(kind: type[ProviderError], message: str, fields: dict[str, Any]) -> ProviderError:
+    error = kind(message)
+    error.__dict__.update(fields)
+    return error
+
+
+class AuthenticationError(ProviderError):
+    error_class = "auth"
+
+
+class PermissionDeniedError(AuthenticationError):
+    pass
+
+
+class BillingError(ProviderError):
+    error_class = "auth"
+
+
+class RateLimitError(ProviderError):
+    error_class = "rate_limit"
+    retryable = True
+
+
+class OverloadedError(RateLimitError):
+    pass
+
+
+class ContextOverflowError(ProviderError):
+    error_class = "context_overflow"
+
+
+class InvalidRequestError(ProviderError):
+    error_class = "invalid_request"
+
+
+class NotFoundError(InvalidRequestError):
+    pass
+
+
+class ContentFilterError(ProviderError):
+    error_class = "invalid_request"
+
+
+class ServerError(ProviderError):
+    error_class = "server_error"
+    retryable = True
+
+
+class NetworkError(ProviderError):
+    error_class = "network"
+    retryable = True
+
+
+class RequestTimeoutError(NetworkError):
+    pass
+
+
+class StreamTruncatedError(NetworkError):
+    pass
+
+
+class MalformedReplyError(ProviderError):
+    error_class = "other"
+
+
+class FrameTooLargeError(MalformedReplyError):
+    pass
+
+
+class RequestCancelledError(ProviderError):
+    error_class = "cancelled"
+
+
+class UnclassifiedError(ProviderError):
+    pass
+
+
+_BY_STATUS: dict[int, type[ProviderError]] = {
+    401: AuthenticationError,
+    402: BillingError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    408: RequestTimeoutError,
+    413: ContextOverflowError,
+    429: RateLimitError,
+    499: RequestCancelledError,
+    503: OverloadedError,
+    529: OverloadedError,
+}
+
+
+def class_for_status(status: int) -> type[ProviderError]:
+    """The class of an HTTP status that carries no better hint (specification D5.7)."""
+    if found := _BY_STATUS.get(status):
+        return found
+    if status >= 500:
+        return ServerError
+    return InvalidRequestError if status >= 400 else UnclassifiedError

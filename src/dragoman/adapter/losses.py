@@ -1,0 +1,67 @@
+"""What a projection could not carry, named (DESIGN section 5, specification D5.6)."""
+
+import logging
+from dataclasses import dataclass
+from enum import StrEnum
+
+logger = logging.getLogger("dragoman.projection")
+
+
+class Severity(StrEnum):
+    """``info``: the form changed, the content did not; ``warning``: content is gone or reduced."""
+
+    INFO = "info"
+    WARNING = "warning"
+
+
+class LossKind(StrEnum):
+    ORPHAN_RESULT = "orphan_result"
+    INTERRUPTED_CALL = "interrupted_call"
+    DUPLICATE_TOOL_ID = "duplicate_tool_id"
+    INVALID_INPUT = "invalid_input"
+    THINKING = "thinking"
+    MEDIA = "media"
+    NATIVE_BLOCK = "native_block"
+    UNKNOWN_BLOCK = "unknown_block"
+    FLATTENED = "flattened"
+    CITATIONS = "citations"
+    ROLE = "role"
+    MISPLACED_BLOCK = "misplaced_block"
+    EMPTY_MESSAGE = "empty_message"
+    PREFILL = "prefill"
+    TOOLS = "tools"
+    OPTION = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One thing that reached the wire changed, or not at all.
+
+    ``message_id`` is empty and ``block_index`` -1 where the loss is of the request as a whole, such as an option.
+    """
+
+    kind: LossKind
+    message_id: str
+    block_index: int
+    reason: str
+    severity: Severity = Severity.WARNING
+    block_type: str = ""
+
+
+def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str) -> None:
+    """One record a loss, with the five fields that specification D5.6 asks for; a warning unless it is mere form."""
+    for loss in losses:
+        logger.log(
+            logging.WARNING if loss.severity is Severity.WARNING else logging.INFO,
+            "%s: %s",
+            adapter,
+            loss.reason,
+            extra={
+                "session_id": session_id,
+                "message_id": loss.message_id,
+                "block_type": loss.block_type,
+                "adapter": adapter,
+                "reason": loss.reason,
+                "loss_kind": str(loss.kind),
+            },
+        )

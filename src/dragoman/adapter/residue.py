@@ -1,0 +1,43 @@
+"""What a native object holds beyond what our encoder would write for it.
+
+An adapter that reads a native object encodes the result again and keeps the difference, in provider_raw. Sending
+the message back to the same provider lays the difference over the encoding, so the return trip is faithful,
+unknown fields included, while the canonical fields stay the only source of what was said.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def residue(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any] | None:
+    """``{"set": fields to lay over, "drop": fields to leave out}``, or None where nothing differs."""
+    missing = object()
+    changed = {key: value for key, value in native.items() if not _same(encoded.get(key, missing), value)}
+    surplus = [key for key in encoded if key not in native]
+    found: dict[str, Any] = {}
+    if changed:
+        found["set"] = changed
+    if surplus:
+        found["drop"] = surplus
+    return found or None
+
+
+def restore(encoded: Mapping[str, Any], difference: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The encoding with a residue laid over it."""
+    if not difference:
+        return dict(encoded)
+    dropped = difference.get("drop", ())
+    kept = {key: value for key, value in encoded.items() if key not in dropped}
+    kept.update(difference.get("set", {}))
+    return kept
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    # True == 1 and 1 == 1.0 in Python, but not on a wire.
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(_same(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list):
+        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+    return bool(ours == theirs)

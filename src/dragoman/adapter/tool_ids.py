@@ -1,0 +1,102 @@
+"""The per-session map of tool ids (DESIGN section 5, specification D4).
+
+Every call gets a canonical id of ours when it arrives. Its issuer is later sent its own id again; every other
+provider gets an id made from the canonical one: legal for its rule, the same in every process, and distinct from
+every other id in the session.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.adapter.capabilities import ToolIdRule
+from dragoman.canonical.ids import new_tool_use_id
+
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_MADE_LENGTH = 24
+
+
+class ToolIdMap:
+    """Two-way between canonical ids and each provider's. Serialise with `dump`, restore with `load`."""
+
+    def __init__(self, mint: Callable[[], str] = new_tool_use_id) -> None:
+        self._mint = mint
+        self._issued: dict[str, tuple[str, str]] = {}
+        self._latest: dict[tuple[str, str], str] = {}
+        self._sent: dict[str, dict[str, str]] = {}
+        self._holder: dict[str, dict[str, str]] = {}
+
+    def __bool__(self) -> bool:
+        return True  # an empty map is still the caller's map: `map or ToolIdMap()` must not lose it
+
+    def __len__(self) -> int:
+        return len(self._issued)
+
+    def receive(self, provider: str, native: str | None) -> str:
+        """A canonical id for a call that just arrived; an id that a provider repeats gets a new one each time."""
+        canonical = self._mint()
+        if native:
+            self.remember(canonical, provider, native)
+        return canonical
+
+    def remember(self, canonical: str, provider: str, native: str) -> None:
+        """Notes who issued a call, and under which id. The first note of a canonical id stands."""
+        if canonical not in self._issued:
+            self._issued[canonical] = (provider, native)
+            self._latest[provider, native] = canonical
+
+    def find(self, provider: str, native: str) -> str | None:
+        """The canonical id of the provider's latest call of that id."""
+        return self._latest.get((provider, native))
+
+    def native(self, canonical: str, provider: str) -> str | None:
+        """The id that the provider itself gave the call, if it issued it."""
+        issuer, native = self._issued.get(canonical, ("", ""))
+        return native if issuer == provider else None
+
+    def send(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
+        """The id to write for that provider: its own where it issued the call, else a made one. Never changes."""
+        sent = self._sent.setdefault(provider, {})
+        if canonical in sent:
+            return sent[canonical]
+        holder = self._holder.setdefault(provider, {})
+        native = self.native(canonical, provider)
+        wire = native if native and native not in holder else None
+        attempt = 0
+        while wire is None:
+            candidate = _made(canonical, attempt, rule)
+            # An id that its issuer gave to another call stays reserved for that call.
+            if candidate not in holder and self._latest.get((provider, candidate), canonical) == canonical:
+                wire = candidate
+            attempt += 1
+        sent[canonical] = wire
+        holder[wire] = canonical
+        return wire
+
+    def dump(self) -> dict[str, Any]:
+        """JSON of the whole map."""
+        return {
+            "issued": {canonical: list(pair) for canonical, pair in self._issued.items()},
+            "sent": {provider: dict(ids) for provider, ids in self._sent.items()},
+        }
+
+    @classmethod
+    def load(cls, data: dict[str, Any], mint: Callable[[], str] = new_tool_use_id) -> "ToolIdMap":
+        restored = cls(mint)
+        for canonical, (provider, native) in data.get("issued", {}).items():
+            restored.remember(canonical, provider, native)
+        for provider, ids in data.get("sent", {}).items():
+            restored._sent[provider] = dict(ids)
+            restored._holder[provider] = {wire: canonical for canonical, wire in ids.items()}
+        return restored
+
+
+def _made(canonical: str, attempt: int, rule: ToolIdRule) -> str:
+    digest = hashlib.sha256(f"{canonical}/{attempt}".encode()).digest()
+    number = int.from_bytes(digest)
+    room = min(rule.max_length - len(rule.prefix), _MADE_LENGTH)
+    characters: list[str] = []
+    while len(characters) < room:
+        number, digit = divmod(number, 62)
+        characters.append(_BASE62[digit])
+    return rule.prefix + "".join(characters)

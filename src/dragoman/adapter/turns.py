@@ -1,0 +1,54 @@
+"""Turn: one message as it is to be sent, with a way back to the message that it came from."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dragoman.adapter.residue import restore
+from dragoman.canonical.blocks import ContentBlock
+from dragoman.canonical.message import Message, Role
+
+MADE = -1
+"""The origin of a block that no message holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or MADE."""
+
+    message: Message
+    role: Role
+    blocks: tuple[ContentBlock, ...]
+    origins: tuple[int, ...]
+
+    @classmethod
+    def of(cls, message: Message) -> "Turn":
+        return cls(message, message.role, message.content, tuple(range(len(message.content))))
+
+    @classmethod
+    def made(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
+        """A turn that no message stands for; ``message`` is the one that it was made because of."""
+        return cls(message, role, blocks, (MADE,) * len(blocks))
+
+    def mapped(self, change: Callable[[ContentBlock, int], tuple[ContentBlock, ...]]) -> "Turn":
+        """Each block replaced by what ``change(block, origin)`` gives; a changed block loses its origin."""
+        blocks: list[ContentBlock] = []
+        origins: list[int] = []
+        for block, origin in zip(self.blocks, self.origins, strict=True):
+            for new in change(block, origin):
+                blocks.append(new)
+                origins.append(origin if new is block else MADE)
+        if len(blocks) == len(self.blocks) and all(a is b for a, b in zip(blocks, self.blocks, strict=True)):
+            return self
+        return replace(self, blocks=tuple(blocks), origins=tuple(origins))
+
+    def raw(self, provider: str) -> Mapping[str, Any]:
+        """What that provider's adapter noted about the message; empty where another adapter wrote it."""
+        raw = self.message.metadata.provider_raw
+        return raw if raw is not None and raw.get("by") == provider else {}
+
+    def restored(self, index: int, encoded: Mapping[str, Any], provider: str) -> dict[str, Any]:
+        """The encoding of a block with what the provider's own block held beyond it."""
+        origin = self.origins[index]
+        blocks = self.raw(provider).get("blocks")
+        return restore(encoded, blocks.get(str(origin)) if blocks and origin != MADE else None)

@@ -1,0 +1,58 @@
+"""What goes over a wire, in bytes: adapters make and read these, transports carry them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dragoman.adapter.losses import Loss
+
+WireChunk = bytes
+"""Bytes exactly as they arrived, cut anywhere."""
+
+
+class Headers(Mapping[str, str]):
+    """Read-only headers whose names compare without regard to case."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, str] | None = None) -> None:
+        self._items = {name.lower(): value for name, value in (items or {}).items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._items[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"Headers({sorted(self._items)})"
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """A request, without host and key: those belong to the transport.
+
+    ``path`` starts with a slash and is relative to the provider's base URL. ``losses`` is what the history lost
+    on the way here.
+    """
+
+    method: str
+    path: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    stream: bool = False
+    losses: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WireResponse:
+    """A whole reply. Header names compare without regard to case."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "headers", Headers(self.headers))

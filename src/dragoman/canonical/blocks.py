@@ -1,0 +1,269 @@
+"""Content blocks: the closed set of things a message is made of (specification D2, with its additive kinds).
+
+Every block is frozen. Constructing one with a misspelt field is an error; *reading* one written by a newer
+version keeps unknown fields and unknown kinds (see `evolve`).
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+)
+
+from dragoman.canonical.guard import JsonObject, Text
+
+
+class Frozen(BaseModel):
+    """The configuration that all canonical data shares."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.model_dump_json()))
+
+    @model_serializer(mode="wrap")
+    def _keep_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        return written | self.model_extra if self.model_extra else written
+
+
+class MediaSource(Frozen):
+    """Where media comes from.
+
+    ``data`` holds the base64 text (no data URL prefix), the URL, a workspace-relative path (``file_ref``) or the
+    id of a file kept by a provider (``file_id``, which only that ``provider`` can read).
+    """
+
+    kind: Literal["base64", "url", "file_ref", "file_id"]
+    data: Text
+    provider: str | None = None
+
+
+ImageSource = MediaSource
+
+
+class Citation(Frozen):
+    """A source that backs a span of text; ``data`` is the provider's own citation object, verbatim."""
+
+    kind: str
+    title: Text | None = None
+    url: Text | None = None
+    cited_text: Text | None = None
+    start: int | None = None
+    end: int | None = None
+    data: JsonObject | None = None
+
+
+class TextBlock(Frozen):
+    type: Literal["text"] = "text"
+    text: Text
+    citations: tuple[Citation, ...] = ()
+
+
+class ToolUseBlock(Frozen):
+    """A call of a tool. ``id`` is canonical (``tu_<ulid>``), whatever the provider called it.
+
+    ``raw_input`` is set only where the model's arguments were no JSON object (cut off, malformed): it holds them
+    as received, ``input`` is then empty, and a session answers the call with an error instead of running it.
+    """
+
+    type: Literal["tool_use"] = "tool_use"
+    id: Text
+    name: Text
+    input: JsonObject = Field(default_factory=dict)
+    raw_input: Text | None = None
+
+
+class ImageBlock(Frozen):
+    """``media_type`` is an IANA type and may be unknown for URLs; ``detail`` is the resolution hint."""
+
+    type: Literal["image"] = "image"
+    source: MediaSource
+    media_type: Text | None = None
+    detail: Text | None = None
+
+
+class AudioBlock(Frozen):
+    type: Literal["audio"] = "audio"
+    source: MediaSource
+    media_type: Text | None = None
+    duration_ms: int | None = None
+    transcript: Text | None = None
+
+
+class VideoBlock(Frozen):
+    type: Literal["video"] = "video"
+    source: MediaSource
+    media_type: Text | None = None
+    duration_ms: int | None = None
+
+
+class DocumentBlock(Frozen):
+    """A PDF, a text file and the like; ``title`` doubles as the file name, ``context`` is a note to the model."""
+
+    type: Literal["document"] = "document"
+    source: MediaSource
+    media_type: Text | None = None
+    title: Text | None = None
+    context: Text | None = None
+
+
+class ThinkingBlock(Frozen):
+    """Reasoning. ``signature`` is an opaque token that only its issuer can read (it may carry hidden text)."""
+
+    type: Literal["thinking"] = "thinking"
+    text: Text = ""
+    signature: Text | None = None
+
+
+class RedactedThinkingBlock(Frozen):
+    type: Literal["redacted_thinking"] = "redacted_thinking"
+    data: Text
+
+
+ResourceType = Literal["file", "blob", "uri", "database", "api", "memory", "artifact"]
+
+
+class ResourceBlock(Frozen):
+    """An embedded resource (CMF ``resource``). ``content`` and ``blob`` (base64) exclude each other."""
+
+    type: Literal["resource"] = "resource"
+    resource_request_id: Text
+    uri: Text
+    resource_type: ResourceType
+    name: Text | None = None
+    description: Text | None = None
+    content: Text | None = None
+    blob: Text | None = None
+    mime_type: Text | None = None
+    size_bytes: int | None = None
+    annotations: JsonObject = Field(default_factory=dict)
+    version: Text | None = None
+
+    def model_post_init(self, context: Any, /) -> None:
+        if self.content is not None and self.blob is not None:
+            raise ValueError("a resource has content or blob, not both")
+
+
+class ResourceRefBlock(Frozen):
+    """A reference to a resource without its body (CMF ``resource_ref``); ranges are lines or bytes, ends included."""
+
+    type: Literal["resource_ref"] = "resource_ref"
+    resource_request_id: Text
+    uri: Text
+    resource_type: ResourceType
+    name: Text | None = None
+    range_start: int | None = None
+    range_end: int | None = None
+    selector: Text | None = None
+
+    def model_post_init(self, context: Any, /) -> None:
+        if self.range_start is not None and self.range_end is not None and self.range_end < self.range_start:
+            raise ValueError(f"range_end {self.range_end} lies before range_start {self.range_start}")
+
+
+class PromptRequestBlock(Frozen):
+    """A request for a prompt template (CMF ``prompt_request``)."""
+
+    type: Literal["prompt_request"] = "prompt_request"
+    prompt_request_id: Text
+    name: Text
+    arguments: JsonObject = Field(default_factory=dict)
+    server_id: Text | None = None
+
+
+class ProviderBlock(Frozen):
+    """A native block that the canonical form has no word for: server tools, compaction items, future kinds.
+
+    ``data`` is the provider's own object, verbatim. It goes back to ``provider`` in its place and is a loss
+    anywhere else.
+    """
+
+    type: Literal["provider"] = "provider"
+    provider: Text
+    kind: Text
+    data: JsonObject
+
+
+class UnknownBlock(BaseModel):
+    """A block of a kind that this version does not know, kept verbatim; only reading produces one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: str
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+
+class ToolResultBlock(Frozen):
+    """What a tool answered. A plain string is accepted as content and becomes one text block."""
+
+    type: Literal["tool_result"] = "tool_result"
+    tool_use_id: Text
+    content: "Content" = ()
+    is_error: bool = False
+
+
+class PromptResultBlock(Frozen):
+    """A rendered prompt (CMF ``prompt_result``); ``messages`` are canonical messages as JSON objects."""
+
+    type: Literal["prompt_result"] = "prompt_result"
+    prompt_request_id: Text
+    prompt_name: Text
+    messages: tuple[JsonObject, ...] = ()
+    content: Text | None = None
+    is_error: bool = False
+    error_message: Text | None = None
+
+
+_KINDS = (
+    "text", "tool_use", "tool_result", "image", "audio", "video", "document", "thinking", "redacted_thinking",
+    "resource", "resource_ref", "prompt_request", "prompt_result", "provider",
+)  # fmt: skip
+
+
+def _tag(value: Any) -> str | None:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    if not isinstance(kind, str):
+        return None
+    return kind if kind in _KINDS else "unknown"
+
+
+ContentBlock = Annotated[
+    Annotated[TextBlock, Tag("text")]
+    | Annotated[ToolUseBlock, Tag("tool_use")]
+    | Annotated[ToolResultBlock, Tag("tool_result")]
+    | Annotated[ImageBlock, Tag("image")]
+    | Annotated[AudioBlock, Tag("audio")]
+    | Annotated[VideoBlock, Tag("video")]
+    | Annotated[DocumentBlock, Tag("document")]
+    | Annotated[ThinkingBlock, Tag("thinking")]
+    | Annotated[RedactedThinkingBlock, Tag("redacted_thinking")]
+    | Annotated[ResourceBlock, Tag("resource")]
+    | Annotated[ResourceRefBlock, Tag("resource_ref")]
+    | Annotated[PromptRequestBlock, Tag("prompt_request")]
+    | Annotated[PromptResultBlock, Tag("prompt_result")]
+    | Annotated[ProviderBlock, Tag("provider")]
+    | Annotated[UnknownBlock, Tag("unknown")],
+    Discriminator(_tag),
+]
+
+
+def _as_blocks(value: Any) -> Any:
+    return ({"type": "text", "text": value},) if isinstance(value, str) else value
+
+
+Content = Annotated[tuple[ContentBlock, ...], BeforeValidator(_as_blocks)]
+"""An ordered tuple of blocks; a plain string is accepted and becomes one text block."""
+
+ToolResultBlock.model_rebuild()
+
+MEDIA_BLOCKS = (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)

@@ -1,0 +1,105 @@
+"""Stream events (specification D6): what a reply looks like while it arrives.
+
+They are made once per chunk, hence slotted dataclasses. Deltas carry only what is new. The last event is
+`MessageComplete` or `ErrorEvent`; nothing follows it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import TokenUsage
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStart:
+    type: ClassVar[str] = "message_start"
+    message_id: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    type: ClassVar[str] = "text_delta"
+    message_id: str
+    content_block_index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """``signature`` comes only on the block's last delta."""
+
+    type: ClassVar[str] = "thinking_delta"
+    message_id: str
+    content_block_index: int
+    text: str
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseStart:
+    type: ClassVar[str] = "tool_use_start"
+    message_id: str
+    content_block_index: int
+    tool_use_id: str
+    tool_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseInputDelta:
+    """``partial_json`` is the provider's literal fragment: join them, do not parse one."""
+
+    type: ClassVar[str] = "tool_use_input_delta"
+    message_id: str
+    content_block_index: int
+    tool_use_id: str
+    partial_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseEnd:
+    """``final_input`` is authoritative. A call that was cut off never gets this event."""
+
+    type: ClassVar[str] = "tool_use_end"
+    message_id: str
+    content_block_index: int
+    tool_use_id: str
+    final_input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageUpdate:
+    """Cumulative counts so far: replace the last ones, do not add."""
+
+    type: ClassVar[str] = "usage_update"
+    message_id: str
+    usage: TokenUsage
+
+
+@dataclass(frozen=True, slots=True)
+class MessageComplete:
+    type: ClassVar[str] = "message_complete"
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """``error`` is a DragomanError; ``partial`` is what had arrived, with status error or cancelled."""
+
+    type: ClassVar[str] = "error"
+    error: Exception
+    partial: Message | None = None
+
+
+StreamEvent = (
+    MessageStart
+    | TextDelta
+    | ThinkingDelta
+    | ToolUseStart
+    | ToolUseInputDelta
+    | ToolUseEnd
+    | UsageUpdate
+    | MessageComplete
+    | ErrorEvent
+)

@@ -1,0 +1,55 @@
+"""Reading what other versions wrote (specification D8).
+
+Unknown fields and unknown kinds of blocks are kept, so that writing the message again loses nothing. Older schema
+versions are upgraded on reading, one step at a time.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic_core import from_json
+
+from dragoman.canonical.blocks import UnknownBlock
+from dragoman.canonical.message import SCHEMA_VERSION, Message
+
+logger = logging.getLogger("dragoman.canonical")
+
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+
+UPGRADES: dict[int, Upgrade] = {}
+"""The step from schema version n to n + 1, by n. Version 1 is the first, so there is none yet."""
+
+
+def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int, Upgrade] | None = None) -> Message:
+    """A message from its JSON, whatever version wrote it.
+
+    Raises pydantic.ValidationError where it is no message, and ValueError where the JSON is malformed, or its
+    schema version is older than any upgrade path or newer than this version can read.
+    """
+    raw = from_json(data, allow_inf_nan=False) if isinstance(data, (str, bytes)) else dict(data)
+    raw = upgrade(raw, UPGRADES if upgrades is None else upgrades)
+    message = Message.model_validate(raw, extra="allow")
+    for block in message.content:
+        if isinstance(block, UnknownBlock):
+            logger.warning("message %s holds a block of the unknown kind %r: kept as it is", message.id, block.type)
+    return message
+
+
+def write_message(message: Message) -> bytes:
+    """The message as JSON, provider_raw and unknown fields included."""
+    return message.model_dump_json(exclude_none=True).encode()
+
+
+def upgrade(raw: dict[str, Any], upgrades: Mapping[int, Upgrade], *, current: int = SCHEMA_VERSION) -> dict[str, Any]:
+    """The raw message brought to the current schema version."""
+    version = raw.get("schema_version", 1)
+    if not isinstance(version, int) or version > current:
+        raise ValueError(f"schema version {version} is newer than {current}: upgrade dragoman to read it")
+    while version < current:
+        step = upgrades.get(version)
+        if step is None:
+            raise ValueError(f"there is no upgrade from schema version {version}")
+        raw = {**step(raw), "schema_version": version + 1}
+        version += 1
+    return raw

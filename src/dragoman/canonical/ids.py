@@ -1,0 +1,76 @@
+"""Identifiers: ULIDs that only ever grow, and the canonical ids built on them.
+
+Message ids are bare ULIDs, tool ids are ``tu_<ulid>`` and session ids ``sess_<ulid>`` (specification D4).
+A model id is ``<provider>:<name>``; everything after the first colon is the provider's own name.
+"""
+
+import os
+import threading
+import time
+from typing import NamedTuple
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_RANDOM_BITS = 80
+_RANDOM_LIMIT = 1 << _RANDOM_BITS
+# Fresh randomness leaves the top bit clear, so that a burst within one millisecond cannot overflow.
+_FRESH_MASK = (1 << (_RANDOM_BITS - 1)) - 1
+
+
+class UlidFactory:
+    """Strictly increasing ULIDs, also within one millisecond, across threads and when the clock steps back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._time = -1
+        self._random = 0
+
+    def __call__(self) -> str:
+        now = time.time_ns() // 1_000_000
+        with self._lock:
+            if now > self._time:
+                self._time = now
+                self._random = int.from_bytes(os.urandom(10)) & _FRESH_MASK
+            else:
+                self._random += 1
+                if self._random == _RANDOM_LIMIT:
+                    self._time, self._random = self._time + 1, 0
+            value = (self._time << _RANDOM_BITS) | self._random
+        return encode_ulid(value)
+
+
+def encode_ulid(value: int) -> str:
+    """The 26 Crockford base-32 characters of a 128-bit value."""
+    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+
+
+new_ulid = UlidFactory()
+
+
+def new_message_id() -> str:
+    return new_ulid()
+
+
+def new_tool_use_id() -> str:
+    return "tu_" + new_ulid()
+
+
+def new_session_id() -> str:
+    return "sess_" + new_ulid()
+
+
+class ModelId(NamedTuple):
+    """``anthropic:claude-opus-5-5`` split at its first colon: names may hold colons and slashes themselves."""
+
+    provider: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> "ModelId":
+        """Raises ValueError where the text is not ``provider:model``."""
+        provider, colon, name = text.partition(":")
+        if not (provider and colon and name):
+            raise ValueError(f"{text!r} is not a model id: write it as 'provider:model', e.g. 'openai:gpt-6.1-sol'")
+        return cls(provider, name)
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.name}"

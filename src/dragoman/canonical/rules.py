@@ -1,0 +1,74 @@
+"""The invariants of a history (specification D3), as one table and one function. Nothing here raises."""
+
+from collections.abc import Sequence
+
+from dragoman.canonical.blocks import ToolResultBlock, UnknownBlock
+from dragoman.canonical.message import Message, MessageStatus, Role
+
+_MEDIA = frozenset({"image", "audio", "video", "document"})
+_RESOURCES = frozenset({"resource", "resource_ref", "prompt_request", "prompt_result"})
+
+ALLOWED_BLOCKS: dict[Role, frozenset[str]] = {
+    Role.USER: frozenset({"text", "provider"}) | _MEDIA | _RESOURCES,
+    Role.ASSISTANT: frozenset({"text", "tool_use", "thinking", "redacted_thinking", "provider"}) | _MEDIA | _RESOURCES,
+    Role.TOOL: frozenset({"tool_result"}),
+    Role.SYSTEM: frozenset({"text", "provider"}),
+    Role.DEVELOPER: frozenset({"text", "provider"}) | _MEDIA,
+}
+"""Which blocks a role may hold. Images and other media of an assistant are generated output."""
+
+
+def check(history: Sequence[Message]) -> list[str]:
+    """Every violation as one sentence that starts with the message's index; empty where all is well."""
+    return [
+        *(violation for index, message in enumerate(history) for violation in _message(index, message)),
+        *_references(history),
+    ]
+
+
+def _message(index: int, message: Message) -> list[str]:
+    if message.metadata.status is MessageStatus.PARTIAL:
+        return []
+    found: list[str] = []
+    role, content, metadata = message.role, message.content, message.metadata
+    if not content and role not in (Role.SYSTEM, Role.DEVELOPER):
+        found.append("has no content")
+    found += [
+        f"content[{position}]: a {role} message holds no {block.type}"
+        for position, block in enumerate(content)
+        if block.type not in ALLOWED_BLOCKS[role] and not isinstance(block, UnknownBlock)
+    ]
+    if role is Role.TOOL:
+        if len(content) != 1:
+            found.append(f"holds {len(content)} blocks; a tool message holds exactly one tool_result")
+        if metadata.parent_tool_use_id is None:
+            found.append("metadata.parent_tool_use_id is missing")
+    if role is Role.ASSISTANT and metadata.status is MessageStatus.COMPLETE:
+        found += [
+            f"metadata.{name} is missing"
+            for name in ("model", "provider", "routing", "usage")
+            if getattr(metadata, name) is None
+        ]
+    return [f"[{index}] {violation}" for violation in found]
+
+
+def _references(history: Sequence[Message]) -> list[str]:
+    found: list[str] = []
+    called: dict[str, str] = {}
+    answered: set[str] = set()
+    for index, message in enumerate(history):
+        for block in message.tool_uses:
+            if block.id in called:
+                found.append(f"[{index}] the tool id {block.id} is used twice")
+            called[block.id] = message.session_id
+        for result in message.content:
+            if not isinstance(result, ToolResultBlock):
+                continue
+            if result.tool_use_id not in called:
+                found.append(f"[{index}] the result of {result.tool_use_id} answers no call before it")
+            elif called[result.tool_use_id] != message.session_id:
+                found.append(f"[{index}] the result of {result.tool_use_id} answers a call of another session")
+            if result.tool_use_id in answered:
+                found.append(f"[{index}] the call {result.tool_use_id} is answered twice")
+            answered.add(result.tool_use_id)
+    return found

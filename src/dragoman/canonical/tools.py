@@ -1,0 +1,99 @@
+"""Tool definitions and the JSON Schema subset that every provider understands (specification D3, section 5.4)."""
+
+import re
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.guard import JsonObject, Text
+
+
+class SideEffects(StrEnum):
+    """What running a tool does to the world; it drives confirmation and routing, so it must be honest."""
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
+    EXECUTE = "execute"
+    NETWORK = "network"
+
+
+class ToolDefinition(Frozen):
+    """A tool that a model may call.
+
+    ``provider_raw`` belongs to the adapter that read the definition from a provider's request: fields that the
+    canonical form has no word for, or a tool that only that provider runs. It counts not for equality.
+    """
+
+    name: Text
+    description: Text = ""
+    input_schema: JsonObject = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    side_effects: SideEffects = SideEffects.EXECUTE
+    requires_workspace: bool = True
+    provider_raw: JsonObject | None = Field(default=None, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolDefinition):
+            return NotImplemented
+        return {**self.__dict__, "provider_raw": None} == {**other.__dict__, "provider_raw": None}
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json(exclude={"provider_raw"}))
+
+    def problems(self) -> list[str]:
+        """Every fault that keeps the tool from being registered; empty where there is none."""
+        found = (
+            [] if _NAME.fullmatch(self.name) else [f"name: {self.name!r} is not snake_case of at most 64 characters"]
+        )
+        if self.input_schema.get("type") != "object":
+            found.append("$.type: a tool's input is an object")
+        return found + schema_problems(self.input_schema)
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+_TYPES = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
+_KEYWORDS = frozenset(
+    {
+        "type", "enum", "const", "required", "properties", "items", "description", "title", "format", "default",
+        "examples", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern",
+        "additionalProperties",
+    }
+)  # fmt: skip
+
+
+def schema_problems(schema: Any, path: str = "$") -> list[str]:
+    """What puts a schema outside the subset, as ``path: what``; all of it, not the first."""
+    if not isinstance(schema, dict):
+        return [f"{path}: a schema is an object, not {type(schema).__name__}"]
+    found = [f"{path}: the keyword {key!r} is outside the subset" for key in schema if key not in _KEYWORDS]
+    kinds = schema.get("type", [])
+    found += [
+        f"{path}.type: {kind!r} is not a JSON type"
+        for kind in (kinds if isinstance(kinds, list) else [kinds])
+        if not (isinstance(kind, str) and kind in _TYPES)
+    ]
+    properties = schema.get("properties", {})
+    if isinstance(properties, dict):
+        for name, inner in properties.items():
+            found += schema_problems(inner, f"{path}.properties.{name}")
+    else:
+        found.append(f"{path}.properties: not an object")
+    if "items" in schema:
+        found += schema_problems(schema["items"], f"{path}.items")
+    found += _required_problems(schema, properties, path)
+    if not isinstance(schema.get("additionalProperties", True), bool):
+        found.append(f"{path}.additionalProperties: only true or false is in the subset")
+    if not isinstance(schema.get("enum", []), list):
+        found.append(f"{path}.enum: not a list")
+    return found
+
+
+def _required_problems(schema: dict[str, Any], properties: Any, path: str) -> list[str]:
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        return [f"{path}.required: not a list of names"]
+    known = properties if isinstance(properties, dict) else {}
+    return [f"{path}.required: {name!r} is not among the properties" for name in required if name not in known]

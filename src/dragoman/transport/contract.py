@@ -1,0 +1,70 @@
+"""What a transport is: it carries a WireRequest to where its adapter points, and bytes back.
+
+Host, key, retries and time limits are its business; what the bytes mean is the adapter's. Every failure leaves a
+transport as a ProviderError, with one record for each attempt in ``error.attempts``.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.wire import Headers, WireRequest, WireResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a request: its HTTP status or error class, and the seconds waited after it, if any."""
+
+    number: int
+    status: int | None
+    error_class: str | None
+    waited: float = 0.0
+
+
+@dataclass(slots=True)
+class StreamedReply:
+    """A reply that has begun with a status under 400: its chunks are bytes as they arrive, decompressed.
+
+    Leaving the context manager that gave it out releases the connection, read to the end or not.
+    """
+
+    status: int
+    headers: Headers
+    chunks: Iterator[bytes]
+    attempts: tuple[Attempt, ...] = ()
+
+
+@dataclass(slots=True)
+class AsyncStreamedReply:
+    """The async twin of `StreamedReply`."""
+
+    status: int
+    headers: Headers
+    chunks: AsyncIterator[bytes]
+    attempts: tuple[Attempt, ...] = ()
+
+
+class Transport(Protocol):
+    """A sync way to a provider. Raises ProviderError where no attempt succeeds; MissingKeyError without a key."""
+
+    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse: ...
+
+    def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> AbstractContextManager[StreamedReply]: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncTransport(Protocol):
+    """An async way to a provider; otherwise as `Transport`."""
+
+    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse: ...
+
+    def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[AsyncStreamedReply]: ...
+
+    async def close(self) -> None: ...
