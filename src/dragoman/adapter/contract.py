@@ -98,8 +98,12 @@ class AdapterOptions:
     """A JSON Schema that the answer's text obeys."""
     effort: str | None = None
     """Reasoning effort: none, minimal, low, medium, high, xhigh or max; the adapter maps it to what the model has."""
+    thinking: bool | None = None
+    """Whether to reason, and to show it where the model would hide it."""
     thinking_budget: int | None = None
     """Reasoning tokens, on models that take a budget."""
+    prompt_cache: Literal["5m", "1h"] | None = None
+    """Asks for prompt caching with that lifetime, where caching is not automatic."""
     stream: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

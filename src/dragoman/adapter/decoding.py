@@ -6,15 +6,25 @@ construction. This class sees to framing, to the order at the end, and to turnin
 typed error that carries the partial message.
 """
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError, StreamTruncatedError
+from dragoman.adapter.errors import (
+    DragomanError,
+    MalformedReplyError,
+    ProviderError,
+    RequestError,
+    StreamTruncatedError,
+)
 from dragoman.adapter.framing import Frame
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, MessageStatus
+
+logger = logging.getLogger("dragoman.adapter")
 
 
 class Framing(Protocol):
@@ -34,6 +44,7 @@ class StreamDecoder(ABC):
         self.provider = provider
         self.done = False
         self._framing = framing
+        self._unknown: set[str] = set()
 
     @abstractmethod
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -42,6 +53,15 @@ class StreamDecoder(ABC):
     @abstractmethod
     def partial(self, status: MessageStatus) -> Message | None:
         """What has arrived so far; calls whose arguments are unfinished keep them as raw_input."""
+
+    def unknown(self, kind: str) -> Iterable[StreamEvent]:
+        """An event of a kind that this version does not know: passed over, with one warning a stream and kind."""
+        if kind not in self._unknown:
+            self._unknown.add(kind)
+            logger.warning(
+                "%s: the stream event %r is unknown to this version and passed over", self.provider, kind[:80]
+            )
+        return ()
 
     def end(self) -> Iterable[StreamEvent]:
         """The bytes are over and no terminal event came. Adapters without a marker of their own decide here."""
@@ -111,6 +131,18 @@ class StreamDecoder(ABC):
         )
         malformed.__cause__ = error
         return malformed
+
+
+@contextmanager
+def reading(provider: str, *, request: bool = False) -> Iterator[None]:
+    """Turns what a reply, or a request, of the wrong shape raises into MalformedReplyError, or RequestError."""
+    try:
+        yield
+    except MALFORMED as error:
+        said = f"{type(error).__name__}: {error}"
+        if request:
+            raise RequestError(f"this is no request in the format of {provider}: {said}") from error
+        raise MalformedReplyError(f"the reply is not what the protocol says: {said}", provider=provider) from error
 
 
 def _is_whole(data: bytes) -> bool:

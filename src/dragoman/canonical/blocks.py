@@ -37,11 +37,11 @@ class Frozen(BaseModel):
 class MediaSource(Frozen):
     """Where media comes from.
 
-    ``data`` holds the base64 text (no data URL prefix), the URL, a workspace-relative path (``file_ref``) or the
-    id of a file kept by a provider (``file_id``, which only that ``provider`` can read).
+    ``data`` holds the base64 text (no data URL prefix), the URL, plain text, a workspace-relative path
+    (``file_ref``) or the id of a file kept by a provider (``file_id``, which only that ``provider`` can read).
     """
 
-    kind: Literal["base64", "url", "file_ref", "file_id"]
+    kind: Literal["base64", "url", "text", "file_ref", "file_id"]
     data: Text
     provider: str | None = None
 

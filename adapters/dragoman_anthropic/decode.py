@@ -1,0 +1,275 @@
+"""Wire to canonical: replies, and requests in Anthropic's format (wire reference 2.3 and 2.4)."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.incoming import HistoryReader
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import residue
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_anthropic import encode
+
+if TYPE_CHECKING:
+    from dragoman_anthropic.adapter import AnthropicAdapter
+
+PROVIDER = "anthropic"
+
+STOP_REASONS = {
+    "end_turn": StopReason.END_TURN,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "tool_use": StopReason.TOOL_USE,
+    "pause_turn": StopReason.PAUSE,
+    "compaction": StopReason.PAUSE,
+    "refusal": StopReason.REFUSAL,
+    "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
+}
+
+_SPOKEN_FOR = {"id", "type", "role", "model", "content", "usage"}
+
+
+def reply_object(body: bytes) -> dict[str, Any]:
+    return wirejson.loads_object(body)
+
+
+def message(native: dict[str, Any], reply: Reply, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+    """A whole reply object, or the one that a stream has gathered."""
+    content: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    for index, item in enumerate(native["content"]):
+        decoded = block(item, reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else "")
+        content.append(decoded)
+        if note := residue(item, encode.block(decoded, lambda _, item=item: item.get("id", ""))):  # type: ignore[misc]
+            notes[str(index)] = note
+    raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _SPOKEN_FOR and value is not None}
+    if "id" in native:
+        raw["id"] = native["id"]
+    if notes:
+        raw["blocks"] = notes
+    return reply.message(
+        content,
+        model=native.get("model"),
+        stop_reason=_stop_reason(native.get("stop_reason"), status),
+        usage=usage(native.get("usage")),
+        raw=raw,
+        status=status,
+    )
+
+
+def _stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
+
+
+def usage(native: dict[str, Any] | None) -> TokenUsage | None:
+    """Anthropic counts cached tokens beside input_tokens and thinking inside output_tokens (wire reference 8.6)."""
+    if not native or native.get("input_tokens") is None:
+        return None
+    creation = native.get("cache_creation") or {}
+    return TokenUsage(
+        input_tokens=native["input_tokens"],
+        output_tokens=native.get("output_tokens") or 0,
+        cached_input_tokens=native.get("cache_read_input_tokens") or 0,
+        cache_creation_input_tokens=native.get("cache_creation_input_tokens") or 0,
+        cache_creation_1h_input_tokens=creation.get("ephemeral_1h_input_tokens"),
+        reasoning_tokens=(native.get("output_tokens_details") or {}).get("thinking_tokens"),
+        server_tools={name: count for name, count in (native.get("server_tool_use") or {}).items() if count},
+        service_tier=native.get("service_tier"),
+        speed=native.get("speed"),
+        raw=native,
+    )
+
+
+def block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
+    """One block; what the canonical form has no word for is kept whole."""
+    match native["type"]:
+        case "text":
+            return TextBlock(text=native["text"], citations=tuple(map(_citation, native.get("citations") or ())))
+        case "tool_use" if isinstance(native["input"], dict):
+            return ToolUseBlock(
+                id=tool_use_id, name=native["name"], input=native["input"], raw_input=native.get("raw_input")
+            )
+        case "thinking":
+            return ThinkingBlock(text=native["thinking"], signature=native.get("signature") or None)
+        case "redacted_thinking":
+            return RedactedThinkingBlock(data=native["data"])
+        case "image" if source := _source(native["source"]):
+            return ImageBlock(source=source, media_type=native["source"].get("media_type"))
+        case "document" if source := _source(native["source"]):
+            return DocumentBlock(
+                source=source,
+                media_type=native["source"].get("media_type"),
+                title=native.get("title"),
+                context=native.get("context"),
+            )
+        case kind:
+            return ProviderBlock(provider=PROVIDER, kind=kind, data=native)
+
+
+def _citation(native: dict[str, Any]) -> Citation:
+    return Citation(
+        kind=native["type"],
+        title=native.get("title") or native.get("document_title"),
+        url=native.get("url") or native.get("source"),
+        cited_text=native.get("cited_text"),
+        start=native.get("start_char_index"),
+        end=native.get("end_char_index"),
+        data=native,
+    )
+
+
+def _source(native: dict[str, Any]) -> MediaSource | None:
+    match native["type"]:
+        case "base64" | "text" as kind:
+            return MediaSource(kind=kind, data=native["data"])
+        case "url":
+            return MediaSource(kind="url", data=native["url"])
+        case "file":
+            return MediaSource(kind="file_id", data=native["file_id"], provider=PROVIDER)
+        case _:
+            return None
+
+
+def history(native: dict[str, Any], reader: HistoryReader) -> None:
+    """The system prompt and the messages of a request."""
+    system = native.get("system")
+    if system:
+        _add(reader, Role.SYSTEM, system, in_list=False)
+    for item in native["messages"]:
+        role = Role(item["role"])
+        _add(reader, role, item["content"], in_list=role is Role.SYSTEM)
+
+
+def _add(reader: HistoryReader, role: Role, content: str | list[dict[str, Any]], *, in_list: bool) -> None:
+    """One native message; each tool result in it becomes a message of its own, and so does what stands around them."""
+    layout: dict[str, Any] = {"in_list": True} if in_list else {}
+    if isinstance(content, str):
+        reader.add(role, (TextBlock(text=content),), {"string": True, **layout})
+        return
+    layout["list"] = True
+    pending: list[dict[str, Any]] = []
+    joined = False
+    for item in content:
+        if item["type"] == "tool_result":
+            if pending:
+                _add_blocks(reader, role, pending, layout, joined=joined)
+                pending, joined = [], True
+            _add_result(reader, item, joined=joined)
+            joined = True
+        else:
+            pending.append(item)
+    if pending or not joined:
+        _add_blocks(reader, role, pending, layout, joined=joined)
+
+
+def _add_blocks(
+    reader: HistoryReader, role: Role, natives: list[dict[str, Any]], layout: dict[str, Any], *, joined: bool
+) -> None:
+    blocks: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    for index, item in enumerate(natives):
+        decoded = block(item, reader.call_id(item.get("id")) if item["type"] == "tool_use" else "")
+        blocks.append(decoded)
+        if note := residue(item, encode.block(decoded, lambda _, item=item: item["id"])):  # type: ignore[misc]
+            notes[str(index)] = note
+    reader.add(role, blocks, {**layout, "joined": joined, **({"blocks": notes} if notes else {})})
+
+
+def _add_result(reader: HistoryReader, native: dict[str, Any], *, joined: bool) -> None:
+    content = native.get("content", "")
+    note: dict[str, Any] = {}
+    if isinstance(content, str):
+        parts: list[ContentBlock] = [TextBlock(text=content)] if content else []
+    else:
+        parts = [block(part, "") for part in content]
+        note["list"] = True
+        note["parts"] = {
+            str(index): difference
+            for index, (part, decoded) in enumerate(zip(content, parts, strict=True))
+            if (difference := residue(part, encode.block(decoded, str)))
+        }
+    result = ToolResultBlock(
+        tool_use_id=reader.result_id(native["tool_use_id"]),
+        content=tuple(parts),
+        is_error=native.get("is_error") or False,
+    )
+    note |= residue(native, encode.block(result, lambda _: native["tool_use_id"], note)) or {}
+    reader.add(Role.TOOL, (result,), {"joined": joined, **({"blocks": {"0": note}} if note else {})})
+
+
+def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request. One that Anthropic runs itself is kept whole, under its name."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        if "input_schema" not in item:
+            name = item.get("name") or item.get("mcp_server_name") or item["type"]
+            found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
+            continue
+        definition = ToolDefinition(
+            name=item["name"], description=item.get("description") or "", input_schema=item["input_schema"]
+        )
+        if difference := residue(item, encode.tool(definition)):
+            definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": difference}})
+        found.append(definition)
+    return found
+
+
+def options(native: dict[str, Any], adapter: "AnthropicAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    config = native.get("output_config") or {}
+    thinking = native.get("thinking") or {}
+    choice = native.get("tool_choice") or {}
+    parallel = choice.get("disable_parallel_tool_use")
+    schema = (config.get("format") or {}).get("schema")
+    read = AdapterOptions(
+        max_output_tokens=native.get("max_tokens"),
+        temperature=native.get("temperature"),
+        top_p=native.get("top_p"),
+        top_k=native.get("top_k"),
+        stop_sequences=tuple(native.get("stop_sequences") or ()),
+        tool_choice=_tool_choice(choice),
+        parallel_tool_calls=None if parallel is None else not parallel,
+        output_schema=schema,
+        effort=config.get("effort"),
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("budget_tokens"),
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    written = encode.parameters(Outgoing(adapter, read, context, (), []))
+    spoken_for = {"model", "messages", "system", "tools", *(key for key in written if written[key] == native.get(key))}
+    extra = {key: value for key, value in native.items() if key not in spoken_for}
+    return replace(read, extra={PROVIDER: extra} if extra else {})
+
+
+def _tool_choice(native: dict[str, Any]) -> Any:
+    match native.get("type"):
+        case "tool":
+            return NamedTool(native["name"])
+        case "any":
+            return "required"
+        case "auto" | "none" as choice:
+            return choice
+        case _:
+            return None

@@ -1,0 +1,161 @@
+"""Chunks to events for the Messages API (wire reference 2.4). The terminal event is message_stop."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.framing import Frame, SseDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_anthropic import decode, errors
+
+
+class MessagesDecoder(StreamDecoder):
+    """Gathers the reply object that the stream describes, and emits an event for each change."""
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
+        self._reply = Reply(context, provider)
+        self._model = context.model
+        self._native: dict[str, Any] = {}
+        self._fragments: dict[int, list[str]] = {}
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        data = wirejson.loads_object(frame.data, what="a stream event")
+        match data["type"]:
+            case "content_block_delta":
+                return self._delta(data["index"], data["delta"])
+            case "content_block_start":
+                return self._start(data["index"], data["content_block"])
+            case "content_block_stop":
+                return self._stop(data["index"])
+            case "message_start":
+                return self._message_start(data["message"])
+            case "message_delta":
+                return self._message_delta(data)
+            case "message_stop":
+                return (MessageComplete(decode.message(self._finished(), self._reply)),)
+            case "error":
+                raise errors.from_event(data, self.provider, self._model)
+            case "ping":
+                return ()
+            case kind:
+                return self.unknown(kind)
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if not self._native:
+            return None
+        return decode.message(self._finished(), self._reply, status)
+
+    def _message_start(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        if self._native:
+            # A fallback model takes over in mid-stream: what was said stays, the rest is the new model's.
+            self._native |= {key: value for key, value in native.items() if key != "content"}
+            return
+        self._native = {**native, "content": list(native.get("content") or ())}
+        yield MessageStart(self._reply.message_id, native.get("model") or self._model)
+        if (counted := decode.usage(native.get("usage"))) is not None:
+            yield UsageUpdate(self._reply.message_id, counted)
+
+    def _start(self, index: int, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        content = self._native["content"]
+        if index != len(content):
+            raise ValueError(f"content block {index} starts where {len(content)} was due")
+        content.append(dict(native))
+        match native["type"]:
+            case "tool_use":
+                call = self._reply.call_id(index, native.get("id"))
+                yield ToolUseStart(self._reply.message_id, index, call, native["name"])
+            case "text" if native["text"]:
+                yield TextDelta(self._reply.message_id, index, native["text"])
+            case "thinking" if native["thinking"]:
+                yield ThinkingDelta(self._reply.message_id, index, native["thinking"])
+            case _:
+                pass
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        block = self._native["content"][index]
+        match delta["type"]:
+            case "text_delta":
+                self._gather(index, delta["text"])
+                return (TextDelta(self._reply.message_id, index, delta["text"]),)
+            case "input_json_delta":
+                return self._input(index, block, delta["partial_json"])
+            case "thinking_delta":
+                self._gather(index, delta["thinking"])
+                return (ThinkingDelta(self._reply.message_id, index, delta["thinking"]),)
+            case "signature_delta":
+                block["signature"] = delta["signature"]
+                return (ThinkingDelta(self._reply.message_id, index, "", delta["signature"]),)
+            case "citations_delta":
+                block.setdefault("citations", [])
+                block["citations"] = [*(block["citations"] or ()), delta["citation"]]
+                return ()
+            case "compaction_delta":
+                block |= {key: value for key, value in delta.items() if key != "type"}
+                return ()
+            case kind:
+                return self.unknown(kind)
+
+    def _input(self, index: int, block: dict[str, Any], fragment: str) -> Iterable[StreamEvent]:
+        self._gather(index, fragment)
+        if block["type"] != "tool_use" or not fragment:
+            return ()
+        call = self._reply.call_id(index, block.get("id"))
+        return (ToolUseInputDelta(self._reply.message_id, index, call, fragment),)
+
+    def _gather(self, index: int, fragment: str) -> None:
+        # Joined once, at the block's end: adding to a string in a dict would copy it for every delta.
+        self._fragments.setdefault(index, []).append(fragment)
+
+    def _stop(self, index: int) -> Iterator[StreamEvent]:
+        block = self._native["content"][index]
+        self._settle(index, block, stopped=True)
+        if block["type"] == "tool_use" and "raw_input" not in block:
+            call = self._reply.call_id(index, block.get("id"))
+            yield ToolUseEnd(self._reply.message_id, index, call, block["input"])
+
+    def _settle(self, index: int, block: dict[str, Any], *, stopped: bool) -> None:
+        """Joins what a block's deltas brought. Input that is cut off or malformed stays text and runs nothing."""
+        joined = "".join(self._fragments.pop(index, ()))
+        match block["type"]:
+            case "text":
+                block["text"] += joined
+            case "thinking":
+                block["thinking"] += joined
+            case _ if "input" in block and joined:
+                block["input"], raw = wirejson.parse_arguments(joined)
+                if raw is not None or not stopped:
+                    block["input"], block["raw_input"] = {}, joined
+            case _:
+                pass
+
+    def _message_delta(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
+        self._native |= {key: value for key, value in data["delta"].items() if value is not None}
+        self._native |= {
+            key: value for key, value in data.items() if key not in ("type", "delta", "usage") and value is not None
+        }
+        # Counts are cumulative; a field that is not repeated keeps its value from message_start.
+        fresh = {key: value for key, value in (data.get("usage") or {}).items() if value is not None}
+        self._native["usage"] = {**(self._native.get("usage") or {}), **fresh}
+        if (counted := decode.usage(self._native["usage"])) is not None:
+            yield UsageUpdate(self._reply.message_id, counted)
+
+    def _finished(self) -> dict[str, Any]:
+        """The reply object as far as it came."""
+        for index in list(self._fragments):
+            self._settle(index, self._native["content"][index], stopped=False)
+        return self._native

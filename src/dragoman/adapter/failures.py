@@ -1,0 +1,88 @@
+"""From a failing reply to its error: what all providers' error readers share."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import MalformedReplyError, ProviderError, UnclassifiedError, class_for_status
+
+REQUEST_ID_HEADERS = (
+    "request-id", "x-request-id", "apim-request-id", "x-amzn-requestid", "x-generation-id",
+    "mistral-correlation-id", "x-goog-request-id", "cf-ray",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a provider said about a failure. ``message`` may be anything: it is made a bounded text."""
+
+    provider: str
+    model: str | None
+    message: Any
+    status: int | None = None
+    code: Any = None
+    request_id: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        said = self.message.decode("utf-8", "replace") if isinstance(self.message, bytes) else self.message
+        return str(said).strip() if said else f"status {self.status} without a message"
+
+    def error(self, kind: type[ProviderError] | None) -> ProviderError:
+        """The error of that class, or of the status's class where None is given."""
+        if kind is None:
+            kind = class_for_status(self.status) if self.status is not None else UnclassifiedError
+        request_id = self.request_id or next((v for h in REQUEST_ID_HEADERS if (v := self.headers.get(h))), None)
+        return kind(
+            self.text,
+            provider=self.provider,
+            model=self.model,
+            status=self.status,
+            code=None if self.code is None else str(self.code),
+            request_id=None if request_id is None else str(request_id),
+            retry_after=retry_after(self.headers),
+        )
+
+
+def error_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of an error body; an empty one where it is anything else (HTML, text, an array)."""
+    try:
+        value = wirejson.loads(body)
+    except MalformedReplyError:
+        return {}
+    if isinstance(value, list) and value:
+        value = value[0]
+    return value if isinstance(value, dict) else {}
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds to wait, as the provider asks: retry-after-ms, then retry-after as seconds or as an HTTP date.
+
+    None where there is no such header or its value is not a time (NaN, infinite, negative, garbage).
+    """
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) * scale
+        except ValueError:
+            seconds = _until(value, now or datetime.now(UTC))
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
+    return None
+
+
+def _until(value: str, now: datetime) -> float:
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, TypeError, OverflowError):
+        return math.nan
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now).total_seconds())

@@ -1,0 +1,66 @@
+"""A provider's request while it is read: messages in order, each with what its adapter must remember of it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.errors import MalformedReplyError, RequestError
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
+from dragoman.canonical.message import Message, MessageMetadata, Role
+
+
+class HistoryReader:
+    """Gathers the messages of one request. Calls get canonical ids as they are met, by occurrence."""
+
+    def __init__(self, provider: str, model: str, context: RequestContext) -> None:
+        self.provider = provider
+        self.model = model
+        self.context = context
+        self.messages: list[Message] = []
+        self._calls: dict[str, str] = {}
+
+    def call_id(self, native: str | None) -> str:
+        """The canonical id of a call met in an assistant's message."""
+        canonical = self.context.tool_ids.receive(self.provider, native)
+        if native:
+            self._calls[canonical] = native
+        return canonical
+
+    def result_id(self, native: str | None) -> str:
+        """The canonical id of the call that a result names: the latest of that id, or a new one for an orphan."""
+        found = self.context.tool_ids.find(self.provider, native) if native else None
+        return found or self.context.tool_ids.receive(self.provider, native)
+
+    def add(self, role: Role, blocks: Iterable[ContentBlock], raw: Mapping[str, Any] | None = None) -> Message:
+        """One message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
+        content = tuple(blocks)
+        noted: dict[str, Any] = {"by": self.provider, **(raw or {})}
+        fields: dict[str, Any] = {}
+        if role is Role.ASSISTANT:
+            fields = {"model": f"{self.provider}:{self.model}", "provider": self.provider}
+            if self._calls:
+                noted["tool_ids"] = dict(self._calls)
+                self._calls.clear()
+        elif role is Role.TOOL and content and isinstance(content[0], ToolResultBlock):
+            fields = {"parent_tool_use_id": content[0].tool_use_id}
+        message = Message(
+            id=self.context.new_id(),
+            session_id=self.context.session_id,
+            role=role,
+            content=content,
+            created_at=self.context.clock(),
+            metadata=MessageMetadata(provider_raw=noted, **fields),
+        )
+        self.messages.append(message)
+        return message
+
+
+def request_object(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
+    """The body as an object. Raises RequestError where it is none."""
+    if isinstance(body, Mapping):
+        return dict(body)
+    try:
+        return wirejson.loads_object(body, what="the request")
+    except MalformedReplyError as error:
+        raise RequestError(error.message) from None

@@ -1,0 +1,89 @@
+"""A request while it is written: projected turns, the ids to use, and the losses so far. Every adapter starts here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.adapter.projection import Target, project
+from dragoman.adapter.turns import Turn
+from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+
+
+@dataclass(slots=True)
+class Outgoing:
+    adapter: Adapter
+    options: AdapterOptions
+    context: RequestContext
+    turns: tuple[Turn, ...]
+    losses: list[Loss]
+
+    @classmethod
+    def begin(
+        cls, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions, *, server_state: bool = False
+    ) -> "Outgoing":
+        """Projects the history. Raises CriticalLossError where a critical block would be lost."""
+        context = options.context or RequestContext(model=str(adapter.model_id))
+        for message in messages:
+            _learn_ids(message, adapter.provider, context)
+        target = Target(adapter.provider, adapter.model, adapter.capabilities, server_state)
+        projection = project(messages, target)
+        return cls(adapter, options, context, projection.turns, list(projection.losses))
+
+    @property
+    def provider(self) -> str:
+        return self.adapter.provider
+
+    def tool_id(self, key: str) -> str:
+        """The provider's id for a call."""
+        return self.context.tool_ids.send(key, self.provider, self.adapter.capabilities.tool_id_rule)
+
+    def restored(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
+        """A block's encoding with what the provider's own block held beyond it."""
+        return turn.restored(index, encoded, self.provider)
+
+    def usable(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+        """The tools that this provider can be told of: tools that only another provider runs are losses."""
+        kept: list[ToolDefinition] = []
+        for tool in tools:
+            raw = tool.provider_raw or {}
+            if "native" in raw and raw.get("by") != self.provider:
+                self.lose(LossKind.TOOLS, f"the tool {tool.name} runs at {raw.get('by')} only")
+            elif not self.adapter.capabilities.supports_tools:
+                self.lose(LossKind.TOOLS, f"{self.adapter.model} calls no tools: {tool.name} left out")
+            else:
+                kept.append(tool)
+        return kept
+
+    def lose(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
+        """Notes a loss of the request as a whole."""
+        self.losses.append(Loss(kind, "", -1, reason, severity))
+
+    def lose_option(self, name: str, reason: str) -> None:
+        """Notes an option that this model does not take."""
+        self.lose(LossKind.OPTION, f"{name}: {reason}")
+
+    def wire(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WireRequest:
+        """The finished request: the caller's own fields for this provider are laid over the body."""
+        overlay = self.options.extra.get(self.provider, {})
+        losses = tuple(self.losses)
+        log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
+        return WireRequest(
+            method="POST",
+            path=path,
+            body=wirejson.dumps({**body, **overlay}),
+            headers={"content-type": "application/json", **(headers or {}), **self.options.headers},
+            stream=self.options.stream,
+            losses=losses,
+        )
+
+
+def _learn_ids(message: Message, provider: str, context: RequestContext) -> None:
+    raw = message.metadata.provider_raw
+    if raw and raw.get("by") == provider:
+        for canonical, native in raw.get("tool_ids", {}).items():
+            context.tool_ids.remember(canonical, provider, native)
