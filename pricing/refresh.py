@@ -179,11 +179,17 @@ def _free(model: types.ModelInfo, prices: types.ModelPrice) -> dict[str, Any]:
 
 
 def _variants(model: types.ModelInfo) -> Iterator[dict[str, Any]]:
-    """The variants that a reply can name. The others (a route, a kind of search) no reply tells."""
-    for variant in model.price_variants or ():
-        rates = _rates(variant.prices)
-        if rates and variant.when.keys() <= set(VARIANTS):
-            yield variant.when | _validity(variant.constraint) | rates
+    """The variants that a reply can name, each until the next of its kind. No reply tells a route or a search type."""
+    rows = [
+        variant.when | _validity(variant.constraint) | rates
+        for variant in model.price_variants or ()
+        if (rates := _rates(variant.prices)) and variant.when.keys() <= set(VARIANTS)
+    ]
+    for row in rows:
+        twins = [twin["from"] for twin in rows if "from" in twin and all(twin.get(k) == row.get(k) for k in VARIANTS)]
+        later = [start for start in twins if "from" not in row or start > row["from"]]
+        validity = {"from": row["from"]} if "from" in row else {}
+        yield {k: row[k] for k in VARIANTS if k in row} | validity | ({"until": min(later)} if later else {}) | row
 
 
 def _validity(constraint: object) -> dict[str, Any]:

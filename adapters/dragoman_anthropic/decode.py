@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.incoming import HistoryReader
+from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
 from dragoman.canonical.blocks import (
@@ -222,7 +222,7 @@ def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
     """The tools of a request. One that Anthropic runs itself is kept whole, under its name."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
-        if "input_schema" not in item:
+        if not isinstance(item.get("input_schema"), dict):
             name = item.get("name") or item.get("mcp_server_name") or item["type"]
             found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
             continue
@@ -258,8 +258,8 @@ def options(native: dict[str, Any], adapter: "AnthropicAdapter", context: Reques
         context=context,
     )
     written = encode.parameters(Outgoing(adapter, read, context, (), []))
-    spoken_for = {"model", "messages", "system", "tools", *(key for key in written if written[key] == native.get(key))}
-    extra = {key: value for key, value in native.items() if key not in spoken_for}
+    conversation = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
+    extra = leftover(native, written, conversation)
     return replace(read, extra={PROVIDER: extra} if extra else {})
 
 

@@ -62,9 +62,7 @@ class MessagesDecoder(StreamDecoder):
 
     def _message_start(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         if self._native:
-            # A fallback model takes over in mid-stream: what was said stays, the rest is the new model's.
-            self._native |= {key: value for key, value in native.items() if key != "content"}
-            return
+            raise ValueError("a second message starts in one stream")
         self._native = {**native, "content": list(native.get("content") or ())}
         yield MessageStart(self._reply.message_id, native.get("model") or self._model)
         if (counted := decode.usage(native.get("usage"))) is not None:

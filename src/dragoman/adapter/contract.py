@@ -13,8 +13,8 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from dragoman.adapter.capabilities import AdapterCapabilities
-from dragoman.adapter.decoding import StreamDecoder
-from dragoman.adapter.errors import DragomanError, NetworkError, ProviderError
+from dragoman.adapter.decoding import StreamDecoder, decode, decode_async
+from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
@@ -107,7 +107,8 @@ class AdapterOptions:
     stream: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Body fields by provider name: laid over that provider's body as they are, ignored by all others."""
+    """Body fields by provider name: laid over that provider's body as they are, ignored by all others. A field
+    whose value is ``...`` is left out of the body."""
     context: RequestContext | None = None
 
     def with_context(self, context: RequestContext) -> "AdapterOptions":
@@ -197,40 +198,12 @@ class Adapter(ABC):
         self, chunks: AsyncIterator[WireChunk], context: RequestContext
     ) -> AsyncIterator[StreamEvent]:
         """The events of a streamed reply; the last is message_complete or error, and then it ends."""
-        decoder = self.decoder(context)
-        try:
-            async for chunk in chunks:
-                for event in decoder.feed(chunk):
-                    yield event
-                if decoder.done:
-                    return
-        except Exception as error:
-            for event in decoder.fail(_as_network_error(error, self.provider)):
-                yield event
-            return
-        for event in decoder.finish():
+        async for event in decode_async(chunks, self.decoder(context)):
             yield event
 
     def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
         """The sync twin of `stream_response`."""
-        decoder = self.decoder(context)
-        try:
-            for chunk in chunks:
-                yield from decoder.feed(chunk)
-                if decoder.done:
-                    return
-        except Exception as error:
-            yield from decoder.fail(_as_network_error(error, self.provider))
-            return
-        yield from decoder.finish()
-
-
-def _as_network_error(error: Exception, provider: str) -> DragomanError:
-    if isinstance(error, DragomanError):
-        return error
-    wrapped = NetworkError(f"the connection broke: {type(error).__name__}: {error}", provider=provider)
-    wrapped.__cause__ = error
-    return wrapped
+        return decode(chunks, self.decoder(context))
 
 
 _IMAGE_CHARACTERS = 1024

@@ -8,7 +8,7 @@ typed error that carries the partial message.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import (
     DragomanError,
     MalformedReplyError,
+    NetworkError,
     ProviderError,
     RequestError,
     StreamTruncatedError,
@@ -131,6 +132,43 @@ class StreamDecoder(ABC):
         )
         malformed.__cause__ = error
         return malformed
+
+
+def decode(chunks: Iterable[bytes], decoder: StreamDecoder) -> Iterator[StreamEvent]:
+    """The events of a stream. Whatever the chunks raise ends it with a typed error."""
+    try:
+        for chunk in chunks:
+            yield from decoder.feed(chunk)
+            if decoder.done:
+                return
+    except Exception as error:
+        yield from decoder.fail(_as_network_error(error))
+        return
+    yield from decoder.finish()
+
+
+async def decode_async(chunks: AsyncIterable[bytes], decoder: StreamDecoder) -> AsyncGenerator[StreamEvent, None]:
+    """The async twin of `decode`."""
+    try:
+        async for chunk in chunks:
+            for event in decoder.feed(chunk):
+                yield event
+            if decoder.done:
+                return
+    except Exception as error:
+        for event in decoder.fail(_as_network_error(error)):
+            yield event
+        return
+    for event in decoder.finish():
+        yield event
+
+
+def _as_network_error(error: Exception) -> DragomanError:
+    if isinstance(error, DragomanError):
+        return error
+    wrapped = NetworkError(f"the connection broke: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
 
 
 @contextmanager

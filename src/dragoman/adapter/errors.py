@@ -132,6 +132,9 @@ class ProviderError(DragomanError):
         self.request_id = request_id
         self.retry_after = retry_after
         self.attempts: tuple[Any, ...] = ()
+        """One record for each try."""
+        self.partial: Any = None
+        """The Message as far as it had arrived, where a stream broke."""
         super().__init__(self.message)
 
     def __str__(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import MalformedReplyError, RequestError
+from dragoman.adapter.residue import residue
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 
@@ -54,6 +55,17 @@ class HistoryReader:
         )
         self.messages.append(message)
         return message
+
+
+def leftover(native: Mapping[str, Any], written: Mapping[str, Any], conversation: Iterable[str]) -> dict[str, Any]:
+    """The fields that our encoder would write otherwise, to be laid over its body; ``...`` leaves a field out.
+
+    ``conversation`` names the fields that the canonical messages and tools speak for.
+    """
+    difference = residue(native, written) or {}
+    spoken_for = set(conversation)
+    kept = {key: value for key, value in difference.get("set", {}).items() if key not in spoken_for}
+    return kept | {key: ... for key in difference.get("drop", ()) if key not in spoken_for}
 
 
 def request_object(body: bytes | Mapping[str, Any]) -> dict[str, Any]:

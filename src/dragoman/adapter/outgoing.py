@@ -69,13 +69,13 @@ class Outgoing:
 
     def wire(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WireRequest:
         """The finished request: the caller's own fields for this provider are laid over the body."""
-        overlay = self.options.extra.get(self.provider, {})
+        laid_over = {**body, **self.options.extra.get(self.provider, {})}
         losses = tuple(self.losses)
         log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
         return WireRequest(
             method="POST",
             path=path,
-            body=wirejson.dumps({**body, **overlay}),
+            body=wirejson.dumps({name: value for name, value in laid_over.items() if value is not ...}),
             headers={"content-type": "application/json", **(headers or {}), **self.options.headers},
             stream=self.options.stream,
             losses=losses,

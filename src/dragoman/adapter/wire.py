@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dragoman.adapter.losses import Loss
 
@@ -48,11 +49,12 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True)
 class WireResponse:
-    """A whole reply. Header names compare without regard to case."""
+    """A whole reply. Header names compare without regard to case; ``attempts`` are the transport's records of its tries."""
 
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+    attempts: tuple[Any, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "headers", Headers(self.headers))

@@ -4,7 +4,9 @@ Every block is frozen. Constructing one with a misspelt field is an error; *read
 version keeps unknown fields and unknown kinds (see `evolve`).
 """
 
-from typing import Annotated, Any, Literal
+import copy
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -14,24 +16,70 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     Tag,
+    ValidationInfo,
     model_serializer,
+    model_validator,
 )
+from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.guard import JsonObject, Text
+from dragoman.canonical.guard import Json, JsonObject, Text, own_json
+
+MAX_NESTED_RESULTS = 16
+"""How deep tool results may lie inside tool results."""
+
+READING = {"reading": True}
+"""The validation context under which unknown kinds of blocks are kept (see `evolve`)."""
 
 
 class Frozen(BaseModel):
-    """The configuration that all canonical data shares."""
+    """What all canonical data shares: it cannot change, misspelt fields are refused, unknown ones survive reading.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+    Errors never show the offending value: it may be a secret or a prompt.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, ser_json_bytes="base64", val_json_bytes="base64"
+    )
+
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, Frozen) and type(other) is type(self)):
+            return NotImplemented
+        return self._compared() == other._compared()
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self.model_dump_json()))
+        return hash((type(self).__name__, _hashable(self._compared())))
+
+    def _compared(self) -> dict[str, Any]:
+        """What counts for equality and hash: everything but an adapter's private notes."""
+        fields = {**self.__dict__, **(self.model_extra or {})}
+        fields.pop("provider_raw", None)
+        return fields
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, but an update is checked as a construction is. Raises pydantic.ValidationError."""
+        if not update:
+            return super().model_copy(deep=deep)
+        unknown = self.model_extra or {}
+        fields = {**self.__dict__, **{name: value for name, value in update.items() if name not in unknown}}
+        changed = type(self).model_validate(copy.deepcopy(fields) if deep else fields)
+        if unknown:
+            kept = {name: update.get(name, value) for name, value in unknown.items()}
+            object.__setattr__(changed, "__pydantic_extra__", own_json(kept))
+        return changed
 
     @model_serializer(mode="wrap")
     def _keep_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = handler(self)
         return written | self.model_extra if self.model_extra else written
+
+
+def _hashable(value: Any) -> Any:
+    """Equal values give equal results: key order does not count, nor does 1 against 1.0."""
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    return value
 
 
 class MediaSource(Frozen):
@@ -43,7 +91,7 @@ class MediaSource(Frozen):
 
     kind: Literal["base64", "url", "text", "file_ref", "file_id"]
     data: Text
-    provider: str | None = None
+    provider: Text | None = None
 
 
 ImageSource = MediaSource
@@ -52,7 +100,7 @@ ImageSource = MediaSource
 class Citation(Frozen):
     """A source that backs a span of text; ``data`` is the provider's own citation object, verbatim."""
 
-    kind: str
+    kind: Text
     title: Text | None = None
     url: Text | None = None
     cited_text: Text | None = None
@@ -147,9 +195,11 @@ class ResourceBlock(Frozen):
     annotations: JsonObject = Field(default_factory=dict)
     version: Text | None = None
 
-    def model_post_init(self, context: Any, /) -> None:
+    @model_validator(mode="after")
+    def _one_body(self) -> Self:
         if self.content is not None and self.blob is not None:
             raise ValueError("a resource has content or blob, not both")
+        return self
 
 
 class ResourceRefBlock(Frozen):
@@ -164,9 +214,11 @@ class ResourceRefBlock(Frozen):
     range_end: int | None = None
     selector: Text | None = None
 
-    def model_post_init(self, context: Any, /) -> None:
+    @model_validator(mode="after")
+    def _range_in_order(self) -> Self:
         if self.range_start is not None and self.range_end is not None and self.range_end < self.range_start:
             raise ValueError(f"range_end {self.range_end} lies before range_start {self.range_start}")
+        return self
 
 
 class PromptRequestBlock(Frozen):
@@ -193,14 +245,20 @@ class ProviderBlock(Frozen):
 
 
 class UnknownBlock(BaseModel):
-    """A block of a kind that this version does not know, kept verbatim; only reading produces one."""
+    """A block of a kind that this version does not know, kept verbatim; reading a message may give one."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
-    type: str
+    __pydantic_extra__: dict[str, Json]
+
+    type: Text
+
+    @model_serializer
+    def _verbatim(self) -> dict[str, Any]:
+        return {"type": self.type, **(self.model_extra or {})}
 
     def __hash__(self) -> int:
-        return hash(self.model_dump_json())
+        return hash((self.type, _hashable(self.model_extra)))
 
 
 class ToolResultBlock(Frozen):
@@ -210,6 +268,19 @@ class ToolResultBlock(Frozen):
     tool_use_id: Text
     content: "Content" = ()
     is_error: bool = False
+
+    @model_validator(mode="after")
+    def _not_too_deep(self) -> Self:
+        if _nesting(self) > MAX_NESTED_RESULTS:
+            raise PydanticCustomError(
+                "too_deep", "tool results are nested over {limit} levels deep", {"limit": MAX_NESTED_RESULTS}
+            )
+        return self
+
+
+def _nesting(block: ToolResultBlock) -> int:
+    inner = (_nesting(part) for part in block.content if isinstance(part, ToolResultBlock))
+    return 1 + max(inner, default=0)
 
 
 class PromptResultBlock(Frozen):
@@ -237,6 +308,15 @@ def _tag(value: Any) -> str | None:
     return kind if kind in _KINDS else "unknown"
 
 
+def _only_read(value: Any, info: ValidationInfo) -> Any:
+    """A misspelt kind in a constructed message is an error; in a message of a newer version it is not."""
+    if isinstance(value, UnknownBlock) or (info.context or {}).get("reading"):
+        return value
+    raise PydanticCustomError(
+        "unknown_kind", "no kind of block has this type; the kinds are {kinds}", {"kinds": ", ".join(_KINDS)}
+    )
+
+
 ContentBlock = Annotated[
     Annotated[TextBlock, Tag("text")]
     | Annotated[ToolUseBlock, Tag("tool_use")]
@@ -252,7 +332,7 @@ ContentBlock = Annotated[
     | Annotated[PromptRequestBlock, Tag("prompt_request")]
     | Annotated[PromptResultBlock, Tag("prompt_result")]
     | Annotated[ProviderBlock, Tag("provider")]
-    | Annotated[UnknownBlock, Tag("unknown")],
+    | Annotated[UnknownBlock, BeforeValidator(_only_read), Tag("unknown")],
     Discriminator(_tag),
 ]
 

@@ -5,12 +5,13 @@ versions are upgraded on reading, one step at a time.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic_core import from_json
 
-from dragoman.canonical.blocks import UnknownBlock
+from dragoman.canonical.blocks import READING, ContentBlock, ToolResultBlock, UnknownBlock
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
 from dragoman.canonical.message import SCHEMA_VERSION, Message
 
 logger = logging.getLogger("dragoman.canonical")
@@ -24,16 +25,26 @@ UPGRADES: dict[int, Upgrade] = {}
 def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int, Upgrade] | None = None) -> Message:
     """A message from its JSON, whatever version wrote it.
 
-    Raises pydantic.ValidationError where it is no message, and ValueError where the JSON is malformed, or its
-    schema version is older than any upgrade path or newer than this version can read.
+    Raises pydantic.ValidationError where it is no message, and ValueError where the JSON is malformed or unsafe
+    (see `guard`), or its schema version is older than any upgrade path or newer than this version can read.
     """
     raw = from_json(data, allow_inf_nan=False) if isinstance(data, (str, bytes)) else dict(data)
-    raw = upgrade(raw, UPGRADES if upgrades is None else upgrades)
-    message = Message.model_validate(raw, extra="allow")
-    for block in message.content:
-        if isinstance(block, UnknownBlock):
-            logger.warning("message %s holds a block of the unknown kind %r: kept as it is", message.id, block.type)
+    if not isinstance(raw, dict):
+        raise ValueError(f"a message is a JSON object, not a {type(raw).__name__}")
+    # Known fields check themselves; this is for the unknown ones that are kept.
+    raw = upgrade(own_json(raw, MAX_DOCUMENT_DEPTH), UPGRADES if upgrades is None else upgrades)
+    message = Message.model_validate(raw, extra="allow", context=READING)
+    for kind in _unknown_kinds(message.content):
+        logger.warning("message %s holds a block of the unknown kind %r: kept as it is", message.id, kind)
     return message
+
+
+def _unknown_kinds(content: Iterable[ContentBlock]) -> Iterator[str]:
+    for block in content:
+        if isinstance(block, UnknownBlock):
+            yield block.type
+        elif isinstance(block, ToolResultBlock):
+            yield from _unknown_kinds(block.content)
 
 
 def write_message(message: Message) -> bytes:
@@ -44,7 +55,9 @@ def write_message(message: Message) -> bytes:
 def upgrade(raw: dict[str, Any], upgrades: Mapping[int, Upgrade], *, current: int = SCHEMA_VERSION) -> dict[str, Any]:
     """The raw message brought to the current schema version."""
     version = raw.get("schema_version", 1)
-    if not isinstance(version, int) or version > current:
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise ValueError(f"schema_version is a {type(version).__name__}, not an integer")
+    if version > current:
         raise ValueError(f"schema version {version} is newer than {current}: upgrade dragoman to read it")
     while version < current:
         step = upgrades.get(version)

@@ -7,98 +7,174 @@ so they are refused once, where a value enters, with the path of the offender.
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel
 from pydantic_core import PydanticCustomError
 
 MAX_DEPTH = 128
+"""Levels of a JSON object in a field."""
+MAX_DOCUMENT_DEPTH = 192
+"""Levels of a whole message as JSON: its own, around those of its fields. The parser stops at 200."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_INTEGER_BITS = 14_000
+"""About 4,200 digits; the parser stops at 4,300."""
 
-_TOO_LARGE = "{path} takes the value over {limit} bytes: store the data elsewhere and refer to it by URL"
+_NODE_BYTES = 8
+_SHOWN_PATH = 200
+
+_Path = tuple[Any, str | int] | None
+"""A linked list from the offender back to the root: only an error makes a text of it."""
 
 
 def check_text(value: str) -> str:
     """Refuses a lone surrogate or an over-long text (lengths in characters, which is at most the bytes)."""
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise PydanticCustomError(
-                "surrogate",
-                "a lone surrogate at character {position} cannot be encoded: decode the text again, "
-                "with errors='replace' if need be",
-                {"position": error.start},
-            ) from None
+    position = _surrogate(value)
+    if position is not None:
+        raise PydanticCustomError(
+            "surrogate",
+            "a lone surrogate at character {position} cannot be encoded: decode the text again, "
+            "with errors='replace' if need be",
+            {"position": position},
+        )
     if len(value) > MAX_BODY_BYTES:
         raise PydanticCustomError("too_large", _TOO_LARGE, {"path": "the text", "limit": MAX_BODY_BYTES})
     return value
 
 
+def own_json(value: Any, max_depth: int = MAX_DEPTH) -> Any:
+    """A copy of a JSON value that shares nothing with it, tuples as lists, so that no one else can change it.
+
+    Raises PydanticCustomError (a ValueError), naming the path, where the value is not safe JSON.
+    """
+    return _Copier(max_depth).copy(value, None, 1)
+
+
 def json_size(value: Any) -> int:
-    """The size of a JSON value, roughly in bytes; raises PydanticCustomError, naming the path, on an unsafe one."""
+    """Roughly the bytes of a checked value as JSON; models count with all their fields."""
     total = 0
-    stack: list[tuple[Any, str, int]] = [(value, "$", 1)]
+    stack = [value]
     while stack:
-        node, path, depth = stack.pop()
-        kind = type(node)
-        if kind is str:
-            _check_string(node, path)
+        node = stack.pop()
+        total += _NODE_BYTES
+        if isinstance(node, str):
             total += len(node)
-        elif kind is dict or kind is list or kind is tuple:
-            if depth > MAX_DEPTH:
-                raise PydanticCustomError(
-                    "too_deep",
-                    "{path} is nested over {limit} levels deep",
-                    {"path": path, "limit": MAX_DEPTH},
-                )
-            if kind is dict:
-                for key, item in node.items():
-                    if not isinstance(key, str):
-                        raise PydanticCustomError(
-                            "json_key",
-                            "{path} has the key {key}, which is not a string",
-                            {"path": path, "key": repr(key)},
-                        )
-                    _check_string(key, path)
-                    total += len(key)
-                    stack.append((item, f"{path}.{key}", depth + 1))
-            else:
-                stack.extend((item, f"{path}[{index}]", depth + 1) for index, item in enumerate(node))
-        elif kind is float:
-            if not math.isfinite(node):
-                raise PydanticCustomError(
-                    "not_finite",
-                    "{path} is {value}, which JSON cannot carry",
-                    {"path": path, "value": str(node)},
-                )
-        elif not (node is None or isinstance(node, (bool, int, str))):
-            raise PydanticCustomError(
-                "not_json", "{path} is a {kind}, not a JSON value", {"path": path, "kind": kind.__name__}
-            )
-        total += 8
-        if total > MAX_BODY_BYTES:
-            raise PydanticCustomError("too_large", _TOO_LARGE, {"path": path, "limit": MAX_BODY_BYTES})
+        elif isinstance(node, dict):
+            total += sum(map(len, node))
+            stack.extend(node.values())
+        elif isinstance(node, (list, tuple)):
+            stack.extend(node)
+        elif isinstance(node, BaseModel):
+            stack.extend(node.__dict__.values())
+            stack.append(node.model_extra)
     return total
 
 
-def _check_string(value: str, path: str) -> None:
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
+class _Copier:
+    """One walk through a value, which counts its size on the way."""
+
+    def __init__(self, max_depth: int) -> None:
+        self._max_depth = max_depth
+        self._size = 0
+
+    def copy(self, node: Any, path: _Path, depth: int) -> Any:
+        if isinstance(node, str):
+            copied: Any = self._text(node, path)
+        elif isinstance(node, dict):
+            self._enter(path, depth)
+            copied = {self._key(key, path): self.copy(item, (path, key), depth + 1) for key, item in node.items()}
+        elif isinstance(node, (list, tuple)):
+            self._enter(path, depth)
+            copied = [self.copy(item, (path, index), depth + 1) for index, item in enumerate(node)]
+        elif node is None or node is True or node is False:
+            copied = node
+        else:
+            copied = _number(node, path)
+        self._size += _NODE_BYTES
+        if self._size > MAX_BODY_BYTES:
+            raise PydanticCustomError("too_large", _TOO_LARGE, {"path": _show(path), "limit": MAX_BODY_BYTES})
+        return copied
+
+    def _text(self, value: str, path: _Path) -> str:
+        self._size += len(value)
+        if type(value) is str and value.isascii():
+            return value
+        position = _surrogate(value)
+        if position is not None:
             raise PydanticCustomError(
                 "surrogate",
                 "{path} has a lone surrogate at character {position}",
-                {"path": path, "position": error.start},
-            ) from None
+                {"path": _show(path), "position": position},
+            )
+        return str.__str__(value)
+
+    def _key(self, key: Any, path: _Path) -> str:
+        if not isinstance(key, str):
+            raise PydanticCustomError(
+                "json_key",
+                "{path} has a key that is a {kind}, not a string",
+                {"path": _show(path), "kind": type(key).__name__},
+            )
+        return self._text(key, path)
+
+    def _enter(self, path: _Path, depth: int) -> None:
+        if depth > self._max_depth:
+            raise PydanticCustomError(
+                "too_deep",
+                "{path} is nested over {limit} levels deep",
+                {"path": _show(path), "limit": self._max_depth},
+            )
 
 
-def _check_json(value: dict[str, Any]) -> dict[str, Any]:
-    json_size(value)
-    return value
+def _number(node: Any, path: _Path) -> int | float:
+    if isinstance(node, int):
+        if node.bit_length() > MAX_INTEGER_BITS:
+            raise PydanticCustomError(
+                "integer_too_long",
+                "{path} is an integer of over {limit} bits, which JSON parsers refuse",
+                {"path": _show(path), "limit": MAX_INTEGER_BITS},
+            )
+        return int(node)
+    if isinstance(node, float):
+        if not math.isfinite(node):
+            raise PydanticCustomError(
+                "not_finite",
+                "{path} is {value}, which JSON cannot carry",
+                {"path": _show(path), "value": str(float(node))},
+            )
+        return float(node)
+    raise PydanticCustomError(
+        "not_json", "{path} is a {kind}, not a JSON value", {"path": _show(path), "kind": type(node).__name__}
+    )
 
+
+def _surrogate(value: str) -> int | None:
+    """Where the text has its first lone surrogate, if it has one."""
+    if value.isascii():
+        return None
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
+
+
+def _show(path: _Path) -> str:
+    """``$.key[0]``; the middle of a long path is left out."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    shown = "$" + "".join(reversed(steps))
+    half = _SHOWN_PATH // 2
+    return shown if len(shown) <= _SHOWN_PATH else f"{shown[:half]}…{shown[-half:]}"
+
+
+_TOO_LARGE = "{path} takes the value over {limit} bytes: store the data elsewhere and refer to it by URL"
 
 Text = Annotated[str, AfterValidator(check_text)]
 """A string that every encoder can write."""
 
-JsonObject = Annotated[dict[str, Any], AfterValidator(_check_json)]
-"""A JSON object without NaN, infinity, lone surrogates or more than 128 levels."""
+Json = Annotated[Any, AfterValidator(own_json)]
+"""Any JSON value without NaN, infinity, lone surrogates or more than 128 levels; a copy of its own."""
+
+JsonObject = Annotated[dict[str, Any], AfterValidator(own_json)]
+"""A JSON object of the same kind."""

@@ -10,14 +10,17 @@ import time
 from typing import NamedTuple
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _RANDOM_BITS = 80
-_RANDOM_LIMIT = 1 << _RANDOM_BITS
-# Fresh randomness leaves the top bit clear, so that a burst within one millisecond cannot overflow.
+# Fresh randomness leaves the top bit clear, so that counting up from it cannot overflow.
 _FRESH_MASK = (1 << (_RANDOM_BITS - 1)) - 1
 
 
 class UlidFactory:
-    """Strictly increasing ULIDs, also within one millisecond, across threads and when the clock steps back."""
+    """Strictly increasing ULIDs, also within one millisecond, across threads and when the clock steps back.
+
+    After a fork the child draws fresh randomness, so that it and its parent never make the same one.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,21 +32,31 @@ class UlidFactory:
         with self._lock:
             if now > self._time:
                 self._time = now
-                self._random = int.from_bytes(os.urandom(10)) & _FRESH_MASK
+                self._random = _fresh()
             else:
                 self._random += 1
-                if self._random == _RANDOM_LIMIT:
-                    self._time, self._random = self._time + 1, 0
             value = (self._time << _RANDOM_BITS) | self._random
         return encode_ulid(value)
+
+    def after_fork(self) -> None:
+        """For the child process, before it mints anything."""
+        # Another thread of the parent may have held the lock; its owner does not exist here.
+        self._lock = threading.Lock()
+        self._time, self._random = self._time + 1, _fresh()
+
+
+def _fresh() -> int:
+    return int.from_bytes(os.urandom(10)) & _FRESH_MASK
 
 
 def encode_ulid(value: int) -> str:
     """The 26 Crockford base-32 characters of a 128-bit value."""
-    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 new_ulid = UlidFactory()
+if hasattr(os, "register_at_fork"):  # not on Windows, which never forks
+    os.register_at_fork(after_in_child=new_ulid.after_fork)
 
 
 def new_message_id() -> str:
@@ -66,9 +79,9 @@ class ModelId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "ModelId":
-        """Raises ValueError where the text is not ``provider:model``."""
-        provider, colon, name = text.partition(":")
-        if not (provider and colon and name):
+        """Raises ValueError where the text is not ``provider:model`` or holds a character that cannot be printed."""
+        provider, _, name = text.partition(":")
+        if not (provider and name and text.isprintable()):
             raise ValueError(f"{text!r} is not a model id: write it as 'provider:model', e.g. 'openai:gpt-6.1-sol'")
         return cls(provider, name)
 

@@ -1,13 +1,14 @@
 """Message: one turn of the canonical conversation (specification D2)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from dragoman.canonical import guard
 from dragoman.canonical.blocks import (
     Content,
     ContentBlock,
@@ -17,7 +18,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.guard import MAX_BODY_BYTES, JsonObject
+from dragoman.canonical.guard import JsonObject, Text
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import Usage
@@ -65,29 +66,18 @@ class MessageMetadata(Frozen):
     else reads it, and it counts neither for equality nor for the hash.
     """
 
-    model: str | None = None
-    provider: str | None = None
+    model: Text | None = None
+    provider: Text | None = None
     routing: RoutingDecisionRecord | None = None
     usage: Usage | None = None
-    parent_tool_use_id: str | None = None
+    parent_tool_use_id: Text | None = None
     status: MessageStatus = MessageStatus.COMPLETE
     stop_reason: StopReason | None = None
     provider_raw: JsonObject | None = None
-    user_id: str | None = None
-    team_id: str | None = None
+    user_id: Text | None = None
+    team_id: Text | None = None
     critical: bool | tuple[int, ...] = False
     """Blocks that may not be lost in a projection, by index; True means all of them."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MessageMetadata):
-            return NotImplemented
-        return self._compared() == other._compared()
-
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json(exclude={"provider_raw"}))
-
-    def _compared(self) -> dict[str, Any]:
-        return {**self.__dict__, **(self.model_extra or {}), "provider_raw": None}
 
 
 class Message(Frozen):
@@ -97,53 +87,48 @@ class Message(Frozen):
     or more than 64 MiB. Whether a message obeys the invariants of its role is for `rules.check` to say.
     """
 
-    id: str = Field(default_factory=new_message_id)
-    session_id: str = ""
+    id: Text = Field(default_factory=new_message_id)
+    session_id: Text = ""
     role: Role
     content: Content = ()
     channel: Channel | None = None
     metadata: MessageMetadata = Field(default_factory=MessageMetadata)
     created_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
-    schema_version: int = SCHEMA_VERSION
-
-    _memo: dict[Any, Any] = PrivateAttr(default_factory=dict)
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
 
     @field_validator("created_at")
     @classmethod
     def _in_utc(cls, value: datetime) -> datetime:
         if value.tzinfo is None:
             raise PydanticCustomError("naive_time", "created_at needs a time zone; canonical times are UTC")
-        return value.astimezone(UTC)
+        try:
+            return value.astimezone(UTC)
+        except OverflowError:
+            raise PydanticCustomError(
+                "time_out_of_range", "created_at lies outside the years 1 to 9999 in UTC"
+            ) from None
 
     @model_validator(mode="after")
     def _within_size(self) -> Self:
         size = 0
         for index, block in enumerate(self.content):
-            size += _text_size(block)
-            if size > MAX_BODY_BYTES:
+            size += guard.json_size(block)
+            if size > guard.MAX_BODY_BYTES:
                 raise PydanticCustomError(
                     "too_large",
                     "content[{index}] takes the message over {limit} bytes",
-                    {"index": index, "limit": MAX_BODY_BYTES},
+                    {"index": index, "limit": guard.MAX_BODY_BYTES},
                 )
         return self
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Message):
-            return NotImplemented
-        return self.__dict__ == other.__dict__ and self.model_extra == other.model_extra
-
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json(exclude={"metadata": {"provider_raw"}}))
-
-    def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
-        """As pydantic's, but forgets what was memoised and, where the content changes, the provider's raw copy."""
-        copy = super().model_copy(update=update, deep=deep)
-        copy._memo = {}
-        if update and "content" in update and "metadata" not in update and copy.metadata.provider_raw:
-            object.__setattr__(copy, "metadata", copy.metadata.model_copy(update={"provider_raw": None}))
-            copy.__dict__["metadata"] = copy.metadata
-        return copy
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As for all canonical data; a provider's raw copy of the content does not outlive the content."""
+        changed = super().model_copy(update=update, deep=deep)
+        raw = changed.metadata.provider_raw
+        if raw is None or changed.content == self.content or raw != self.metadata.provider_raw:
+            return changed
+        metadata = changed.metadata.model_copy(update={"provider_raw": None})
+        return super(Message, changed).model_copy(update={"metadata": metadata})
 
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
@@ -167,7 +152,9 @@ class Message(Frozen):
     ) -> Self:
         """A tool's answer: one tool_result block, with parent_tool_use_id set as specification D3 asks."""
         result = ToolResultBlock(tool_use_id=tool_use_id, content=_content(content), is_error=is_error)
-        metadata = fields.pop("metadata", None) or MessageMetadata(parent_tool_use_id=tool_use_id)
+        metadata: MessageMetadata = fields.pop("metadata", None) or MessageMetadata()
+        if metadata.parent_tool_use_id is None:
+            metadata = metadata.model_copy(update={"parent_tool_use_id": tool_use_id})
         return cls(role=Role.TOOL, content=(result,), metadata=metadata, **fields)
 
     @property
@@ -198,12 +185,3 @@ class Message(Frozen):
 
 def _content(content: str | Iterable[ContentBlock]) -> Any:
     return (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
-
-
-def _text_size(block: ContentBlock) -> int:
-    source = getattr(block, "source", None)
-    if source is not None:
-        return len(source.data)
-    if isinstance(block, ToolResultBlock):
-        return sum(_text_size(part) for part in block.content)
-    return len(getattr(block, "text", "") or getattr(block, "data", "") or "")

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.guard import Text
 
 
 class RoutingMode(StrEnum):
@@ -18,8 +19,8 @@ class RoutingMode(StrEnum):
 
 class RoutingDecisionRecord(Frozen):
     mode: RoutingMode
-    chosen_model: str
-    reason: str
-    rule_name: str | None = None
+    chosen_model: Text
+    reason: Text
+    rule_name: Text | None = None
     confidence: float | None = Field(default=None, ge=0, le=1)
-    alternatives_considered: tuple[str, ...] = ()
+    alternatives_considered: tuple[Text, ...] = ()

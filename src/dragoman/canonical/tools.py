@@ -34,14 +34,6 @@ class ToolDefinition(Frozen):
     requires_workspace: bool = True
     provider_raw: JsonObject | None = Field(default=None, repr=False)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ToolDefinition):
-            return NotImplemented
-        return {**self.__dict__, "provider_raw": None} == {**other.__dict__, "provider_raw": None}
-
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json(exclude={"provider_raw"}))
-
     def problems(self) -> list[str]:
         """Every fault that keeps the tool from being registered; empty where there is none."""
         found = (

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pydantic import Field, NonNegativeInt
 
 from dragoman.canonical.blocks import Frozen
-from dragoman.canonical.guard import JsonObject
+from dragoman.canonical.guard import JsonObject, Text
 
 
 class CostStatus(StrEnum):
@@ -43,11 +43,11 @@ class TokenUsage(Frozen):
     image_input_tokens: NonNegativeInt | None = None
     image_output_tokens: NonNegativeInt | None = None
 
-    server_tools: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    server_tools: dict[Text, NonNegativeInt] = Field(default_factory=dict)
     """Billed calls of the provider's own tools, by its name for them."""
-    service_tier: str | None = None
+    service_tier: Text | None = None
     """The tier that served the request, as the reply states it."""
-    speed: str | None = None
+    speed: Text | None = None
     reported_total: NonNegativeInt | None = None
     """The provider's own total, where it sends one."""
     reported_cost_usd: Decimal | None = None
@@ -69,9 +69,9 @@ class TokenUsage(Frozen):
 class Usage(TokenUsage):
     """Token counts with their price. ``cost_usd`` is None, never 0, where it is unknown."""
 
-    cost_usd: Decimal | None = None
+    cost_usd: Decimal | None = Field(default=None, ge=0)
     cost_status: CostStatus = CostStatus.UNPRICED
-    unpriced: tuple[str, ...] = ()
+    unpriced: tuple[Text, ...] = ()
     """The buckets without a known price, where the status is partial or unpriced."""
-    pricing_version: str | None = None
+    pricing_version: Text | None = None
     latency_ms: NonNegativeInt | None = None

@@ -1,0 +1,21 @@
+"""Sessions: a conversation that asks, runs tools, and changes its model between turns."""
+
+from dragoman.session.async_session import AsyncSession
+from dragoman.session.events import SessionEvent, ToolAnswered
+from dragoman.session.preview import Preview
+from dragoman.session.session import Session, ask
+from dragoman.session.spending import Cost
+from dragoman.session.toolbox import Tool, Toolbox, tool
+
+__all__ = [
+    "AsyncSession",
+    "Cost",
+    "Preview",
+    "Session",
+    "SessionEvent",
+    "Tool",
+    "ToolAnswered",
+    "Toolbox",
+    "ask",
+    "tool",
+]

@@ -1,0 +1,50 @@
+"""How requests reach a model: over HTTP, through a vendor's own client, or in this process."""
+
+from typing import Any, Literal, overload
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.transport.contract import AsyncStreamedReply, AsyncTransport, Attempt, StreamedReply, Transport
+from dragoman.transport.http import AsyncHttpTransport, HttpTransport
+from dragoman.transport.retry import RetryPolicy, Timing
+from dragoman.transport.vendor import AsyncVendorTransport, VendorTransport, vendor_of
+
+__all__ = [
+    "AsyncHttpTransport",
+    "AsyncStreamedReply",
+    "AsyncTransport",
+    "AsyncVendorTransport",
+    "Attempt",
+    "HttpTransport",
+    "RetryPolicy",
+    "StreamedReply",
+    "Timing",
+    "Transport",
+    "VendorTransport",
+    "transport_for",
+]
+
+
+@overload
+def transport_for(adapter: Adapter, *, asynchronous: Literal[False] = False, **settings: Any) -> Transport: ...
+@overload
+def transport_for(adapter: Adapter, *, asynchronous: Literal[True], **settings: Any) -> AsyncTransport: ...
+@overload
+def transport_for(adapter: Adapter, *, asynchronous: bool, **settings: Any) -> Transport | AsyncTransport: ...
+
+
+def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: Any) -> Transport | AsyncTransport:
+    """The transport that an adapter names, with the settings of its class.
+
+    A ``client`` of anthropic, openai or ollama among the settings makes it a vendor transport. Raises
+    ConfigurationError where the adapter names a transport that does not exist.
+    """
+    if adapter.transport == "local":
+        from dragoman.transport import local
+
+        return local.AsyncLocalTransport(**settings) if asynchronous else local.LocalTransport(**settings)
+    if adapter.transport != "http":
+        raise ConfigurationError(f"{adapter!r} wants the transport {adapter.transport!r}; there are http and local")
+    if vendor_of(settings.get("client")) is not None:
+        return AsyncVendorTransport(**settings) if asynchronous else VendorTransport(**settings)
+    return AsyncHttpTransport(**settings) if asynchronous else HttpTransport(**settings)

@@ -1,0 +1,24 @@
+"""Where the data folders lie that come with the library: ``pricing`` and ``cassettes``."""
+
+from pathlib import Path
+
+from dragoman.adapter.errors import ConfigurationError
+
+_PACKAGE = Path(__file__).parent
+
+
+def bundled(name: str) -> Path:
+    """The folder of that name: inside the package where it was installed, at the root in a checkout.
+
+    Raises ConfigurationError where neither exists.
+    """
+    installed = _PACKAGE / "_bundled" / name
+    checkout = _PACKAGE.parent.parent
+    if installed.is_dir():
+        return installed
+    if (checkout / "pyproject.toml").is_file() and (checkout / name).is_dir():
+        return checkout / name
+    raise ConfigurationError(
+        f"the data folder {name!r} is missing: it is neither at {installed} nor at the root of a checkout. "
+        "Install dragoman again from its wheel, or run it from a complete checkout."
+    )

@@ -1,0 +1,125 @@
+"""What is wrong or suspicious in a price table. For the table that comes with the library the list is empty.
+
+Suspicious figures that were looked at and stand are listed in the overlay, as ``accepted``.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import combinations, pairwise
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.pricing.quote import PricedModel
+from dragoman.pricing.rows import PriceRow, Window
+from dragoman.pricing.table import PriceTable
+
+# Dollars per million tokens; more than this is a slip of the decimal point (the dearest model known asks 600).
+_DEAREST = Decimal(2000)
+# From one row to the next, and from the standard price to a variant.
+_JUMP = 20
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+_END = datetime.max.replace(tzinfo=UTC)
+
+
+def check(table: PriceTable) -> list[str]:
+    """Every fault as ``provider:model: what``; raises nothing. Empty means sound."""
+    return list(_faults(table))
+
+
+def _faults(table: PriceTable) -> Iterator[str]:
+    try:
+        names = table.providers()
+        newest = table.as_of
+    except ConfigurationError as error:
+        yield str(error)
+        return
+    for name in names:
+        try:
+            prices = table.provider(name)
+            models = list(prices.all_models()) if prices else []
+        except ConfigurationError as error:
+            yield str(error)
+            continue
+        for other in prices.fallback if prices else ():
+            if table.provider(other) is None:
+                yield f"{name}: falls back to {other}, which is not there"
+        for model in models:
+            model_id = f"{name}:{model.id}"
+            yield from (f"{model_id}: {fault}" for fault in _model_faults(model, newest))
+            if model_id not in table.accepted:
+                yield from (f"{model_id}: {oddity}" for oddity in _oddities(model))
+
+
+def _model_faults(model: PricedModel, newest: date) -> Iterator[str]:
+    for row in model.rows:
+        yield from _row_faults(row, newest)
+    for first, second in combinations(model.rows, 2):
+        if _overlap(first, second):
+            yield f"two rows hold at once: {_name(first)} and {_name(second)}"
+
+
+def _oddities(model: PricedModel) -> Iterator[str]:
+    """What may be true, but mostly is a slip."""
+    for row in model.rows:
+        yield from _row_oddities(row)
+    standard = sorted(
+        (row for row in model.rows if row.variant is None and row.window is None),
+        key=lambda row: row.valid_from or _BEGINNING,
+    )
+    pairs = [*pairwise(standard)]
+    pairs += [(standard[-1], row) for row in model.rows if standard and row.variant]
+    for before, after in pairs:
+        for rate in before.rates.keys() & after.rates.keys():
+            low, high = sorted((before.rates[rate].amount, after.rates[rate].amount))
+            if high > low * _JUMP:
+                yield f"{rate} jumps from {before.rates[rate].amount} to {after.rates[rate].amount}: {_name(after)}"
+
+
+def _row_faults(row: PriceRow, newest: date) -> Iterator[str]:
+    if not row.source.startswith("https://"):
+        yield f"the source is no link: {row.source!r}"
+    if row.checked > newest:
+        yield f"checked on {row.checked}, after the table's own date {newest}"
+    if row.valid_from and row.valid_until and row.valid_from >= row.valid_until:
+        yield f"ends before it begins: {_name(row)}"
+    if row.free and (row.rates or row.variant):
+        yield f"free, and yet with rates: {_name(row)}"
+
+
+def _row_oddities(row: PriceRow) -> Iterator[str]:
+    for name, rate in row.rates.items():
+        if max((rate.amount, *(amount for _, amount in rate.over))) > _DEAREST:
+            yield f"{name} is more than {_DEAREST} dollars per million tokens: {_name(row)}"
+        if any(amount < rate.amount for _, amount in rate.over):
+            yield f"{name} is cheaper for longer prompts: {_name(row)}"
+    for dear, cheap in (("input", "cache_read"), ("cache_write_1h", "cache_write")):
+        if {dear, cheap} <= row.rates.keys() and row.rates[dear].amount < row.rates[cheap].amount:
+            yield f"{cheap} is dearer than {dear}: {_name(row)}"
+
+
+def _overlap(first: PriceRow, second: PriceRow) -> bool:
+    if first.variant != second.variant or (first.window is None) != (second.window is None):
+        return False
+    starts = max(first.valid_from or _BEGINNING, second.valid_from or _BEGINNING)
+    ends = min(first.valid_until or _END, second.valid_until or _END)
+    if starts >= ends:
+        return False
+    return first.window is None or second.window is None or _windows_meet(first.window, second.window)
+
+
+def _windows_meet(first: Window, second: Window) -> bool:
+    """Two windows meet where the start of one lies in the other, on any day of a week."""
+    monday = datetime(2024, 1, 1, tzinfo=UTC)
+    moments = [
+        datetime.combine(monday + timedelta(days=day), window.start, tzinfo=UTC)
+        for day in range(7)
+        for window in (first, second)
+    ]
+    return any(first.holds(moment) and second.holds(moment) for moment in moments)
+
+
+def _name(row: PriceRow) -> str:
+    """A row by what tells it from its sisters."""
+    variant = "=".join(row.variant) if row.variant else "standard"
+    hours = f" {row.window.start:%H:%M}-{row.window.end:%H:%M}" if row.window else ""
+    return f"{variant} from {row.valid_from or 'ever'} until {row.valid_until or 'further notice'}{hours}"

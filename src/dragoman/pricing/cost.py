@@ -1,0 +1,106 @@
+"""What one reply cost: exact decimal arithmetic over its disjoint buckets (specification D4)."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.pricing.quote import EXACT, Quote
+
+if TYPE_CHECKING:
+    from dragoman.pricing.table import PriceTable
+
+_ZERO = Decimal(0)
+_BLANK = Usage()
+_BUCKETS = ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens", "output_tokens")
+# One tool, three ways to name the count of its calls: web_search, web_search_requests, web_search_calls.
+_CALL_WORDS = ("_requests", "_calls", "_call")
+
+
+def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: "PriceTable | None" = None) -> Usage:
+    """The usage with its cost, by the bundled prices of this moment unless told otherwise."""
+    from dragoman.pricing.table import price_table
+
+    return (table or price_table()).price(model, usage, at or datetime.now(UTC))
+
+
+def bill(usage: TokenUsage, quote: Quote, version: str) -> Usage:
+    """The usage with what the quote makes of it.
+
+    ``unpriced`` names the buckets without a known price, calls of tools as ``server_tools.<name>``, and last what
+    the reply said that has no price. Where nothing at all is known the cost is None, never 0.
+    """
+    total, known, unpriced = _tokens(usage, quote)
+    if quote.request is not None:
+        total = EXACT.add(total, quote.request.scaleb(-3, EXACT))
+        known = True
+    if usage.server_tools:
+        rates = quote.tools or {}
+        for name, calls in usage.server_tools.items():
+            if not calls:
+                continue
+            rate = rates.get(name)
+            if rate is None and (rate := rates.get(_tool(name))) is None:
+                unpriced.append(f"server_tools.{name}")
+            else:
+                total = EXACT.add(total, EXACT.multiply(rate, calls).scaleb(-3, EXACT))
+                known = True
+    if not unpriced and quote.steps:
+        free = quote.free and not total
+        return _with_cost(usage, total, CostStatus.FREE if free else CostStatus.PRICED, (), version)
+    if quote.unknown:
+        unpriced.append(quote.unknown)
+    status = CostStatus.PARTIAL if known or quote.unknown else CostStatus.UNPRICED
+    return _with_cost(usage, total if known else None, status, tuple(unpriced), version)
+
+
+def _tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
+    """The sum over the buckets, whether any of them had a rate, and those that had none.
+
+    A subset larger than its bucket contradicts it (audio that was read from a cache, say): as much of it as fits is
+    charged at its own rate, and its name joins the unpriced ones.
+    """
+    if not quote.steps:
+        return _ZERO, False, [field for field in _BUCKETS if getattr(usage, field)]
+    buckets = quote.steps[0][1]
+    if len(quote.steps) > 1:
+        prompt = usage.prompt_tokens
+        for threshold, reached in quote.steps:
+            if prompt > threshold:
+                buckets = reached
+    total, known = _ZERO, False
+    unpriced: list[str] = []
+    for field, rate, parts in buckets:
+        left = getattr(usage, field)
+        for part, part_rate in parts:
+            if count := getattr(usage, part):
+                if count > left:
+                    unpriced.append(part)
+                    count = left
+                total = EXACT.add(total, EXACT.multiply(part_rate, count))
+                left -= count
+                known = True
+        if left:
+            if rate is None:
+                unpriced.append(field)
+            else:
+                total = EXACT.add(total, EXACT.multiply(rate, left))
+                known = True
+    return total, known, unpriced
+
+
+def _tool(name: str) -> str:
+    for word in _CALL_WORDS:
+        if name.endswith(word):
+            return name.removesuffix(word)
+    return name
+
+
+def _with_cost(
+    usage: TokenUsage, amount: Decimal | None, status: CostStatus, unpriced: tuple[str, ...], version: str
+) -> Usage:
+    """Not validated again: the counts were, the rest is made here. A reply is billed in microseconds (DESIGN 9)."""
+    figures = {"cost_usd": amount, "cost_status": status, "unpriced": unpriced, "pricing_version": version}
+    if isinstance(usage, Usage):
+        return usage.model_copy(update=figures)
+    return _BLANK.model_copy(update=usage.__dict__ | figures)

@@ -1,0 +1,71 @@
+"""Which model a name means: rules as data, without case.
+
+A rule holds lists of texts by kind, and any of them may match. ``dated`` is a name with a date behind it
+(``-20260101``, ``@20260101`` or ``-2026-01-01``); ``all`` is a list of rules that must match together.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Any
+
+_DATE = re.compile(r"[-@]\d{8}|-\d{4}-\d{2}-\d{2}")
+_COMPACT_DATE = re.compile(r"-(20\d{2})(\d{2})(\d{2})(?=[-:]|$)")
+
+
+def _dated(name: str, stem: str) -> bool:
+    return name.startswith(stem) and _DATE.fullmatch(name, len(stem)) is not None
+
+
+def _regex(name: str, pattern: str) -> bool:
+    return re.search(pattern, name) is not None
+
+
+KINDS: Mapping[str, Callable[[str, str], bool]] = {
+    "equals": str.__eq__,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
+    "contains": str.__contains__,
+    "dated": _dated,
+    "regex": _regex,
+}
+
+
+def read_rule(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A rule as written, checked and in lower case. Raises ValueError where no model could ever be meant by it."""
+    rule: dict[str, Any] = {}
+    for kind, texts in raw.items():
+        if kind == "all":
+            rule[kind] = [read_rule(part) for part in texts]
+        elif kind not in KINDS:
+            raise ValueError(f"match: {kind!r} is not one of {', '.join(KINDS)} or all")
+        else:
+            rule[kind] = list(texts) if kind == "regex" else [text.lower() for text in texts]
+    if not any(rule.values()):
+        raise ValueError("match: nothing to match")
+    return rule
+
+
+def matches(rule: Mapping[str, Any], name: str) -> bool:
+    """Whether the rule means this name, which is given in lower case."""
+    for kind, texts in rule.items():
+        if kind == "all":
+            if all(matches(part, name) for part in texts):
+                return True
+        elif any(KINDS[kind](name, text) for text in texts):
+            return True
+    return False
+
+
+def with_dashed_date(name: str) -> str:
+    """The name with a compact date (``-20251211``) written out (``-2025-12-11``), as routers shorten it."""
+
+    def dashed(found: re.Match[str]) -> str:
+        year, month, day = found.groups()
+        try:
+            date(int(year), int(month), int(day))
+        except ValueError:
+            return found[0]
+        return f"-{year}-{month}-{day}"
+
+    return _COMPACT_DATE.sub(dashed, name)

@@ -1,0 +1,82 @@
+"""The prices of one provider: its file, with what overlays say about it standing first."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.pricing.match import matches, read_rule
+from dragoman.pricing.quote import PricedModel
+from dragoman.pricing.rows import PriceRow, Surcharge, read_amounts, read_row, read_surcharge
+
+_PROVIDER_KEYS = {"provider", "source", "checked", "origin", "fallback", "tools", "surcharge", "model"}
+_MODEL_KEYS = {"id", "match", "source", "checked", "prices", "variants"}
+
+
+class ProviderPrices:
+    """Models in the order of their rules: the first that matches a name counts. Rows are read when one does.
+
+    ``layers`` are parsed files, the strongest first. Raises ConfigurationError where one is not as described in
+    ``pricing/README.md``.
+    """
+
+    def __init__(self, name: str, layers: Sequence[Mapping[str, Any]]) -> None:
+        self.name = name
+        self.fallback: tuple[str, ...] = ()
+        self._models: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._tools: dict[str, Decimal] = {}
+        surcharges: list[Surcharge] = []
+        try:
+            for layer in layers:
+                if unknown := layer.keys() - _PROVIDER_KEYS:
+                    raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+                self.fallback = self.fallback or tuple(layer.get("fallback", ()))
+                self._tools = {**read_amounts(layer.get("tools", {})), **self._tools}
+                surcharges += map(read_surcharge, layer.get("surcharge", ()))
+                defaults = {key: layer[key] for key in ("source", "checked") if key in layer}
+                for model in layer.get("model", ()):
+                    self._models.append((_rule(model), defaults | model))
+        except ValueError as error:
+            raise ConfigurationError(f"the prices of {name}: {error}") from None
+        self._surcharges = tuple(surcharges)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The ids of all models, in the order of their rules."""
+        return tuple(raw["id"] for _, raw in self._models)
+
+    def find(self, name: str) -> PricedModel | None:
+        """The model that a name, in lower case, means."""
+        for rule, raw in self._models:
+            if matches(rule, name):
+                return self._read(raw)
+        return None
+
+    def all_models(self) -> Iterator[PricedModel]:
+        """Every model with its rows."""
+        return (self._read(raw) for _, raw in self._models)
+
+    def _read(self, raw: Mapping[str, Any]) -> PricedModel:
+        try:
+            return PricedModel(raw["id"], tuple(self._rows(raw)), self._surcharges)
+        except ValueError as error:
+            raise ConfigurationError(f"the prices of {self.name}:{raw['id']}: {error}") from None
+
+    def _rows(self, raw: Mapping[str, Any]) -> Iterator[PriceRow]:
+        source, checked = raw.get("source"), raw.get("checked")
+        if not isinstance(source, str) or not isinstance(checked, date):
+            raise ValueError("say where the figures come from (source) and when they were compared (checked)")
+        common = {"provider": self.name, "model": raw["id"], "source": source, "checked": checked}
+        for row in raw.get("prices", ()):
+            yield read_row(row, self._tools, **common)
+        for row in raw.get("variants", ()):
+            yield read_row(row, {}, **common)
+
+
+def _rule(model: Mapping[str, Any]) -> dict[str, Any]:
+    if unknown := model.keys() - _MODEL_KEYS:
+        raise ValueError(f"{model.get('id')}: unknown: {', '.join(sorted(unknown))}")
+    if not isinstance(model.get("id"), str) or not isinstance(model.get("match"), dict):
+        raise ValueError(f"every model needs an id and a match: {model.get('id')!r}")
+    return read_rule(model["match"])

@@ -1,0 +1,164 @@
+"""From the rows of a model to the rates of one reply: which row holds, which variant the reply names, how long the
+prompt was.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Context, Decimal
+from typing import NamedTuple
+
+from dragoman.canonical.usage import TokenUsage
+from dragoman.pricing.rows import PriceRow, Rate, Surcharge
+
+# Wide enough for every product of a rate and a count, so that nothing is rounded, whatever the caller's context is.
+EXACT = Context(prec=80)
+
+# What replies call their ordinary service: Anthropic, Google and Mistral "standard", OpenAI and xAI "default" (or
+# "auto", where a reply repeats the request), Groq and Vertex "on_demand".
+_STANDARD: frozenset[str | None] = frozenset({None, "", "standard", "default", "auto", "on_demand"})
+
+
+class Part(NamedTuple):
+    """A subset of a bucket with its own rate, by the field that counts it; dollars per token."""
+
+    field: str
+    rate: Decimal
+
+
+class Bucket(NamedTuple):
+    """One of the four disjoint buckets, by the field that counts it. None: nobody knows the rate."""
+
+    field: str
+    rate: Decimal | None
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """The rates for one kind of reply. ``steps``: (prompt tokens, buckets) ascending, the last one reached counts.
+
+    ``unknown`` says what the reply named that has no price (``service_tier=scale``); there are no steps then.
+    """
+
+    steps: tuple[tuple[int, tuple[Bucket, ...]], ...] = ()
+    request: Decimal | None = None
+    tools: Mapping[str, Decimal] | None = None
+    free: bool = False
+    unknown: str | None = None
+
+
+NO_QUOTE = Quote()
+
+
+class PricedModel:
+    """The rows of one model, ready to quote. Quotes are kept: a warm lookup reads two dictionaries."""
+
+    def __init__(self, model_id: str, rows: tuple[PriceRow, ...], surcharges: tuple[Surcharge, ...] = ()) -> None:
+        self.id = model_id
+        # Hours of the day go before the rows that hold all day.
+        self.rows = tuple(sorted(rows, key=lambda row: row.window is None))
+        self._surcharges = surcharges
+        self._quotes: dict[tuple[int, int, Decimal | None], Quote] = {}
+
+    def row(self, at: datetime, variant: tuple[str, str] | None = None) -> PriceRow | None:
+        """The row that holds at that moment, given in UTC."""
+        index = self._index(at, variant)
+        return None if index is None else self.rows[index]
+
+    def quote(self, usage: TokenUsage, at: datetime, batch: bool) -> Quote:
+        standard = self._index(at, None)
+        if standard is None:
+            return NO_QUOTE
+        row = self.rows[standard]
+        if not (row.rates or row.request or row.free):
+            return NO_QUOTE
+        said = _said(usage, batch)
+        index = standard
+        if said and not row.free:
+            found = self._index(at, said[0]) if len(said) == 1 else None
+            if found is None:
+                return Quote(tools=row.tools, unknown=", ".join(f"{kind}={word}" for kind, word in said))
+            index = found
+        factor: Decimal | None = None
+        for surcharge in self._surcharges:
+            word = (usage.raw or {}).get(surcharge.field)
+            if isinstance(word, str) and word not in surcharge.standard:
+                if word not in surcharge.factors:
+                    return Quote(tools=row.tools, unknown=f"{surcharge.field}={word}")
+                factor = EXACT.multiply(factor or Decimal(1), surcharge.factors[word])
+        key = (standard, index, factor)
+        if (quote := self._quotes.get(key)) is None:
+            quote = self._quotes[key] = _quote(row, self.rows[index], factor)
+        return quote
+
+    def _index(self, at: datetime, variant: tuple[str, str] | None) -> int | None:
+        for index, row in enumerate(self.rows):
+            if row.variant == variant and row.holds(at):
+                return index
+        return None
+
+
+def _said(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], ...]:
+    """What is not standard about a reply, in the words of its provider."""
+    tier, speed = usage.service_tier, usage.speed
+    if not batch and tier in _STANDARD and speed in _STANDARD:
+        return ()
+    tier, speed = (tier or "").lower(), (speed or "").lower()
+    batched = batch or tier == "batch"
+    words = (
+        ("processing", "batch" if batched else ""),
+        ("service_tier", "" if tier == "batch" else tier),
+        ("speed", speed),
+    )
+    return tuple((kind, word) for kind, word in words if word not in _STANDARD)
+
+
+def _quote(standard: PriceRow, row: PriceRow, factor: Decimal | None) -> Quote:
+    """The rates of a row over those of the standard one (which may be the same)."""
+    rates = {**standard.rates, **row.rates}
+    starts = sorted({0, *(tokens for rate in rates.values() for tokens, _ in rate.over)})
+    return Quote(
+        steps=tuple((start, _buckets(rates, start + 1, standard.free, factor)) for start in starts),
+        request=row.request if row.request is not None else standard.request,
+        tools={**standard.tools, **row.tools},
+        free=standard.free,
+    )
+
+
+def _buckets(rates: Mapping[str, Rate], prompt_tokens: int, free: bool, factor: Decimal | None) -> tuple[Bucket, ...]:
+    """What each bucket costs, per token.
+
+    As in the source of the data: what has no rate of its own is charged as the plain kind that it belongs to, so
+    cache reads and writes without a rate cost as much as input, and subsets without one as much as their bucket.
+    """
+
+    def rate(name: str) -> Decimal | None:
+        if free:
+            return Decimal(0)
+        if name not in rates:
+            return None
+        amount = rates[name].at(prompt_tokens).scaleb(-6, EXACT)
+        return amount if factor is None else EXACT.multiply(amount, factor)
+
+    def parts(**fields: str) -> tuple[Part, ...]:
+        found = ((field, rate(name)) for field, name in fields.items())
+        return tuple(Part(field, amount) for field, amount in found if amount is not None)
+
+    plain = rate("input")
+    read = rate("cache_read")
+    write = rate("cache_write")
+    return (
+        Bucket("input_tokens", plain, parts(audio_input_tokens="audio_input", image_input_tokens="image_input")),
+        Bucket("cached_input_tokens", plain if read is None else read, ()),
+        Bucket(
+            "cache_creation_input_tokens",
+            plain if write is None else write,
+            parts(cache_creation_1h_input_tokens="cache_write_1h"),
+        ),
+        Bucket(
+            "output_tokens",
+            rate("output"),
+            parts(audio_output_tokens="audio_output", image_output_tokens="image_output", reasoning_tokens="reasoning"),
+        ),
+    )

@@ -1,0 +1,189 @@
+"""One line of the price table: what is charged, from when until when, and how it is read from TOML.
+
+The format is described in ``pricing/README.md``. Amounts are US dollars: tokens by the million, requests and calls
+of the provider's tools by the thousand.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+TOKEN_RATES = (
+    "input",
+    "output",
+    "cache_read",
+    "cache_write",
+    "cache_write_1h",
+    "audio_input",
+    "audio_output",
+    "image_input",
+    "image_output",
+    "reasoning",
+)
+VARIANTS = ("processing", "service_tier", "speed")
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+_KEYS = frozenset({*TOKEN_RATES, *VARIANTS, "from", "until", "window", "free", "request", "tools", "over"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Dollars per million tokens. ``over``: (prompt tokens, rate) ascending, for prompts longer than that."""
+
+    amount: Decimal
+    over: tuple[tuple[int, Decimal], ...] = ()
+
+    def at(self, prompt_tokens: int) -> Decimal:
+        """The rate of the whole request, once its prompt has that length."""
+        amount = self.amount
+        for threshold, higher in self.over:
+            if prompt_tokens > threshold:
+                amount = higher
+        return amount
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Hours of the day, in UTC; an end before the start lies on the next day. ``days``: 0 is Monday."""
+
+    start: time
+    end: time
+    days: frozenset[int] = frozenset(range(7))
+
+    def holds(self, at: datetime) -> bool:
+        now = at.time()
+        if self.start <= self.end:
+            return self.start <= now < self.end and at.weekday() in self.days
+        if now >= self.start:
+            return at.weekday() in self.days
+        return now < self.end and (at.weekday() - 1) % 7 in self.days
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceRow:
+    """What one model costs while the row holds. A row without any rate says that nobody knows.
+
+    ``valid_from`` is inclusive, ``valid_until`` exclusive, None is open. ``variant`` is what a reply must say for
+    the row to count (``("service_tier", "flex")``); such a row lists only what differs from the standard one.
+    ``source`` is the page with the figures and ``checked`` the day they were last compared with it.
+    """
+
+    provider: str
+    model: str
+    source: str
+    checked: date
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    window: Window | None = None
+    variant: tuple[str, str] | None = None
+    free: bool = False
+    rates: Mapping[str, Rate]
+    request: Decimal | None = None
+    tools: Mapping[str, Decimal]
+
+    def holds(self, at: datetime) -> bool:
+        """Whether the row counts at that moment, given in UTC."""
+        return (
+            (self.valid_from is None or at >= self.valid_from)
+            and (self.valid_until is None or at < self.valid_until)
+            and (self.window is None or self.window.holds(at))
+        )
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """The prompt lengths at which any rate of the row changes, ascending."""
+        return tuple(sorted({tokens for rate in self.rates.values() for tokens, _ in rate.over}))
+
+
+@dataclass(frozen=True, slots=True)
+class Surcharge:
+    """A factor on all token rates, chosen by a field of the provider's usage object, e.g. ``inference_geo``."""
+
+    field: str
+    standard: frozenset[str]
+    factors: Mapping[str, Decimal]
+
+
+def read_row(raw: Mapping[str, Any], tools: Mapping[str, Decimal], **common: Any) -> PriceRow:
+    """A row as written; ``tools`` and ``common`` come from its provider and its model. Raises ValueError."""
+    if unknown := raw.keys() - _KEYS:
+        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+    said = [(kind, str(raw[kind])) for kind in VARIANTS if kind in raw]
+    if len(said) > 1:
+        raise ValueError(f"a row can have one variant, not {len(said)}")
+    return PriceRow(
+        valid_from=_moment(raw.get("from")),
+        valid_until=_moment(raw.get("until")),
+        window=_window(raw["window"]) if "window" in raw else None,
+        variant=said[0] if said else None,
+        free=raw.get("free", False),
+        rates=dict(_rates(raw)),
+        request=_amount(raw["request"]) if "request" in raw else None,
+        tools={**tools, **read_amounts(raw.get("tools", {}))},
+        **common,
+    )
+
+
+def read_surcharge(raw: Mapping[str, Any]) -> Surcharge:
+    """A surcharge as written. Raises ValueError."""
+    try:
+        return Surcharge(raw["field"], frozenset(raw["standard"]), read_amounts(raw["factors"]))
+    except KeyError as missing:
+        raise ValueError(f"surcharge: {missing} is missing") from None
+
+
+def read_amounts(raw: Mapping[str, Any]) -> dict[str, Decimal]:
+    return {name: _amount(value) for name, value in raw.items()}
+
+
+def _rates(raw: Mapping[str, Any]) -> Iterator[tuple[str, Rate]]:
+    tiers = sorted(raw.get("over", ()), key=lambda tier: tier["tokens"])
+    for tier in tiers:
+        if unknown := tier.keys() - {"tokens", *TOKEN_RATES}:
+            raise ValueError(f"over: unknown: {', '.join(sorted(unknown))}")
+        if without := [name for name in tier if name != "tokens" and name not in raw]:
+            raise ValueError(f"over: {', '.join(without)} has no rate for shorter prompts")
+    for name in TOKEN_RATES:
+        if name in raw:
+            over = tuple((tier["tokens"], _amount(tier[name])) for tier in tiers if name in tier)
+            yield name, Rate(_amount(raw[name]), over)
+
+
+def _amount(value: object) -> Decimal:
+    """Money from its decimal string. A TOML number is refused: it would have been a float on the way."""
+    if not isinstance(value, str):
+        raise ValueError(f"write {value!r} in quotes, as a decimal string")
+    try:
+        amount = Decimal(value)
+    except InvalidOperation:
+        raise ValueError(f"{value!r} is not a decimal number") from None
+    if not amount.is_finite() or amount < 0:
+        raise ValueError(f"{value!r} is not an amount of money")
+    return amount
+
+
+def _moment(value: object) -> datetime | None:
+    """A date means its first moment in UTC."""
+    match value:
+        case None:
+            return None
+        case datetime(tzinfo=None):
+            raise ValueError(f"{value} needs a time zone")
+        case datetime():
+            return value.astimezone(UTC)
+        case date():
+            return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        case _:
+            raise ValueError(f"{value!r} is not a date")
+
+
+def _window(raw: Mapping[str, Any]) -> Window:
+    start, end = raw.get("start"), raw.get("end")
+    if not isinstance(start, time) or not isinstance(end, time):
+        raise ValueError("window: start and end must be times, e.g. 01:00:00")
+    days = raw.get("days", DAYS)
+    if not set(days) <= set(DAYS):
+        raise ValueError(f"window: days must be some of {', '.join(DAYS)}")
+    return Window(start, end, frozenset(DAYS.index(day) for day in days))

@@ -1,0 +1,19 @@
+"""What a session's stream yields besides the adapters' stream events."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.events import StreamEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswered:
+    """A tool of the session has run, or was refused: its result, as the model will read it."""
+
+    type: ClassVar[str] = "tool_answered"
+    tool_name: str
+    result: ToolResultBlock
+
+
+SessionEvent = StreamEvent | ToolAnswered

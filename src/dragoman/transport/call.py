@@ -1,0 +1,184 @@
+"""One call as both kinds of transport see it: what is sent, what came back and what that means. No I/O here."""
+
+import math
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import (
+    FrameTooLargeError,
+    MalformedReplyError,
+    ProviderError,
+    RequestError,
+    RequestTimeoutError,
+    UnclassifiedError,
+)
+from dragoman.adapter.wire import Headers, WireRequest, WireResponse
+from dragoman.transport.failures import as_error
+from dragoman.transport.inflate import Inflater, inflater_for
+from dragoman.transport.keys import ApiKey
+from dragoman.transport.retry import Tries
+
+ERROR_BODY_CAP = 256 * 1024
+"""Bytes read of a failing reply; what follows is no message."""
+
+
+class RawResponse(Protocol):
+    """What httpx and httpx2 have in common, as far as it is used here."""
+
+    status_code: int
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def is_stream_consumed(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def extensions(self) -> Mapping[str, Any]: ...
+
+
+class SyncResponse(RawResponse, Protocol):
+    def iter_raw(self) -> Iterator[bytes]: ...
+    def close(self) -> None: ...
+
+
+class AsyncResponse(RawResponse, Protocol):
+    def aiter_raw(self) -> AsyncIterator[bytes]: ...
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Prepared:
+    """A request that was checked and has its key. It has no repr: headers hold the key, the body the conversation."""
+
+    method: str
+    url: Any
+    headers: dict[str, str]
+    body: bytes
+    stream: bool
+    key: ApiKey | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """The state of one call. ``headers`` are those of the reply to the attempt under way."""
+
+    adapter: Adapter
+    prepared: Prepared
+    tries: Tries
+    connect_timeout: float
+    body_cap: int
+    headers: Headers = field(default_factory=Headers)
+    begun: bool = False
+    """Whether the reply was given to the caller; from then on nothing is tried again."""
+    handed_out: bool = False
+    """Whether the caller has taken any of its chunks."""
+
+    def limits(self) -> dict[str, float | None]:
+        """The attempt's time limits in seconds, as httpx names them."""
+        self.headers = Headers()
+        left = None if math.isinf(self.tries.left) else max(self.tries.left, 0.001)
+        connect = self.connect_timeout if left is None else min(self.connect_timeout, left)
+        return {"connect": connect, "read": left, "write": left, "pool": left}
+
+    def met(self, response: RawResponse) -> Headers:
+        """Takes note of a reply's headers."""
+        self.headers = Headers(response.headers)
+        return self.headers
+
+    def inflater(self, response: RawResponse) -> Inflater | None:
+        """What opens the body; None where it is plain, or was opened already by whoever read it before us."""
+        return None if response.is_stream_consumed else inflater_for(self.headers.get("content-encoding"))
+
+    def judge(self, status: int, body: bytes) -> WireResponse | ProviderError:
+        """The reply, or the error that it is."""
+        if status < 300:
+            self.tries.succeeded(status)
+            return WireResponse(status, body, self.headers, self.tries.attempts)
+        if status < 400:
+            return UnclassifiedError(
+                "the provider's address has moved, and redirects are not followed, because they would carry the key "
+                "and the conversation along: set base_url to the new address",
+                provider=self.adapter.provider,
+                status=status,
+            )
+        if (key := self.prepared.key) is not None:
+            body = body.replace(key.reveal().encode(), b"***")
+        error = self.adapter.error(status, body, self.headers)
+        error.provider = error.provider or self.adapter.provider
+        return error
+
+    def understand(self, raised: Exception) -> ProviderError:
+        """The failure of an attempt that raised. Raises what no other attempt can mend, and bugs as they are."""
+        error = as_error(raised, self.adapter.provider)
+        if error is None:
+            raise raised
+        if not isinstance(error, ProviderError):
+            raise error from None
+        error.provider = error.provider or self.adapter.provider
+        return error
+
+    def next_wait(self, error: ProviderError) -> float:
+        """Seconds until the next attempt. Raises the error where there is none."""
+        wait = self.tries.failed(error, self.headers)
+        if wait is None:
+            raise error
+        return wait
+
+    def broken(self, error: ProviderError) -> ProviderError:
+        """The error of a reply that broke off after it had begun."""
+        if self.begun:
+            self.tries.broke(error)
+        return error
+
+
+class Body:
+    """A whole reply's body while it arrives: opened, in time, and not over its cap in bytes."""
+
+    def __init__(self, call: Call, response: RawResponse) -> None:
+        self._call = call
+        self._fails = response.status_code >= 300
+        self._cap = ERROR_BODY_CAP if self._fails else call.body_cap
+        try:
+            self._inflater = call.inflater(response)
+        except MalformedReplyError:
+            if not self._fails:
+                raise
+            self._inflater = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def take(self, raw: bytes) -> bool:
+        """Whether more is wanted. Raises FrameTooLargeError and RequestTimeoutError."""
+        if self._call.tries.left <= 0:
+            raise RequestTimeoutError("the reply was not complete in time", provider=self._call.adapter.provider)
+        for piece in (raw,) if self._inflater is None else self._inflater.feed(raw):
+            self._size += len(piece)
+            self._pieces.append(piece)
+            if self._size > self._cap:
+                if self._fails:
+                    return False
+                raise FrameTooLargeError(f"the reply is over {self._cap} bytes: raise body_cap if that is meant")
+        return True
+
+    def end(self) -> bytes:
+        if self._inflater is not None and not self._fails:
+            self._inflater.finish()
+        return b"".join(self._pieces)[: self._cap]
+
+    def cut(self, raised: Exception) -> bytes:
+        """Reading broke off: a failing reply is what had arrived of it; of any other, the exception goes on."""
+        if self._fails and as_error(raised, self._call.adapter.provider) is not None:
+            return b"".join(self._pieces)
+        raise raised
+
+
+def checked_timeout(seconds: float) -> float:
+    """Raises RequestError for a time limit that is not a positive number."""
+    if not seconds > 0:
+        raise RequestError(f"a timeout is a number of seconds over 0, not {seconds!r}")
+    return seconds

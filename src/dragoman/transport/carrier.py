@@ -1,0 +1,309 @@
+"""Sending, retrying and streaming, for anything that answers with an httpx response: one driver with await, one without."""
+
+import asyncio
+import contextlib
+import math
+import socket
+import threading
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from itertools import islice
+from typing import Self
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.framing import DEFAULT_BODY_CAP
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.transport.call import AsyncResponse, Body, Call, Prepared, SyncResponse, checked_timeout
+from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
+from dragoman.transport.inflate import Inflater
+from dragoman.transport.retry import RetryPolicy, RetryQuota, Timing, Tries
+
+_LINGER = 0.2
+"""Seconds that a stream which was left in peace gets to end, so that its connection can be used again."""
+_LINGER_CHUNKS = 64
+
+
+class Settings:
+    """What both drivers are told.
+
+    ``timeout``: seconds for a whole call, its retries and waits included; of a stream, until it begins, and from then
+    on the longest silence. None leaves time limits to the client below. ``connect_timeout``: seconds for one
+    connection. ``body_cap``: the most bytes, decompressed, of a whole reply.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float | None = 600.0,
+        connect_timeout: float = 5.0,
+        retry: RetryPolicy | None = None,
+        body_cap: int = DEFAULT_BODY_CAP,
+        timing: Timing | None = None,
+    ) -> None:
+        self._timeout = math.inf if timeout is None else checked_timeout(timeout)
+        self._connect_timeout = checked_timeout(connect_timeout)
+        self._retry = retry or RetryPolicy()
+        self._body_cap = body_cap
+        self._timing = timing or Timing()
+        self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
+
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
+        """The request as it will be sent. Raises RequestError and ConfigurationError."""
+        raise NotImplementedError
+
+    def _begin(self, adapter: Adapter, request: WireRequest, timeout: float | None) -> Call:
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        prepared = self._prepare(adapter, request)
+        tries = Tries(self._retry, self._quotas[adapter.provider], self._timing, seconds)
+        return Call(adapter, prepared, tries, self._connect_timeout, self._body_cap)
+
+
+class Carrier(Settings, ABC):
+    """The sync driver; a subclass says how one attempt is sent."""
+
+    @abstractmethod
+    def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
+        """One attempt: a response whose body is still to come, and which is released at the end of the context."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes the connections that belong to this transport."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        """The whole reply. Raises the ProviderError of the last attempt; RequestError and ConfigurationError at once."""
+        call = self._begin(adapter, request, timeout)
+        while True:
+            try:
+                with self._open(call) as response:
+                    call.met(response)
+                    body = self._read(call, response)
+                outcome = call.judge(response.status_code, body)
+            except Exception as raised:
+                outcome = call.understand(raised)
+            if isinstance(outcome, WireResponse):
+                return outcome
+            self._timing.sleep(call.next_wait(outcome))
+
+    @contextlib.contextmanager
+    def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> Iterator[StreamedReply]:
+        """A reply that has begun: its first bytes are there. Raises as `send` does, and while its chunks are read."""
+        call = self._begin(adapter, request, timeout)
+        while True:
+            with contextlib.ExitStack() as held:
+                try:
+                    response = held.enter_context(self._open(call))
+                    outcome = self._start(call, response)
+                except Exception as raised:
+                    outcome = call.understand(raised)
+                if isinstance(outcome, StreamedReply):
+                    yield outcome
+                    if call.handed_out:
+                        _let_end(response, outcome.chunks)
+                    return
+            self._timing.sleep(call.next_wait(outcome))
+
+    def _start(self, call: Call, response: SyncResponse) -> StreamedReply | ProviderError:
+        headers = call.met(response)
+        if response.status_code >= 300:
+            failed = call.judge(response.status_code, self._read(call, response))
+            assert isinstance(failed, ProviderError)
+            return failed
+        inflater = call.inflater(response)
+        rest = _raw(response)
+        first = next(rest, b"")
+        call.tries.succeeded(response.status_code)
+        call.begun = True
+        return StreamedReply(response.status_code, headers, _chunks(call, first, rest, inflater), call.tries.attempts)
+
+    def _read(self, call: Call, response: SyncResponse) -> bytes:
+        body = Body(call, response)
+        try:
+            for raw in _raw(response):
+                if not body.take(raw):
+                    break
+            return body.end()
+        except Exception as raised:
+            return body.cut(raised)
+
+
+class AsyncCarrier(Settings, ABC):
+    """The async driver: `Carrier`, with await."""
+
+    @abstractmethod
+    def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
+        """One attempt: a response whose body is still to come, and which is released at the end of the context."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Closes the connections that belong to this transport."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        """The whole reply. Raises the ProviderError of the last attempt; RequestError and ConfigurationError at once."""
+        call = self._begin(adapter, request, timeout)
+        while True:
+            try:
+                async with self._open(call) as response:
+                    call.met(response)
+                    body = await self._read(call, response)
+                outcome = call.judge(response.status_code, body)
+            except Exception as raised:
+                outcome = call.understand(raised)
+            if isinstance(outcome, WireResponse):
+                return outcome
+            await self._timing.sleep_async(call.next_wait(outcome))
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> AsyncIterator[AsyncStreamedReply]:
+        """A reply that has begun: its first bytes are there. Raises as `send` does, and while its chunks are read."""
+        call = self._begin(adapter, request, timeout)
+        while True:
+            async with contextlib.AsyncExitStack() as held:
+                try:
+                    response = await held.enter_async_context(self._open(call))
+                    outcome = await self._start(call, response)
+                except Exception as raised:
+                    outcome = call.understand(raised)
+                if isinstance(outcome, AsyncStreamedReply):
+                    yield outcome
+                    if call.handed_out:
+                        await _let_end_async(response, outcome.chunks)
+                    return
+            await self._timing.sleep_async(call.next_wait(outcome))
+
+    async def _start(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | ProviderError:
+        headers = call.met(response)
+        if response.status_code >= 300:
+            failed = call.judge(response.status_code, await self._read(call, response))
+            assert isinstance(failed, ProviderError)
+            return failed
+        inflater = call.inflater(response)
+        rest = _araw(response)
+        first = await anext(rest, b"")
+        call.tries.succeeded(response.status_code)
+        call.begun = True
+        return AsyncStreamedReply(
+            response.status_code, headers, _achunks(call, first, rest, inflater), call.tries.attempts
+        )
+
+    async def _read(self, call: Call, response: AsyncResponse) -> bytes:
+        body = Body(call, response)
+        try:
+            async for raw in _araw(response):
+                if not body.take(raw):
+                    break
+            return body.end()
+        except Exception as raised:
+            return body.cut(raised)
+
+
+def _raw(response: SyncResponse) -> Iterator[bytes]:
+    """The body as it comes; at once where somebody, such as a hook of the caller's client, has read it already."""
+    return iter((response.content,)) if response.is_stream_consumed else response.iter_raw()
+
+
+def _araw(response: AsyncResponse) -> AsyncIterator[bytes]:
+    return _at_once(response.content) if response.is_stream_consumed else response.aiter_raw()
+
+
+async def _at_once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+def _chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater | None) -> Iterator[bytes]:
+    """The decompressed chunks. What breaks them off is raised as the error that it is."""
+    call.handed_out = True
+    error: ProviderError | None = None
+    try:
+        if inflater is None:
+            if first:
+                yield first
+            yield from rest
+        else:
+            yield from inflater.feed(first)
+            for raw in rest:
+                yield from inflater.feed(raw)
+            inflater.finish()
+    except Exception as raised:
+        error = call.broken(call.understand(raised))
+    if error is not None:
+        raise error
+
+
+async def _achunks(
+    call: Call, first: bytes, rest: AsyncIterator[bytes], inflater: Inflater | None
+) -> AsyncIterator[bytes]:
+    call.handed_out = True
+    error: ProviderError | None = None
+    try:
+        if inflater is None:
+            if first:
+                yield first
+            async for raw in rest:
+                yield raw
+        else:
+            for piece in inflater.feed(first):
+                yield piece
+            async for raw in rest:
+                for piece in inflater.feed(raw):
+                    yield piece
+            inflater.finish()
+    except Exception as raised:
+        error = call.broken(call.understand(raised))
+    if error is not None:
+        raise error
+
+
+def _let_end(response: SyncResponse, chunks: Iterator[bytes]) -> None:
+    """Reads what follows the part that the caller wanted, if it comes at once.
+
+    A provider ends its stream right after the last event. A connection that is left before this end cannot be used
+    again, and the next request would pay for a new one. Who breaks off by an exception does not come by here.
+    """
+    network = response.extensions.get("network_stream")
+    connection = None if network is None else network.get_extra_info("socket")
+    if response.is_closed or connection is None:
+        return
+    alarm = threading.Timer(_LINGER, _hang_up, (connection,))
+    alarm.daemon = True
+    alarm.start()
+    try:
+        for _ in islice(chunks, _LINGER_CHUNKS):
+            pass
+    except DragomanError:
+        pass
+    finally:
+        alarm.cancel()
+
+
+def _hang_up(connection: socket.socket) -> None:
+    # The method of the plain socket: that of a TLS socket would pull the TLS state from under the reading thread.
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+async def _let_end_async(response: AsyncResponse, chunks: AsyncIterator[bytes]) -> None:
+    if response.is_closed:
+        return
+    with contextlib.suppress(TimeoutError, DragomanError):
+        async with asyncio.timeout(_LINGER):
+            async for _ in chunks:
+                pass

@@ -1,0 +1,165 @@
+"""Straight to the provider, over httpx."""
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.wire import WireRequest
+from dragoman.transport.call import AsyncResponse, Call, Prepared, SyncResponse
+from dragoman.transport.carrier import AsyncCarrier, Carrier
+from dragoman.transport.keys import Credentials
+from dragoman.transport.pool import Pool
+from dragoman.transport.prepare import brings_own_key, full_url, http_headers
+
+if TYPE_CHECKING:
+    import httpx
+
+MAX_CONNECTIONS = 512
+_IDLE = 30.0
+"""Seconds that an unused connection is kept."""
+
+
+class HttpTransport(Carrier):
+    """Carries requests over httpx. Connections are opened at the first call and kept for the next ones.
+
+    ``api_key`` and ``base_url`` override what the environment and the adapter say; a transport that was given one of
+    them serves one service only. ``client`` is the caller's own `httpx.Client`: its proxies, certificates, hooks and
+    transport are used, and it is not closed here. See `Settings` for the others.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: "httpx.Client | None" = None,
+        max_connections: int = MAX_CONNECTIONS,
+        environ: Mapping[str, str] = os.environ,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._credentials = Credentials(api_key, base_url, environ)
+        self._client = client
+        self._pool = Pool(_client, max_connections)
+
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
+        return _prepared(self._credentials, adapter, request)
+
+    @contextlib.contextmanager
+    def _open(self, call: Call) -> Iterator[SyncResponse]:
+        with contextlib.nullcontext(self._client) if self._client is not None else self._pool.lend() as client:
+            response = client.send(_request(client, call), stream=True, follow_redirects=False)
+            try:
+                yield response
+            finally:
+                response.close()
+
+    def close(self) -> None:
+        """Closes this transport's own connections; a later call opens new ones."""
+        for client in self._pool.empty():
+            client.close()
+
+
+class AsyncHttpTransport(AsyncCarrier):
+    """`HttpTransport`, with await. ``client`` is an `httpx.AsyncClient`.
+
+    One transport may serve several event loops, one after the other or in several threads: connections belong to
+    the loop that opened them, so each loop has its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: "httpx.AsyncClient | None" = None,
+        max_connections: int = MAX_CONNECTIONS,
+        environ: Mapping[str, str] = os.environ,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self._credentials = Credentials(api_key, base_url, environ)
+        self._client = client
+        self._max_connections = max_connections
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[httpx.AsyncClient]] = WeakKeyDictionary()
+
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
+        return _prepared(self._credentials, adapter, request)
+
+    @contextlib.asynccontextmanager
+    async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
+        with contextlib.nullcontext(self._client) if self._client is not None else self._pool().lend() as client:
+            response = await client.send(_request(client, call), stream=True, follow_redirects=False)
+            try:
+                yield response
+            finally:
+                await response.aclose()
+
+    def _pool(self) -> "Pool[httpx.AsyncClient]":
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = Pool(_async_client, self._max_connections)
+        return pool
+
+    async def close(self) -> None:
+        """Closes this transport's own connections of the running event loop; a later call opens new ones."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        for client in pool.empty() if pool is not None else ():
+            await client.aclose()
+
+
+def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest) -> Prepared:
+    endpoint = adapter.endpoint
+    target = credentials.target(adapter, keyless=brings_own_key(request, endpoint))
+    return Prepared(
+        method=request.method,
+        url=full_url(target.base_url, request.path),
+        headers=http_headers(request, endpoint, target),
+        body=request.body,
+        stream=request.stream,
+        key=target.key,
+    )
+
+
+def _request(client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.Request":
+    prepared = call.prepared
+    return client.build_request(
+        prepared.method,
+        prepared.url,
+        headers=prepared.headers,
+        content=prepared.body,
+        extensions={"timeout": call.limits()},
+    )
+
+
+def _client(size: int) -> "httpx.Client":
+    import httpx
+
+    return httpx.Client(verify=_trusted(), limits=_limits(size))
+
+
+def _async_client(size: int) -> "httpx.AsyncClient":
+    import httpx
+
+    return httpx.AsyncClient(verify=_trusted(), limits=_limits(size))
+
+
+def _limits(size: int) -> "httpx.Limits":
+    import httpx
+
+    return httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=_IDLE)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that are trusted, read once for all clients."""
+    import httpx
+
+    return httpx.create_ssl_context()

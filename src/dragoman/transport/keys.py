@@ -1,0 +1,155 @@
+"""Where a request goes and with which key. A key goes to the origin that it was given for, and nowhere else."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from urllib.parse import SplitResult, urlsplit
+
+from dragoman.adapter.contract import Adapter, Endpoint
+from dragoman.adapter.errors import ConfigurationError, MissingKeyError
+
+_PRINTABLE = re.compile(r"[\x21-\x7e]+")
+_LISTENING = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that a server listens on, which people also put where an address to call belongs."""
+
+
+class ApiKey:
+    """A key that shows itself only when asked: not in a repr, a log line or a pickle."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "ApiKey(***)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an API key is not pickled: give it anew")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A base URL without a slash at its end, and the key that goes there, if any."""
+
+    base_url: str
+    key: ApiKey | None
+
+
+class Credentials:
+    """Finds key and base URL for an adapter: as given, else in the environment, else as the endpoint says.
+
+    What was given belongs to one service. Once used for an adapter, it is refused for an adapter of another service,
+    because that one's key, or this one's, would go to a stranger.
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._key = None if api_key is None else _checked_key(api_key, "the API key that was given")
+        self._base_url = base_url
+        self._environ = environ
+        self._service: str | None = None
+
+    def target(self, adapter: Adapter, *, keyless: bool = False) -> Target:
+        """Raises MissingKeyError, and ConfigurationError for a base URL or key that cannot be used.
+
+        ``keyless``: the request brings its own key along, so none is looked for.
+        """
+        endpoint = adapter.endpoint
+        self._bind(endpoint, adapter.provider)
+        key = None if keyless else self._find_key(endpoint, adapter.provider)
+        return Target(self._find_base_url(endpoint, adapter.provider), key)
+
+    def _bind(self, endpoint: Endpoint, provider: str) -> None:
+        if self._key is None and self._base_url is None:
+            return
+        if self._service is None:
+            self._service = endpoint.base_url
+        elif self._service != endpoint.base_url:
+            raise ConfigurationError(
+                f"this transport's key or base URL was given for {self._service}, and {provider} is another service: "
+                "make a transport of its own for it"
+            )
+
+    def _find_key(self, endpoint: Endpoint, provider: str) -> ApiKey | None:
+        if self._key is not None:
+            return self._key
+        for variable in endpoint.key_variables:
+            if value := self._environ.get(variable, "").strip():
+                return _checked_key(value, f"the API key in {variable}")
+        if endpoint.key_required:
+            names = " or ".join(endpoint.key_variables)
+            advice = f"set {names}, or pass api_key=" if names else "pass api_key="
+            raise MissingKeyError(f"no API key for {provider}: {advice}")
+        return None
+
+    def _find_base_url(self, endpoint: Endpoint, provider: str) -> str:
+        if self._base_url is not None:
+            return checked_base_url(self._base_url, endpoint.base_url)
+        variable = endpoint.base_url_variable
+        if variable and (value := self._environ.get(variable, "").strip()):
+            return checked_base_url(value, endpoint.base_url)
+        if not endpoint.base_url:
+            advice = f"set {variable}, or pass base_url=" if variable else "pass base_url="
+            raise ConfigurationError(f"no address for {provider}: {advice}")
+        return checked_base_url(endpoint.base_url)
+
+
+def _checked_key(value: str, what: str) -> ApiKey:
+    value = value.strip()
+    if not _PRINTABLE.fullmatch(value):
+        raise ConfigurationError(f"{what} is empty or holds characters that no key has (blanks, line ends, non-ASCII)")
+    return ApiKey(value)
+
+
+def checked_base_url(text: str, default: str = "") -> str:
+    """The base URL without a slash at its end.
+
+    What is written without a scheme, as ``OLLAMA_HOST=gpu-box`` is, takes scheme, port and path from the default.
+    Raises ConfigurationError where it is no http URL, or holds a user name, a query or a fragment. The text is not
+    repeated in the message: it may hold a password.
+    """
+    text = text.strip()
+    if not _PRINTABLE.fullmatch(text) or "\\" in text:
+        raise ConfigurationError("the base URL holds blanks, backslashes or non-ASCII characters")
+    parts = _split(text if "://" in text else f"//{text}")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigurationError(
+            "the base URL holds a user name, a query or a fragment: give scheme, host and path only"
+        )
+    host = parts.hostname
+    port = _port(parts)
+    scheme, path = parts.scheme, parts.path
+    if not scheme and default:
+        usual = _split(default)
+        host, port = host or usual.hostname, port or usual.port
+        scheme, path = usual.scheme, path.rstrip("/") or usual.path
+    if scheme not in ("http", "https") or not host:
+        raise ConfigurationError("the base URL is not of the form https://host or http://host")
+    host = _LISTENING.get(host, host)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}{f':{port}' if port else ''}{path}".rstrip("/")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise ConfigurationError("the base URL cannot be read") from None
+
+
+def _port(parts: Any) -> int | None:
+    try:
+        port: int | None = parts.port
+    except ValueError:
+        raise ConfigurationError("the base URL's port is not a number up to 65535") from None
+    return port

@@ -1,0 +1,171 @@
+"""When to send the same request again, and how long to wait before it (specification D5.7). No I/O here.
+
+A retry can be a second paid generation, so there are few of them: three attempts in all by default, none beyond the
+caller's time limit, none once anything of a reply was handed out, and none while the quota of the provider is used
+up, as it is when most calls fail anyway.
+"""
+
+import asyncio
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from dragoman.adapter.errors import ProviderError, RateLimitError
+from dragoman.adapter.failures import retry_after
+from dragoman.transport.contract import Attempt
+
+_log = logging.getLogger("dragoman.transport")
+
+_INCREDIBLE = 86_400.0
+"""Seconds. Whoever asks for more than a day has a broken clock or bad intent: the ask is ignored."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Time and chance, as a transport sees them; tests put their own in. ``clock`` counts seconds."""
+
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = _utc_now
+    roll: Callable[[], float] = random.random
+    """A number from 0 up to, not including, 1."""
+    sleep: Callable[[float], None] = time.sleep
+    sleep_async: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often, and how patiently. All times are seconds.
+
+    A wait that the provider asks for is kept up to ``longest_ask``; who asks for more is not asked again.
+    """
+
+    max_retries: int = 2
+    first_wait: float = 1.0
+    longest_wait: float = 30.0
+    jitter: float = 0.25
+    """The share of a wait by which chance moves it, either way."""
+    longest_ask: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0:
+            raise ValueError("max_retries is 0 or more")
+
+    def backoff(self, retry: int, roll: float) -> float:
+        """The wait before the retry of that number, from 1; ``roll`` is the chance, from 0 to 1."""
+        doublings = min(retry - 1, 32)
+        swing = 1 + self.jitter * (2 * roll - 1)
+        return min(self.longest_wait, self.first_wait * 2**doublings * swing)
+
+    def wait(
+        self, error: ProviderError, headers: Mapping[str, str], retry: int, *, now: datetime, roll: float
+    ) -> float | None:
+        """Seconds until the retry of that number, or None where there is none.
+
+        Whether the failure may pass is the error's to say, unless the provider says so outright with x-should-retry.
+        """
+        if retry > self.max_retries or not _may_pass(error, headers):
+            return None
+        asked = retry_after(headers, now)
+        if asked is None or not 0 < asked <= _INCREDIBLE:
+            return self.backoff(retry, roll)
+        return asked if asked <= self.longest_ask else None
+
+
+def _may_pass(error: ProviderError, headers: Mapping[str, str]) -> bool:
+    match headers.get("x-should-retry"):
+        case "true":
+            return True
+        case "false":
+            return False
+        case _:
+            return error.retryable
+
+
+class RetryQuota:
+    """A bucket that retries draw from and successes refill, so that an outage is not answered with three times the load.
+
+    The numbers are those of the AWS SDKs' standard mode. Threads may share one.
+    """
+
+    CAPACITY = 500
+    TRANSIENT_COST = 14
+    THROTTLED_COST = 5
+    REFUND = 1
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._left = capacity
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        return self._left
+
+    def draw(self, error: ProviderError) -> bool:
+        """Pays for one retry after that error; False, and nothing paid, where too little is left."""
+        cost = self.THROTTLED_COST if isinstance(error, RateLimitError) else self.TRANSIENT_COST
+        with self._lock:
+            if cost > self._left:
+                return False
+            self._left -= cost
+            return True
+
+    def refund(self) -> None:
+        with self._lock:
+            self._left = min(self._capacity, self._left + self.REFUND)
+
+
+@dataclass(slots=True)
+class Tries:
+    """The attempts of one call, and the time it has left. ``timeout`` is seconds for all of them together."""
+
+    policy: RetryPolicy
+    quota: RetryQuota
+    timing: Timing
+    timeout: float = math.inf
+    attempts: tuple[Attempt, ...] = ()
+    _deadline: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._deadline = self.timing.clock() + self.timeout
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time limit, negative after it, infinite without one."""
+        return self._deadline - self.timing.clock()
+
+    def succeeded(self, status: int) -> None:
+        self.quota.refund()
+        self._note(status, None)
+
+    def failed(self, error: ProviderError, headers: Mapping[str, str]) -> float | None:
+        """Seconds to wait before the next attempt, or None where this was the last; the error then knows them all."""
+        wait = self.policy.wait(error, headers, len(self.attempts) + 1, now=self.timing.now(), roll=self.timing.roll())
+        if wait is not None and (wait >= self.left or not self.quota.draw(error)):
+            wait = None
+        self._note(error.status, error.error_class, wait or 0.0)
+        error.attempts = self.attempts
+        if wait is not None:
+            _log.info(
+                "%s: attempt %d failed (%s, status %s), the next one in %.1f s",
+                error.provider, len(self.attempts), error.error_class, error.status, wait,
+            )  # fmt: skip
+        return wait
+
+    def broke(self, error: ProviderError) -> None:
+        """The reply that had begun broke off: its attempt is no success after all, and there is no other."""
+        *before, last = self.attempts
+        self.attempts = (*before, Attempt(last.number, last.status, error.error_class))
+        error.attempts = self.attempts
+
+    def _note(self, status: int | None, error_class: str | None, waited: float = 0.0) -> None:
+        self.attempts += (Attempt(len(self.attempts) + 1, status, error_class, waited),)

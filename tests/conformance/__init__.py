@@ -1,0 +1,1 @@
+"""Recorded traffic against the adapters, judged by readers that share no code with them."""

@@ -1,0 +1,31 @@
+"""Where two JSON values differ, as paths."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.conformance.outcomes import Difference, short
+
+
+def differences(theirs: Any, ours: Any, path: str = "$") -> Iterator[Difference]:
+    """Each difference once, at the deepest path that names it; ``[]`` stands for any index."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in theirs:
+            if key not in ours:
+                yield Difference(f"{path}.{key} left out", short(theirs[key]))
+            else:
+                yield from differences(theirs[key], ours[key], f"{path}.{key}")
+        for key in ours:
+            if key not in theirs:
+                yield Difference(f"{path}.{key} added", short(ours[key]))
+    elif isinstance(theirs, list) and isinstance(ours, list):
+        if len(theirs) != len(ours):
+            yield Difference(f"{path}[] length changed", f"{len(theirs)} -> {len(ours)}")
+        for left, right in zip(theirs, ours, strict=False):
+            yield from differences(left, right, f"{path}[]")
+    elif not same_scalar(theirs, ours):
+        yield Difference(f"{path} changed", f"{short(theirs)} -> {short(ours)}")
+
+
+def same_scalar(theirs: Any, ours: Any) -> bool:
+    """Equal as JSON: true is not 1, but 1 and 1.0 are one number (its spelling was not recorded)."""
+    return isinstance(theirs, bool) == isinstance(ours, bool) and bool(theirs == ours)

@@ -1,0 +1,46 @@
+"""All outcomes of one recorded provider."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+from tests.conformance import failures, oracle, replies, roundtrips
+from tests.conformance.oracle.expected import Failure
+from tests.conformance.outcomes import Outcome
+from tests.conformance.scope import out_of_scope
+from tests.exchanges import Exchange, load
+
+
+@dataclass(slots=True)
+class Verdict:
+    """``skipped`` counts the exchanges out of scope, by reason."""
+
+    provider: str
+    outcomes: list[Outcome] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+@cache
+def judge(provider: str) -> Verdict:
+    """Every exchange in every respect. The adapter must be installed."""
+    verdict = Verdict(provider)
+    for exchange in load(provider):
+        if reason := out_of_scope(exchange):
+            verdict.skipped[reason] += 1
+        else:
+            verdict.outcomes += _judge(exchange)
+    return verdict
+
+
+def _judge(exchange: Exchange) -> Iterator[Outcome]:
+    if exchange.request is not None:
+        yield roundtrips.judge(exchange)
+    if exchange.status >= 400:
+        yield failures.judge(exchange, None)
+        return
+    expected = oracle.read(exchange)
+    if isinstance(expected, Failure):
+        yield failures.judge(exchange, expected)
+    else:
+        yield from replies.judge(exchange, expected)

@@ -1,0 +1,26 @@
+"""Readers of recorded replies, one a wire family, written from the wire reference and the JSON alone.
+
+They use nothing of the library and none of its adapters, so that a mistake is not made twice. Each module has
+``reply(body)`` for the JSON of a whole reply and ``stream(text)`` for the text of a streamed one.
+"""
+
+from types import ModuleType
+
+from tests.conformance.oracle import anthropic, chat, ollama, responses
+from tests.conformance.oracle.expected import Expected, Failure
+from tests.exchanges import Exchange
+
+FAMILIES: dict[str, ModuleType] = {
+    "anthropic": anthropic,
+    "openai-responses": responses,
+    "openai-chat": chat,
+    "ollama": ollama,
+}
+"""The reader of each recorded provider."""
+
+
+def read(exchange: Exchange) -> Expected | Failure:
+    """What the reply says. Raises KeyError and the like where it is none that the wire reference describes."""
+    family = FAMILIES[exchange.provider]
+    found: Expected | Failure = (family.stream if exchange.streamed else family.reply)(exchange.response)
+    return found

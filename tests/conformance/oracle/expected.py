@@ -1,0 +1,102 @@
+"""What a recorded reply says, in the plainest words that adapters can be compared by."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+Call = tuple[str, dict[str, Any]]
+"""The name of a called tool and its input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """Tokens in the four disjoint buckets; ``total`` is the provider's own sum, None where it sends none."""
+
+    input: int
+    cached: int
+    cache_creation: int
+    output: int
+    total: int | None = None
+
+    @property
+    def sum(self) -> int:
+        return self.input + self.cached + self.cache_creation + self.output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """A reply. ``stop_reason`` is None where the canonical form has no word for the provider's."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[Call, ...] = ()
+    stop_reason: str | None = None
+    usage: Buckets | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A reply that is an error although its status is 200, or becomes one half-way.
+
+    ``words`` are the provider's own: type, code and message. ``truncated``: the stream lacks its terminal event.
+    """
+
+    words: tuple[str, ...] = ()
+    truncated: bool = False
+
+
+@dataclass(slots=True)
+class Pieces:
+    """What a reader gathers from a reply, in order."""
+
+    text: list[str] = field(default_factory=list)
+    thinking: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    def expected(self, stop_reason: str | None, usage: Buckets | None) -> Expected:
+        return Expected(
+            text="".join(self.text),
+            thinking="".join(self.thinking),
+            calls=tuple(self.calls),
+            stop_reason=stop_reason,
+            usage=usage,
+        )
+
+
+def arguments(value: Any) -> dict[str, Any]:
+    """The input of a call: an object, or JSON text of one; anything else counts as no input."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, str):
+        return {}
+    try:
+        parsed = json.loads(value, parse_constant=_refuse)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def count(value: Any) -> int:
+    """A token count; providers write null, or nothing, for none."""
+    return int(value) if value else 0
+
+
+def words(error: Any) -> tuple[str, ...]:
+    """Every text that an error object holds, whatever its shape."""
+    return tuple(_texts(error))
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+    elif value is not None:
+        yield str(value)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,34 @@
+"""Streams as text to their JSON objects, slowly and simply: the whole text at once, no state between chunks."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+DONE = "[DONE]"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+def events(text: str) -> Iterator[tuple[str, Any]]:
+    """The (event name, data) pairs of server-sent events; data is parsed, or the text DONE.
+
+    Lenient at the end: a last event without its closing blank line counts.
+    """
+    name, data = "", []
+    for line in [*_LINE_END.split(text.removeprefix("\ufeff")), ""]:
+        if line.startswith("event:"):
+            name = line[6:].strip()
+        elif line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif line == "":
+            if data:
+                joined = "\n".join(data)
+                yield name, DONE if joined.strip() == DONE else json.loads(joined)
+            name, data = "", []
+
+
+def lines(text: str) -> Iterator[Any]:
+    """The objects of a stream that has one on each line."""
+    for line in _LINE_END.split(text):
+        if line.strip():
+            yield json.loads(line)

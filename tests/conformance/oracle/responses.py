@@ -1,0 +1,79 @@
+"""OpenAI Responses, read from the reference of its wire."""
+
+from typing import Any
+
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
+from tests.conformance.oracle.frames import DONE, events
+
+_INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal", "steered": "pause"}
+_ENDS = ("response.completed", "response.incomplete")
+
+
+def reply(body: dict[str, Any]) -> Expected | Failure:
+    if body.get("error") or body["status"] == "failed":
+        return Failure(words=words(body.get("error")))
+    pieces = Pieces()
+    refused = False
+    for item in body["output"]:
+        match item["type"]:
+            case "message":
+                for part in item["content"]:
+                    refused = refused or part["type"] == "refusal"
+                    pieces.text.append(part.get("text") or part.get("refusal") or "")
+            case "reasoning":
+                parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
+                pieces.thinking += [part["text"] for part in parts]
+            case "function_call":
+                pieces.calls.append((item["name"], arguments(item["arguments"])))
+            case "custom_tool_call":
+                pieces.calls.append((item["name"], {"input": item["input"]}))
+    return pieces.expected(_stop(body, pieces, refused=refused), _usage(body.get("usage")))
+
+
+def stream(text: str) -> Expected | Failure:
+    items: dict[int, dict[str, Any]] = {}
+    for name, data in events(text):
+        if data == DONE:
+            continue
+        kind = data.get("type", name)
+        if kind == "error":
+            return Failure(words=words(data))
+        if kind == "response.failed":
+            return Failure(words=words(data["response"].get("error")))
+        if kind == "response.output_item.done":
+            items[data["output_index"]] = data["item"]
+        if kind in _ENDS:
+            body = data["response"]
+            # Some servers leave the final output empty, or out, although they streamed the items.
+            streamed = [items[index] for index in sorted(items)]
+            return reply({**body, "output": streamed or body.get("output") or []})
+    return Failure(truncated=True)
+
+
+def _stop(body: dict[str, Any], pieces: Pieces, *, refused: bool) -> str | None:
+    match body["status"]:
+        case "incomplete":
+            reason = str((body.get("incomplete_details") or {}).get("reason"))
+            return _INCOMPLETE.get(reason)
+        case "queued" | "in_progress":
+            return "pause"
+        case "cancelled":
+            return "cancelled"
+    if pieces.calls:
+        return "tool_use"
+    return "refusal" if refused else "end_turn"
+
+
+def _usage(usage: dict[str, Any] | None) -> Buckets | None:
+    """input_tokens includes what was read from and written to a cache; output_tokens includes reasoning."""
+    if not usage:
+        return None
+    details = usage.get("input_tokens_details") or {}
+    cached, written = count(details.get("cached_tokens")), count(details.get("cache_write_tokens"))
+    return Buckets(
+        input=count(usage["input_tokens"]) - cached - written,
+        cached=cached,
+        cache_creation=written,
+        output=count(usage["output_tokens"]),
+        total=usage.get("total_tokens"),
+    )

@@ -1,0 +1,48 @@
+"""What judging one exchange in one respect came to."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.exchanges import Exchange
+
+
+class Respect(StrEnum):
+    """What is compared. Each exchange is judged in every respect that it has something to say about."""
+
+    REPLY = "replies"
+    ERROR = "errors"
+    REQUEST = "requests"
+    TOTAL = "totals"
+    COST = "costs"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``what`` is the same for all differences of a kind (a JSON path, a field); ``detail`` is this one's."""
+
+    what: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.detail}" if self.detail else self.what
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Equal where there is no difference. ``normalised`` names the normalisations that it took."""
+
+    exchange: Exchange
+    respect: Respect
+    differences: tuple[Difference, ...] = ()
+    normalised: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+def short(value: object, length: int = 90) -> str:
+    """A value for a report, cut in the middle."""
+    text = repr(value)
+    half = length // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"

@@ -1,0 +1,40 @@
+"""Requests: from the wire to the canonical form and back, by the same adapter."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tests.conformance.jsondiff import differences
+from tests.conformance.normalisations import normalise
+from tests.conformance.outcomes import Difference, Outcome, Respect
+from tests.conformance.scope import model_of
+from tests.conformance.subject import adapter_for, context_for
+from tests.exchanges import Exchange
+
+
+def judge(exchange: Exchange) -> Outcome:
+    """The recorded body against the body that the adapter makes of its own reading."""
+    try:
+        ours, complaints = _return_trip(exchange)
+    except Exception as error:
+        return Outcome(exchange, Respect.REQUEST, (Difference(f"raised {type(error).__name__}", str(error)),))
+    theirs, ours, used = normalise(exchange.provider, exchange.request, ours)
+    return Outcome(exchange, Respect.REQUEST, (*differences(theirs, ours), *complaints), used)
+
+
+def _return_trip(exchange: Exchange) -> tuple[Any, tuple[Difference, ...]]:
+    model = model_of(exchange)
+    adapter, context = adapter_for(model), context_for(model)
+    messages, tools, options = adapter.from_wire_request(exchange.request, context)
+    wire = adapter.to_wire(messages, tools, options)
+    return json.loads(wire.body), tuple(_complaints(exchange, wire.method, wire.path, stream=wire.stream))
+
+
+def _complaints(exchange: Exchange, method: str, path: str, *, stream: bool) -> Iterator[Difference]:
+    """The envelope: it must be posted to the recorded path, and say itself whether a stream comes back."""
+    recorded = exchange.url_path.partition("?")[0]
+    if method != "POST" or not recorded.endswith(path.partition("?")[0]):
+        yield Difference("envelope", f"{exchange.method} {recorded} -> {method} {path}")
+    asked = exchange.request.get("stream", exchange.provider == "ollama")
+    if bool(asked) != stream:
+        yield Difference("stream flag", f"{asked} -> {stream}")

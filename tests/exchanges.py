@@ -1,0 +1,108 @@
+"""The recorded exchanges: real traffic between clients and providers, kept beside the checkout, never inside it.
+
+The folder is ``shared/exchanges`` next to the checkout, or what DRAGOMAN_EXCHANGES names. It holds one
+``<provider>.jsonl.gz`` a provider, one JSON object a line. Tests that need it skip, with a reason, where it is absent.
+"""
+
+import base64
+import gzip
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VARIABLE = "DRAGOMAN_EXCHANGES"
+_CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exchange:
+    """One request and its reply.
+
+    ``response`` is the parsed JSON of a whole reply, or the raw text of a stream. Some recordings have no request.
+    ``provenance`` is ``cassette`` or ``scrubbed-cassette`` for traffic as recorded, ``suspect`` or ``fixture`` for
+    what may have been made by hand.
+    """
+
+    id: str
+    provider: str
+    upstream: str | None
+    model: str | None
+    source: str
+    seq: int
+    method: str
+    url_path: str
+    streaming: bool
+    request: Any
+    status: int
+    headers: Mapping[str, str]
+    response: Any
+    provenance: str
+    features: frozenset[str]
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the reply came as a stream; an error in answer to a streaming request does not."""
+        return isinstance(self.response, (str, bytes))
+
+    @property
+    def genuine(self) -> bool:
+        return self.provenance not in ("suspect", "fixture")
+
+    @property
+    def body(self) -> bytes:
+        """The reply's body as bytes; that of a whole reply is written anew from its JSON."""
+        if isinstance(self.response, bytes):
+            return self.response
+        if isinstance(self.response, str):
+            return self.response.encode()
+        return json.dumps(self.response, ensure_ascii=False).encode()
+
+
+def folder() -> Path:
+    """Where the recordings are, if they are."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else _CHECKOUT.parent / "shared" / "exchanges"
+
+
+@cache
+def load(provider: str) -> tuple[Exchange, ...]:
+    """All exchanges recorded with a provider. Raises FileNotFoundError where there are none."""
+    with gzip.open(folder() / f"{provider}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return tuple(_exchange(json.loads(line)) for line in lines)
+
+
+def load_or_skip(provider: str) -> tuple[Exchange, ...]:
+    """As `load`; skips the running test where the recordings are absent."""
+    path = folder() / f"{provider}.jsonl.gz"
+    if not path.is_file():
+        pytest.skip(f"no recorded exchanges of {provider}: set {VARIABLE} to the folder that holds {path.name}")
+    return load(provider)
+
+
+def _exchange(row: dict[str, Any]) -> Exchange:
+    response = row["response_body"]
+    if row.get("body_encoding") == "base64":
+        response = base64.b64decode(response["base64"])
+    return Exchange(
+        id=row["id"],
+        provider=row["provider"],
+        upstream=row.get("upstream"),
+        model=row["model"],
+        source=f"{row['source_repo']}/{row['path']}",
+        seq=row["seq"],
+        method=row["method"],
+        url_path=row["url_path"],
+        streaming=row["streaming"],
+        request=row["request_body"],
+        status=row["status"],
+        headers=row["response_headers"],
+        response=response,
+        provenance=row["provenance"],
+        features=frozenset(row["features"]),
+    )

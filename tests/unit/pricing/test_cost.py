@@ -1,0 +1,308 @@
+"""What one reply costs: buckets, subsets, tiers, variants, tools, and what to say where something is unknown."""
+
+import decimal
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import DragomanError, RequestError
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.pricing import PriceTable, cost, price_table
+from tests.unit.pricing.tables import NOW, write_table
+
+COUNTS = st.integers(min_value=0, max_value=10_000_000)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> PriceTable:
+    return write_table(tmp_path_factory.mktemp("prices"))
+
+
+def test_the_figure_of_the_specification() -> None:
+    """8 input and 42 output tokens of claude-sonnet-4-6, at 3.00 and 15.00 dollars, cost 0.000654 dollars."""
+    usage = cost(TokenUsage(input_tokens=8, output_tokens=42), "anthropic:claude-sonnet-4-6", NOW)
+    assert usage.cost_usd == Decimal("0.000654")
+    assert usage.cost_status is CostStatus.PRICED
+    assert usage.pricing_version == price_table().version
+
+
+def test_each_bucket_has_its_own_rate(table: PriceTable) -> None:
+    """Input, cache reads, both kinds of cache writes and output add up, each token counted once."""
+    usage = TokenUsage(
+        input_tokens=100,
+        cached_input_tokens=200,
+        cache_creation_input_tokens=300,
+        cache_creation_1h_input_tokens=50,
+        output_tokens=10,
+    )
+    per_million = 100 * 4 + 200 * Decimal("0.4") + 250 * 5 + 50 * 8 + 10 * 20
+    assert table.price("acme:full", usage, NOW).cost_usd == per_million / 1_000_000
+
+
+def test_subsets_replace_the_rate_of_their_bucket(table: PriceTable) -> None:
+    """Audio, images and reasoning are charged at their own rate and no longer at that of their bucket."""
+    usage = TokenUsage(
+        input_tokens=100,
+        audio_input_tokens=30,
+        image_input_tokens=20,
+        output_tokens=100,
+        audio_output_tokens=10,
+        image_output_tokens=20,
+        reasoning_tokens=30,
+    )
+    per_million = 50 * 4 + 30 * 40 + 20 * 6 + 40 * 20 + 10 * 80 + 20 * 60 + 30 * 30
+    assert table.price("acme:full", usage, NOW).cost_usd == Decimal(per_million) / 1_000_000
+
+
+def test_what_has_no_rate_of_its_own_costs_as_much_as_its_kind(table: PriceTable) -> None:
+    """Without cache, audio or reasoning rates all prompt tokens cost the input rate, all output the output rate."""
+    usage = TokenUsage(
+        input_tokens=10,
+        cached_input_tokens=10,
+        cache_creation_input_tokens=10,
+        cache_creation_1h_input_tokens=5,
+        audio_input_tokens=3,
+        output_tokens=10,
+        reasoning_tokens=9,
+    )
+    priced = table.price("acme:plain", usage, NOW)
+    assert priced.cost_usd == Decimal(30 * 3 + 10 * 15) / 1_000_000
+    assert priced.cost_status is CostStatus.PRICED
+
+
+def test_a_subset_larger_than_its_bucket_makes_the_cost_partial(table: PriceTable) -> None:
+    """Audio that exceeds the uncached input must have come from the cache, at a rate that nobody knows."""
+    usage = TokenUsage(input_tokens=10, cached_input_tokens=90, audio_input_tokens=50)
+    priced = table.price("acme:full", usage, NOW)
+    assert priced.cost_status is CostStatus.PARTIAL
+    assert priced.unpriced == ("audio_input_tokens",)
+    assert priced.cost_usd == (10 * 40 + 90 * Decimal("0.4")) / 1_000_000
+
+
+@pytest.mark.parametrize(("prompt", "rates"), [(1000, (4, 20)), (1001, (8, 30)), (2000, (8, 30)), (2001, (12, 30))])
+def test_a_longer_prompt_puts_the_whole_request_on_the_higher_rate(
+    table: PriceTable, prompt: int, rates: tuple[int, int]
+) -> None:
+    """The threshold counts everything billed as prompt, and must be exceeded; a tier keeps what it does not name."""
+    usage = TokenUsage(input_tokens=prompt - 600, cached_input_tokens=600, output_tokens=10)
+    per_million = (prompt - 600) * rates[0] + 600 * Decimal("0.4") + 10 * rates[1]
+    assert table.price("acme:full", usage, NOW).cost_usd == per_million / 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("said", "rates"),
+    [
+        ({}, (4, 20)),
+        ({"service_tier": "standard"}, (4, 20)),
+        ({"service_tier": "default", "speed": "standard"}, (4, 20)),
+        ({"service_tier": "auto"}, (4, 20)),
+        ({"service_tier": "ON_DEMAND"}, (4, 20)),
+        ({"service_tier": "flex"}, (1, 5)),
+        ({"service_tier": "batch"}, (2, 10)),
+        ({"speed": "fast"}, (8, 40)),
+    ],
+)
+def test_the_reply_says_which_variant_counts(table: PriceTable, said: dict[str, str], rates: tuple[int, int]) -> None:
+    """Service tier and speed are read from the usage; the ordinary words of all providers mean the standard price."""
+    usage = TokenUsage(input_tokens=100, output_tokens=10, **said)
+    priced = table.price("acme:full", usage, NOW)
+    assert priced.cost_usd == Decimal(100 * rates[0] + 10 * rates[1]) / 1_000_000
+    assert priced.cost_status is CostStatus.PRICED
+
+
+def test_a_variant_keeps_the_standard_rates_that_it_does_not_name(table: PriceTable) -> None:
+    """Batch names input and output only: cache reads, longer prompts' other rates and tools stay."""
+    usage = TokenUsage(input_tokens=100, cached_input_tokens=100, output_tokens=10, server_tools={"web_search": 1})
+    priced = table.price("acme:full", usage, NOW, batch=True)
+    assert priced.cost_usd == (100 * 2 + 100 * Decimal("0.4") + 10 * 10) / 1_000_000 + Decimal("0.01")
+
+
+@pytest.mark.parametrize(
+    ("said", "batch", "at", "word"),
+    [
+        ({"service_tier": "scale"}, False, NOW, "service_tier=scale"),
+        ({"speed": "ludicrous"}, False, NOW, "speed=ludicrous"),
+        ({}, True, datetime(2026, 5, 31, tzinfo=UTC), "processing=batch"),
+        ({"service_tier": "flex"}, True, NOW, "processing=batch, service_tier=flex"),
+        ({"service_tier": "flex", "speed": "fast"}, False, NOW, "service_tier=flex, speed=fast"),
+    ],
+)
+def test_an_unknown_variant_is_never_priced_as_standard(
+    table: PriceTable, said: dict[str, str], batch: bool, at: datetime, word: str
+) -> None:
+    """A tier without a price (or not yet, or in no known combination) makes the cost partial and names itself."""
+    usage = TokenUsage(input_tokens=100, output_tokens=10, **said)
+    priced = table.price("acme:full", usage, at, batch=batch)
+    assert priced.cost_status is CostStatus.PARTIAL
+    assert priced.unpriced == ("input_tokens", "output_tokens", word)
+    assert priced.cost_usd is None
+
+
+def test_an_unknown_variant_keeps_what_is_known(table: PriceTable) -> None:
+    """Tools cost the same in every variant, so their part is the lower bound."""
+    usage = TokenUsage(input_tokens=100, service_tier="scale", server_tools={"web_search_requests": 3})
+    priced = table.price("acme:full", usage, NOW)
+    assert priced.cost_usd == Decimal("0.03")
+    assert priced.cost_status is CostStatus.PARTIAL
+    assert priced.unpriced == ("input_tokens", "service_tier=scale")
+
+
+@pytest.mark.parametrize("name", ["web_search", "web_search_requests", "web_search_calls", "web_search_call"])
+def test_tools_are_charged_by_the_thousand_calls(table: PriceTable, name: str) -> None:
+    """However a provider names the count of its calls."""
+    usage = TokenUsage(server_tools={name: 2, "web_fetch_requests": 5, "code_execution": 0})
+    priced = table.price("acme:full", usage, NOW)
+    assert priced.cost_usd == Decimal("0.02")
+    assert priced.cost_status is CostStatus.PRICED
+
+
+def test_a_tool_without_a_price_is_named(table: PriceTable) -> None:
+    """The tokens are charged, the calls are not: the cost is a lower bound."""
+    usage = TokenUsage(input_tokens=100, server_tools={"code_execution_requests": 1})
+    priced = table.price("acme:full", usage, NOW)
+    assert priced.cost_usd == Decimal("0.0004")
+    assert priced.cost_status is CostStatus.PARTIAL
+    assert priced.unpriced == ("server_tools.code_execution_requests",)
+
+
+def test_a_bucket_without_a_rate_is_named(table: PriceTable) -> None:
+    """A model with an input rate only: output makes the cost partial, its absence does not."""
+    priced = table.price("acme:input-only", TokenUsage(input_tokens=100, output_tokens=1), NOW)
+    assert priced.cost_usd == Decimal("0.0001")
+    assert priced.cost_status is CostStatus.PARTIAL
+    assert priced.unpriced == ("output_tokens",)
+    assert table.price("acme:input-only", TokenUsage(input_tokens=100), NOW).cost_status is CostStatus.PRICED
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["acme:nobody", "nobody:plain", "acme:unknown-rates", "acme", "acme:", ":plain", "", "../acme:plain", "index:x"],
+)
+def test_an_unknown_model_has_no_cost(table: PriceTable, model: str) -> None:
+    """Nor has one whose rates nobody knows, nor a text that is no model id: None, never 0, and every bucket named."""
+    usage = TokenUsage(input_tokens=1, cached_input_tokens=2, output_tokens=3, server_tools={"web_search": 1})
+    priced = table.price(model, usage, NOW)
+    assert priced.cost_usd is None
+    assert priced.cost_status is CostStatus.UNPRICED
+    assert priced.unpriced == ("input_tokens", "cached_input_tokens", "output_tokens", "server_tools.web_search")
+    assert table.price(model, TokenUsage(), NOW).cost_usd is None
+
+
+def test_free_is_zero(table: PriceTable) -> None:
+    """A free model costs nothing, whatever tier or batch it was asked in."""
+    usage = TokenUsage(input_tokens=100, output_tokens=10, reasoning_tokens=5, service_tier="scale")
+    priced = table.price("acme:gratis", usage, NOW, batch=True)
+    assert priced.cost_usd == 0
+    assert priced.cost_status is CostStatus.FREE
+    assert priced.unpriced == ()
+
+
+def test_free_tokens_do_not_make_tools_free(table: PriceTable) -> None:
+    """A tool without a price on a free model leaves the cost partial."""
+    priced = table.price("acme:gratis", TokenUsage(input_tokens=1, server_tools={"web_search": 1}), NOW)
+    assert priced.cost_usd == 0
+    assert priced.cost_status is CostStatus.PARTIAL
+
+
+def test_a_fee_by_request_comes_on_top(table: PriceTable) -> None:
+    """Five dollars per thousand requests are half a cent each."""
+    assert table.price("acme:fee", TokenUsage(input_tokens=1000), NOW).cost_usd == Decimal("0.006")
+
+
+@pytest.mark.parametrize(
+    ("raw", "factor"), [(None, 1), ({}, 1), ({"geo": "global"}, 1), ({"geo": None}, 1), ({"geo": "us"}, Decimal("1.1"))]
+)
+def test_a_surcharge_multiplies_the_tokens_only(table: PriceTable, raw: dict[str, str] | None, factor: Decimal) -> None:
+    """What the provider's usage object says of the place multiplies token rates, not calls of tools."""
+    usage = TokenUsage(input_tokens=1000, output_tokens=100, server_tools={"web_search": 1}, speed="fast", raw=raw)
+    priced = table.price("acme:full", usage, NOW)
+    assert priced.cost_usd == factor * (1000 * 8 + 100 * 40) / 1_000_000 + Decimal("0.01")
+
+
+def test_an_unknown_place_is_no_standard_place(table: PriceTable) -> None:
+    """A place without a factor is treated as an unknown variant."""
+    priced = table.price("acme:plain", TokenUsage(input_tokens=1, raw={"geo": "moon"}), NOW)
+    assert priced.cost_status is CostStatus.PARTIAL
+    assert priced.unpriced == ("input_tokens", "geo=moon")
+    assert priced.cost_usd is None
+
+
+def test_nothing_used_costs_nothing(table: PriceTable) -> None:
+    """Of a priced model, that is."""
+    priced = table.price("acme:plain", TokenUsage(), NOW)
+    assert priced.cost_usd == 0
+    assert priced.cost_status is CostStatus.PRICED
+
+
+@given(
+    usage=st.builds(
+        TokenUsage,
+        input_tokens=COUNTS,
+        output_tokens=COUNTS,
+        cached_input_tokens=COUNTS,
+        cache_creation_input_tokens=COUNTS,
+        service_tier=st.sampled_from([None, "flex", "scale"]),
+        server_tools=st.dictionaries(st.sampled_from(["web_search", "other"]), st.integers(0, 9)),
+    ),
+    latency=st.none() | st.integers(0, 10_000),
+)
+def test_the_counts_come_back_as_they_were(table: PriceTable, usage: TokenUsage, latency: int | None) -> None:
+    """Pricing adds the four figures of a cost and changes nothing else; the result is valid and survives JSON."""
+    priced = table.price("acme:full", usage, NOW)
+    assert priced.model_dump(include=set(TokenUsage.model_fields)) == usage.model_dump()
+    assert Usage.model_validate_json(priced.model_dump_json()) == priced
+    again = table.price("acme:full", priced.model_copy(update={"latency_ms": latency}), NOW)
+    assert again == priced.model_copy(update={"latency_ms": latency})
+
+
+@given(first=COUNTS, second=COUNTS, out=COUNTS)
+def test_costs_add_up_and_never_fall(table: PriceTable, first: int, second: int, out: int) -> None:
+    """Without tiers the cost of two replies is that of one with both their tokens, and more tokens cost more."""
+
+    def price(tokens: int, output: int) -> Decimal:
+        amount = table.price("acme:plain", TokenUsage(input_tokens=tokens, output_tokens=output), NOW).cost_usd
+        assert amount is not None
+        return amount
+
+    assert price(first, out) + price(second, 0) == price(first + second, out)
+    assert price(first, out) <= price(first + 1, out)
+
+
+def test_the_callers_decimal_context_does_not_round(table: PriceTable) -> None:
+    """A program that computes with three digits still gets the exact figure."""
+    usage = TokenUsage(input_tokens=123_456_789, output_tokens=987_654_321)
+    with decimal.localcontext(decimal.Context(prec=3)):
+        priced = table.price("acme:plain", usage, NOW)
+    assert str(priced.cost_usd) == "15185.185182"
+
+
+def test_a_moment_without_a_time_zone_is_refused(table: PriceTable) -> None:
+    """Prices change at midnight somewhere: the caller must say where."""
+    with pytest.raises(RequestError, match="time zone"):
+        table.price("acme:plain", TokenUsage(), datetime(2026, 1, 1))  # noqa: DTZ001
+    assert issubclass(RequestError, DragomanError)
+
+
+def test_any_time_zone_will_do(table: PriceTable) -> None:
+    """Midnight in UTC is what counts, whatever zone the moment is given in."""
+    zone = timezone(timedelta(hours=-5))
+    usage = TokenUsage(input_tokens=1_000_000)
+    before = table.price(
+        "acme:full", usage.model_copy(update={"input_tokens": 1000}), datetime(2026, 2, 28, 18, 59, tzinfo=zone)
+    )
+    after = table.price(
+        "acme:full", usage.model_copy(update={"input_tokens": 1000}), datetime(2026, 2, 28, 19, tzinfo=zone)
+    )
+    assert (before.cost_usd, after.cost_usd) == (Decimal("0.01"), Decimal("0.004"))
+
+
+def test_cost_uses_this_moment_and_the_bundled_table_unless_told_otherwise(tmp_path: Path) -> None:
+    """The one-call form, with and without a table of one's own."""
+    usage = TokenUsage(input_tokens=1000, output_tokens=100)
+    assert cost(usage, "anthropic:claude-opus-5-5").cost_status is CostStatus.PRICED
+    mine = write_table(tmp_path)
+    assert cost(usage, "acme:plain", table=mine).pricing_version == mine.version

@@ -1,0 +1,102 @@
+"""When a row holds: dates, moments, hours of the day and days of the week."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from dragoman.canonical.usage import CostStatus, TokenUsage
+from dragoman.pricing import PriceTable, price_table
+from tests.unit.pricing.tables import acme, write_table
+
+USAGE = TokenUsage(input_tokens=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("at", "dollars"),
+    [
+        ("2020-01-01T00:00:00", "10"),
+        ("2026-02-28T23:59:59.999999", "10"),
+        ("2026-03-01T00:00:00", "4"),
+    ],
+)
+def test_a_price_holds_from_its_first_day_until_the_next_ones(tmp_path: Path, at: str, dollars: str) -> None:
+    """``from`` is the first moment of that day in UTC, ``until`` the first that no longer counts."""
+    prices = 'prices = [{ until = 2026-03-01, input = "10" }, { from = 2026-03-01, input = "4" }]'
+    table = write_table(tmp_path, acme(prices))
+    assert table.price("acme:m", USAGE, datetime.fromisoformat(at).replace(tzinfo=UTC)).cost_usd == Decimal(dollars)
+
+
+def test_before_the_first_price_there_is_none(tmp_path: Path) -> None:
+    """A row with a beginning says nothing about what was before."""
+    table = write_table(tmp_path, acme('prices = [{ from = 2026-03-01T16:00:00Z, input = "4" }]'))
+    early = datetime(2026, 3, 1, 15, 59, tzinfo=UTC)
+    assert table.price("acme:m", USAGE, early).cost_status is CostStatus.UNPRICED
+    assert table.find("acme:m", early) is None
+    assert table.price("acme:m", USAGE, early.replace(hour=16)).cost_usd == 4
+
+
+@pytest.mark.parametrize(
+    ("at", "dollars"),
+    [
+        ("2026-11-20T21:59", 2),  # a Friday
+        ("2026-11-20T22:00", 1),
+        ("2026-11-21T05:59", 1),  # the night that began on Friday
+        ("2026-11-21T06:00", 2),
+        ("2026-11-21T22:00", 2),  # Saturday
+        ("2026-11-23T05:00", 2),  # the night that began on Sunday
+        ("2026-11-23T23:00", 1),  # Monday
+    ],
+)
+def test_hours_go_before_the_rest_of_the_day(tmp_path: Path, at: str, dollars: int) -> None:
+    """A window is in UTC; one that passes midnight belongs to the day on which it begins."""
+    moment = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    assert write_table(tmp_path).price("acme:night", USAGE, moment).cost_usd == dollars
+
+
+def test_a_past_price_is_charged_for_the_past() -> None:
+    """o3 became five times cheaper on 10 June 2025."""
+    table = price_table()
+    before = table.price("openai:o3", USAGE, datetime(2025, 6, 9, tzinfo=UTC))
+    after = table.price("openai:o3", USAGE, datetime(2025, 6, 10, tzinfo=UTC))
+    assert (before.cost_usd, after.cost_usd) == (10, 2)
+
+
+@pytest.mark.parametrize(
+    ("at", "dollars"),
+    [
+        ("2026-06-01T02:00", "0.435"),  # before there were peak hours
+        ("2026-08-19T02:00", "1.32"),
+        ("2026-08-22T02:00", "1.32"),  # the last Saturday with peak hours
+        ("2026-08-29T02:00", "0.66"),
+        ("2026-11-20T02:00", "1.32"),
+        ("2026-11-20T05:00", "0.66"),
+    ],
+)
+def test_peak_hours_begin_with_their_announcement(at: str, dollars: str) -> None:
+    """DeepSeek's peak hours: since 17 August 2026, since 23 August not on weekends."""
+    moment = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    assert price_table().price("deepseek:deepseek-v4-pro", USAGE, moment).cost_usd == Decimal(dollars)
+
+
+def test_the_row_behind_a_price_can_be_shown() -> None:
+    """Rates, validity, source and day, and the variants that hold at that moment."""
+    table: PriceTable = price_table()
+    at = datetime(2026, 11, 20, tzinfo=UTC)
+    row = table.find("anthropic:claude-opus-5-5", at)
+    assert row is not None
+    assert (row.provider, row.model, row.free, row.thresholds) == ("anthropic", "claude-opus-5-5", False, ())
+    assert row.rates["input"].amount == 4
+    assert row.rates["output"].at(500_000) == 20
+    assert row.source.startswith("https://")
+    assert {variant.variant for variant in table.variants("anthropic:claude-opus-5-5", at)} == {
+        ("processing", "batch"),
+        ("speed", "fast"),
+    }
+    assert table.variants("anthropic:claude-opus-5-5", datetime(2026, 10, 1, tzinfo=UTC))[0].variant == (
+        "speed",
+        "fast",
+    )
+    assert table.find("anthropic:nobody") is None
+    assert table.variants("anthropic:nobody") == ()
