@@ -23,6 +23,9 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman_anthropic import decode, errors
 
 
+_EMPTY: dict[str, dict[str, Any]] = {"tool_use": {"input": {}}, "text": {"text": ""}, "thinking": {"thinking": ""}}
+
+
 class MessagesDecoder(StreamDecoder):
     """Gathers the reply object that the stream describes, and emits an event for each change."""
 
@@ -72,7 +75,9 @@ class MessagesDecoder(StreamDecoder):
         content = self._native["content"]
         if index != len(content):
             raise ValueError(f"content block {index} starts where {len(content)} was due")
-        content.append(dict(native))
+        # What deltas add to may be left out where it is still empty, as llama.cpp does.
+        native = {**_EMPTY.get(native["type"], {}), **native}
+        content.append(native)
         match native["type"]:
             case "tool_use":
                 call = self._reply.call_id(index, native.get("id"))

@@ -182,8 +182,9 @@ def options(native: dict[str, Any], adapter: "OllamaAdapter", context: RequestCo
     think = native.get("think")
     schema = native.get("format")
     stop = settings.get("stop") or ()
+    named: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in encode.OPTIONS.items()}
     read = AdapterOptions(
-        **{ours: settings.get(theirs) for ours, theirs in encode.OPTIONS.items()},
+        **named,
         stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
         output_schema=schema if isinstance(schema, dict) else None,
         thinking=think if isinstance(think, bool) else None,

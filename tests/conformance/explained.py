@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.conformance.outcomes import Difference, Outcome, Respect
+from tests.conformance.scope import ADAPTERS
+from tests.conformance.validators import VALIDATORS
 from tests.exchanges import Exchange
 
 
@@ -23,7 +25,34 @@ class Rule:
     when: Callable[[Exchange], bool] = _always
 
 
-RULES: tuple[Rule, ...] = ()
+def _unpaired(exchange: Exchange) -> bool:
+    """Whether the recorded body itself leaves a call without its result, or a result without its call."""
+    faults = VALIDATORS[ADAPTERS[exchange.provider]](exchange.request, foreign=False)
+    return any("answer" in fault for fault in faults)
+
+
+def _rejected(exchange: Exchange) -> bool:
+    return exchange.status in (400, 422)
+
+
+_EVERY = frozenset({"anthropic", "openai-responses", "openai-chat", "ollama"})
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        Respect.REQUEST,
+        _EVERY,
+        re.compile(r"\$\.(messages|input|tools|system)\b.*|raised RequestError"),
+        "the provider rejected this body: it is repaired, or refused with a typed error",
+        _rejected,
+    ),
+    Rule(
+        Respect.REQUEST,
+        _EVERY,
+        re.compile(r"\$\.(messages|input)\b.*"),
+        "calls and results do not pair in this body: the projection pairs them, as every provider demands",
+        _unpaired,
+    ),
+)
 
 
 def explanation(outcome: Outcome, difference: Difference) -> str | None:

@@ -21,7 +21,23 @@ class Normalisation:
     providers: frozenset[str]
 
 
-NORMALISATIONS: tuple[Normalisation, ...] = ()
+_EVERY = frozenset({"anthropic", "openai-responses", "openai-chat", "ollama"})
+
+
+def _no_empty_tools(body: dict[str, Any]) -> None:
+    if body.get("tools") == []:
+        del body["tools"]
+
+
+def _no_empty_system(body: dict[str, Any]) -> None:
+    if body.get("system") in ("", []):
+        del body["system"]
+
+
+NORMALISATIONS: tuple[Normalisation, ...] = (
+    Normalisation("no tools", "an empty list of tools offers none, as no list does", _no_empty_tools, _EVERY),
+    Normalisation("no system", "an empty system prompt says nothing", _no_empty_system, frozenset({"anthropic"})),
+)
 
 
 def normalise(provider: str, theirs: Any, ours: Any) -> tuple[Any, Any, tuple[str, ...]]:

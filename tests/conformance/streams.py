@@ -4,6 +4,8 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from tests.conformance.scope import out_of_scope
@@ -11,34 +13,39 @@ from tests.exchanges import Exchange, load_or_skip
 
 SEED = 20261121
 COUNT = 12
-LARGEST = 20_000
-"""Bytes. Every byte of a chosen stream is cut at, so that time grows with the square of its size."""
+SMALL = 5_000
+"""Bytes. A small stream is cut at every byte, so that time grows with the square of its size."""
+LARGEST = 60_000
+"""Bytes. A larger stream, chosen where no small one has a feature, is cut around and within each frame."""
+LINES_KEPT = 6
+"""Of each run of alike lines of an NDJSON stream, which has one line a token and is far over the limit without."""
 
 _FEATURES = (
     "parallel_tools", "tool_call", "thinking", "thinking_signature", "redacted_thinking", "server_tool", "citations",
-    "refusal", "truncated", "structured_output", "stop_sequences", "error_mid_stream", "logprobs", "text",
+    "refusal", "truncated", "error_mid_stream", "structured_output", "stop_sequences", "text",
 )  # fmt: skip
-_FEW = 5
+_FEW = 3
 
 
 def chosen(provider: str) -> list[Exchange]:
     """Twelve streams: for each feature that was recorded, one of the few smallest; text beyond ASCII; then others."""
     picker = random.Random(SEED)
-    whole = [exchange for exchange in load_or_skip(provider) if _is_whole(exchange)]
+    recorded = [exchange for exchange in load_or_skip(provider) if _is_whole(exchange)]
+    whole = [_thinned(exchange) if provider == "ollama" else exchange for exchange in recorded]
     whole.sort(key=lambda exchange: (len(exchange.body), exchange.id))
-    kinds = [[exchange for exchange in whole if feature in exchange.features] for feature in _FEATURES]
-    kinds.append([exchange for exchange in whole if not exchange.body.isascii()])
-    kinds.append([exchange for exchange in whole if exchange.body.count(b"\r\n") > 1])
+    whole = [exchange for exchange in whole if len(exchange.body) <= LARGEST]
+    kinds = [[exchange for exchange in whole if not exchange.body.isascii()]]
+    kinds += [[exchange for exchange in whole if feature in exchange.features] for feature in _FEATURES]
     picked: dict[str, Exchange] = {}
     for kind in kinds:
-        fresh = [exchange for exchange in kind if exchange.id not in picked][:_FEW]
-        if fresh and len(picked) < COUNT:
-            exchange = picker.choice(fresh)
+        fresh = [exchange for exchange in kind if exchange.id not in picked]
+        few = [exchange for exchange in fresh if len(exchange.body) <= SMALL][:_FEW] or fresh[:1]
+        if few and len(picked) < COUNT:
+            exchange = picker.choice(few)
             picked[exchange.id] = exchange
-    for exchange in whole:
-        if len(picked) == COUNT:
-            break
-        picked.setdefault(exchange.id, exchange)
+    for exchange in whole[: COUNT * 2]:
+        if len(picked) < COUNT:
+            picked.setdefault(exchange.id, exchange)
     return list(picked.values())
 
 
@@ -67,14 +74,43 @@ def boundaries(exchange: Exchange) -> list[int]:
     return [0, *(found.end() for found in re.finditer(pattern, exchange.body) if found.end() < last)]
 
 
+def cuts(exchange: Exchange) -> list[int]:
+    """Where to cut: everywhere, or around each frame of a large stream and in its middle."""
+    size = len(exchange.body)
+    if size <= SMALL:
+        return list(range(size))
+    frames = boundaries(exchange)
+    near = {place + step for place in frames for step in (-2, -1, 0, 1, 2)}
+    middles = {(start + stop) // 2 for start, stop in pairwise([*frames, size])}
+    return sorted(place for place in near | middles if 0 <= place < size)
+
+
 def _is_whole(exchange: Exchange) -> bool:
-    return (
-        exchange.streamed
-        and exchange.status == 200
-        and exchange.genuine
-        and len(exchange.body) <= LARGEST
-        and out_of_scope(exchange) is None
-    )
+    return exchange.streamed and exchange.status == 200 and exchange.genuine and out_of_scope(exchange) is None
+
+
+def _thinned(exchange: Exchange) -> Exchange:
+    """The stream without most of its lines that carry one more piece of a text: it is as whole without them."""
+    kept: list[str] = []
+    run: tuple[str, ...] = ()
+    length = 0
+    for line in exchange.response.splitlines(keepends=True):
+        kind = _pieces(line)
+        length = length + 1 if kind == run else 1
+        run = kind
+        if length <= LINES_KEPT or len(kind) != 1:
+            kept.append(line)
+    return replace(exchange, response="".join(kept))
+
+
+def _pieces(line: str) -> tuple[str, ...]:
+    """What a line carries: content, thinking, tool_calls, or the end."""
+    if not line.strip():
+        return ()
+    data = json.loads(line)
+    message = data.get("message") or {}
+    found = [name for name in ("content", "thinking", "tool_calls") if message.get(name)]
+    return (*found, *(["done", "last"] if data.get("done") else ["calls"] if "tool_calls" in found else []))
 
 
 def _frames(exchange: Exchange) -> Iterator[tuple[int, bytes]]:

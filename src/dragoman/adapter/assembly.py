@@ -1,6 +1,7 @@
 """From what an adapter read to a canonical Message: one way for whole replies and for streamed ones."""
 
 from collections.abc import Hashable, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
@@ -10,7 +11,6 @@ from dragoman.canonical.events import (
     TextDelta,
     ThinkingDelta,
     ToolUseEnd,
-    ToolUseInputDelta,
     ToolUseStart,
 )
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
@@ -71,7 +71,7 @@ class Reply:
                 model=served,
                 provider=self.provider,
                 routing=context.routing,
-                usage=self._priced(usage, served) if usage is not None else None,
+                usage=self._priced(usage, served, now) if usage is not None else None,
                 status=status,
                 stop_reason=stop_reason,
                 provider_raw=provider_raw,
@@ -80,9 +80,8 @@ class Reply:
             ),
         )
 
-    def _priced(self, usage: TokenUsage, served: str) -> Usage:
+    def _priced(self, usage: TokenUsage, served: str, now: datetime) -> Usage:
         context = self.context
-        now = context.clock()
         latency = None
         if context.started_at is not None:
             latency = max(0, round((now - context.started_at).total_seconds() * 1000))
@@ -124,7 +123,7 @@ def fold(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
                 calls[event.content_block_index] = ToolUseBlock(
                     id=event.tool_use_id, name=names[event.tool_use_id], input=event.final_input
                 )
-            case ToolUseInputDelta() | _:
+            case _:  # fragments of input: the end of the call carries all of it
                 pass
     blocks: dict[int, ContentBlock] = {index: TextBlock(text=text) for index, text in texts.items()}
     blocks |= {index: ThinkingBlock(text=text, signature=sig) for index, (text, sig) in thoughts.items()}

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dragoman.canonical.blocks import Frozen
 
@@ -28,17 +28,27 @@ class Support(StrEnum):
 
 NATIVE, EMULATED, ABSENT = Support.NATIVE, Support.EMULATED, Support.ABSENT
 
+_MIN_MADE = 6
+"""Characters beyond the prefix: with fewer, a long session could run out of ids."""
 _ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class ToolIdRule(Frozen):
-    """Which tool ids a provider accepts. ``as_issued``: it reads none of ours, only what it issued itself."""
+    """Which tool ids a provider accepts, and what those that we make for it look like."""
 
     alphabet: str = _ALPHANUMERIC + "_-"
     min_length: int = 1
     max_length: int = 64
     prefix: str = ""
     """What ids made for this provider start with; ids of others need not have it."""
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        if not set(self.prefix) <= set(self.alphabet):
+            raise ValueError(f"the prefix {self.prefix!r} is outside the alphabet")
+        if self.max_length < max(self.min_length, len(self.prefix) + _MIN_MADE):
+            raise ValueError(f"max_length {self.max_length} leaves too little room for ids of our own")
+        return self
 
     def accepts(self, tool_id: str) -> bool:
         return self.min_length <= len(tool_id) <= self.max_length and set(tool_id) <= set(self.alphabet)
@@ -91,6 +101,12 @@ class AdapterCapabilities(Frozen):
     """Emulated: media in a tool's answer travels in a user message right behind it."""
     supports_empty_text: Support = NATIVE
     accepted_image_media_types: tuple[str, ...] = ()
+    accepted_media_types: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """IANA types by kind of block, for the other media; a kind that is not named takes any."""
+    media_sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Kinds of source (base64, url, text, file_id) by kind of block; a kind that is not named takes any."""
+    media_roles: tuple[str, ...] = ("user", "assistant", "developer")
+    """Whose messages may hold media."""
 
     max_context_tokens: int = 8192
     max_output_tokens: int = 4096

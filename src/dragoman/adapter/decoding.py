@@ -35,7 +35,7 @@ class Framing(Protocol):
 
 
 # What reading a reply of the wrong shape raises; anything else is a bug of ours and shows itself.
-MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 class StreamDecoder(ABC):
@@ -114,7 +114,7 @@ class StreamDecoder(ABC):
             error.provider = self.provider
         try:
             partial = self.partial(MessageStatus.CANCELLED if cancelled else MessageStatus.ERROR)
-        except MALFORMED:
+        except (DragomanError, *MALFORMED):
             partial = None
         return [ErrorEvent(error, partial)]
 

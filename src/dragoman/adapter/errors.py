@@ -37,20 +37,37 @@ import re
 from typing import Any, ClassVar
 
 _MAX_MESSAGE = 600
-_SECRET = re.compile(
-    r"(?:sk|pk|rk|gsk|xai|AIza|ghp|hf|r8|nvapi|pplx|csk|fw)[-_][A-Za-z0-9*_\-]{6,}|AIza[A-Za-z0-9_\-]{10,}"
-    r"|Bearer\s+[A-Za-z0-9._\-]{8,}|eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-.]+"
+# A key may be cut at the end of what is searched; that end is never shown, unless masking shortened the text much.
+_MAX_SEARCHED = 16 * _MAX_MESSAGE
+SECRET = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"(?:sk|pk|rk|gsk|xai|ghp|gho|ghs|glpat|hf|r8|nvapi|pplx|csk|fw)[-_][A-Za-z0-9*_\-]{6,}"  # keys by their prefix
+    r"|github_pat_\w{6,}|AIza[\w\-]{10,}|ya29\.[\w\-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{12,}"  # GitHub, Google, AWS
+    r"|eyJ[\w\-]{8,}\.[\w\-.]+"  # JSON web tokens
+    r"|(?i:bearer)\s+[\w.\-+/=~]{8,}|(?i:basic)\s+[\w+/=]{16,}"
+    r")"
+    # A value that its name calls a secret, whatever it looks like.
+    r"|(?P<name>(?i:api[-_ ]?key|token|secret|password|authorization)[\"']?\s*[:=]\s*[\"']?)[\w.\-+/=~]{16,}"
 )
 
 
 def mask_secrets(text: str) -> str:
     """The text without anything shaped like a key, at most 600 characters long."""
-    masked = _SECRET.sub("***", text)
+    masked = SECRET.sub(lambda found: (found["name"] or "") + "***", text[:_MAX_SEARCHED])
     return masked if len(masked) <= _MAX_MESSAGE else masked[:_MAX_MESSAGE] + "…"
 
 
 class DragomanError(Exception):
-    """The root of every error that this library raises on purpose."""
+    """The root of every error that this library raises on purpose. All of them can be pickled."""
+
+    def __reduce__(self) -> Any:
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[DragomanError], args: tuple[Any, ...], fields: dict[str, Any]) -> DragomanError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class ConfigurationError(DragomanError):
@@ -128,7 +145,7 @@ class ProviderError(DragomanError):
         self.provider = provider
         self.model = model
         self.status = status
-        self.code = code
+        self.code = None if code is None else mask_secrets(str(code))
         self.request_id = request_id
         self.retry_after = retry_after
         self.attempts: tuple[Any, ...] = ()
@@ -138,36 +155,10 @@ class ProviderError(DragomanError):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        facts = [
-            f"{name} {value}"
-            for name, value in (
-                ("status", self.status),
-                ("code", self.code),
-                ("request", self.request_id),
-                ("retry after", self.retry_after and f"{self.retry_after:g} s"),
-            )
-            if value is not None
-        ]
-        return "".join(
-            (
-                f"{self.provider}: " if self.provider else "",
-                self.message,
-                f" ({', '.join(facts)})" if facts else "",
-            )
-        )
-
-    def __reduce__(self) -> Any:
-        return _restore, (
-            type(self),
-            self.message,
-            {k: v for k, v in self.__dict__.items() if k != "message"},
-        )
-
-
-def _restore(kind: type[ProviderError], message: str, fields: dict[str, Any]) -> ProviderError:
-    error = kind(message)
-    error.__dict__.update(fields)
-    return error
+        wait = None if self.retry_after is None else f"{self.retry_after:g} s"
+        facts = (("status", self.status), ("code", self.code), ("request", self.request_id), ("retry after", wait))
+        known = ", ".join(f"{name} {value}" for name, value in facts if value is not None)
+        return (f"{self.provider}: " if self.provider else "") + self.message + (f" ({known})" if known else "")
 
 
 class AuthenticationError(ProviderError):

@@ -8,6 +8,8 @@ from dragoman.canonical.blocks import (
     ResourceBlock,
     ResourceRefBlock,
     TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
 )
 
 
@@ -26,3 +28,15 @@ def flatten_block(block: ContentBlock) -> TextBlock | None:
             return TextBlock(text=f"[prompt {block.prompt_name}]\n{said or wirejson.dumps_text(list(block.messages))}")
         case _:
             return None
+
+
+def call_as_text(call: ToolUseBlock) -> TextBlock:
+    """A call, for a model that knows no tools."""
+    given = call.raw_input if call.raw_input is not None else wirejson.dumps_text(call.input)
+    return TextBlock(text=f"[call of the tool {call.name} with {given}]")
+
+
+def result_as_text(result: ToolResultBlock) -> tuple[ContentBlock, ...]:
+    """A result as what the user says: a label and the parts."""
+    label = "[error of an earlier tool call]" if result.is_error else "[result of an earlier tool call]"
+    return (TextBlock(text=label), *result.content)

@@ -5,6 +5,8 @@ lines that start with a colon are comments, several data lines join with a line 
 which is why nothing here uses `str.splitlines`. Frames stay bytes: the JSON parser checks their UTF-8.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from dragoman.adapter.errors import FrameTooLargeError
@@ -23,108 +25,141 @@ class Frame(NamedTuple):
 
 
 class LineSplitter:
-    """Lines without their ends. A CR at the end of a chunk waits for the next byte, which may be its LF."""
+    """Lines without their ends. A CR ends a line at once; an LF at the start of the next chunk belongs to it."""
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
-        self._pieces: list[bytes] = []
-        self._held = 0
+        self._line = bytearray()
         self._total = 0
         self._after_cr = False
-        self._head = b""
-        self._started = False
+        self._head: bytes | None = b""  # what may become a byte order mark; None once that is settled
         self._frame_cap = frame_cap
         self._body_cap = body_cap
 
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes. Raises FrameTooLargeError over either cap."""
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The lines that this chunk completes, then FrameTooLargeError where it goes over either cap."""
+        room = self._body_cap - self._total
         self._total += len(chunk)
-        if self._total > self._body_cap:
+        for line in self._split(chunk[:room] if len(chunk) > room else chunk):
+            self._check_line(line)
+            yield line
+        self._check_line(self._line)
+        if len(chunk) > room:
             raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
-        if not self._started:
-            chunk = self._without_bom(chunk)
+
+    def finish(self) -> bytes:
+        """The unfinished last line; empty where there is none."""
+        rest = (self._head or b"") + self._line
+        self._head = None
+        self._line.clear()
+        return rest
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        if self._head is not None:
+            chunk = self._without_bom(self._head + chunk)
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk.startswith(b"\n"):
                 chunk = chunk[1:]
-        if not chunk:
-            return []
         if b"\r" in chunk:
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        first, *rest = chunk.split(b"\n")
-        if not rest:
-            self._hold(first)
+        lines = chunk.split(b"\n")
+        if len(lines) == 1:
+            self._line += chunk
             return []
-        if self._pieces:
-            self._hold(first)
-            first = b"".join(self._pieces)
-        self._pieces.clear()
-        self._held = 0
-        tail = rest.pop()
-        if tail:
-            self._hold(tail)
-        return [first, *rest]
+        if self._line:
+            lines[0] = bytes(self._line + lines[0])
+        self._line = bytearray(lines.pop())
+        return lines
 
-    def rest(self) -> bytes:
-        """The unfinished last line."""
-        return self._head + b"".join(self._pieces)
-
-    def _without_bom(self, chunk: bytes) -> bytes:
-        self._head += chunk
-        if len(self._head) < len(_BOM) and _BOM.startswith(self._head):
+    def _without_bom(self, start: bytes) -> bytes:
+        if len(start) < len(_BOM) and _BOM.startswith(start):
+            self._head = start
             return b""
-        chunk, self._head, self._started = self._head.removeprefix(_BOM), b"", True
-        return chunk
+        self._head = None
+        return start.removeprefix(_BOM)
 
-    def _hold(self, piece: bytes) -> None:
-        self._held += len(piece)
-        if self._held > self._frame_cap:
+    def _check_line(self, line: bytes | bytearray) -> None:
+        if len(line) > self._frame_cap:
             raise FrameTooLargeError(f"one line of the reply is over {self._frame_cap} bytes")
-        self._pieces.append(piece)
 
 
-class SseDecoder:
-    """Chunks in, frames out. Ids and retry times are read over: no provider of ours uses them."""
+class _Decoder(ABC):
+    """Chunks in, frames out, and the same frames before the same error however the bytes are cut.
+
+    So the frames before an error are handed out first; the next call raises it.
+    """
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         self._lines = LineSplitter(frame_cap, body_cap)
+        self._frame_cap = frame_cap
+        self._error: FrameTooLargeError | None = None
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The frames that this chunk completes. Raises FrameTooLargeError over either cap."""
+        return self._collect(self._frames(chunk))
+
+    def finish(self) -> list[Frame]:
+        """What the end of the bytes leaves unfinished. Raises FrameTooLargeError over either cap.
+
+        The caller takes such a frame only if its data parses: a JSON object says itself whether it is whole, and a
+        reply that lost nothing but its last line feed is not to be called cut.
+        """
+        return self._collect(self._rest())
+
+    def _collect(self, frames: Iterator[Frame]) -> list[Frame]:
+        collected: list[Frame] = []
+        if self._error is None:
+            try:
+                for frame in frames:
+                    collected.append(frame)  # noqa: PERF402 - what came before an error is kept
+            except FrameTooLargeError as error:
+                self._error = error
+        if self._error is not None and not collected:
+            raise self._error
+        return collected
+
+    @abstractmethod
+    def _frames(self, chunk: bytes) -> Iterator[Frame]: ...
+
+    @abstractmethod
+    def _rest(self) -> Iterator[Frame]: ...
+
+
+class SseDecoder(_Decoder):
+    """Server-sent events. Ids and retry times are read over: no provider of ours uses them."""
+
+    def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
+        super().__init__(frame_cap, body_cap)
         self._event = b""
         self._data: list[bytes] = []
         self._size = 0
-        self._cap = frame_cap
 
-    def feed(self, chunk: bytes) -> list[Frame]:
-        """Raises FrameTooLargeError over either cap."""
-        frames: list[Frame] = []
+    def _frames(self, chunk: bytes) -> Iterator[Frame]:
         for line in self._lines.feed(chunk):
             if line:
                 self._field(line)
             else:
                 if self._data:
-                    frames.append(self._take())
+                    yield self._take()
                 self._event = b""
-        return frames
 
-    def finish(self) -> list[Frame]:
-        """What an end without the closing blank line leaves.
-
-        The grammar discards it. We hand it on, because a JSON object says itself whether it is whole: the caller
-        takes the frame only if its data parses, so that a reply whose last line feed was lost is not called cut.
-        """
-        if rest := self._lines.rest():
-            self._field(rest)
-        return [self._take()] if self._data else []
+    def _rest(self) -> Iterator[Frame]:
+        if line := self._lines.finish():
+            self._field(line)
+        if self._data:
+            yield self._take()
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         if name == b"data":
-            value = value[1:] if value.startswith(b" ") else value
-            self._size += len(value)
-            if self._size > self._cap:
-                raise FrameTooLargeError(f"one event of the reply is over {self._cap} bytes")
+            value = value.removeprefix(b" ")
+            self._size += len(value) + bool(self._data)  # a line feed joins it to the one before
+            if self._size > self._frame_cap:
+                raise FrameTooLargeError(f"one event of the reply is over {self._frame_cap} bytes")
             self._data.append(value)
         elif name == b"event":
-            self._event = value[1:] if value.startswith(b" ") else value
+            self._event = value.removeprefix(b" ")
 
     def _take(self) -> Frame:
         frame = Frame(
@@ -137,17 +172,13 @@ class SseDecoder:
         return frame
 
 
-class NdjsonDecoder:
+class NdjsonDecoder(_Decoder):
     """One JSON value a line; blank lines are skipped."""
 
-    def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
-        self._lines = LineSplitter(frame_cap, body_cap)
+    def _frames(self, chunk: bytes) -> Iterator[Frame]:
+        return (Frame("", line) for line in self._lines.feed(chunk) if line.strip())
 
-    def feed(self, chunk: bytes) -> list[Frame]:
-        """Raises FrameTooLargeError over either cap."""
-        return [Frame("", line) for line in self._lines.feed(chunk) if line.strip()]
-
-    def finish(self) -> list[Frame]:
-        """The last line where its line feed is missing; the caller takes it only if it parses."""
-        rest = self._lines.rest()
-        return [Frame("", rest)] if rest.strip() else []
+    def _rest(self) -> Iterator[Frame]:
+        line = self._lines.finish()
+        if line.strip():
+            yield Frame("", line)

@@ -27,6 +27,7 @@ class LossKind(StrEnum):
     CITATIONS = "citations"
     ROLE = "role"
     MISPLACED_BLOCK = "misplaced_block"
+    EMPTY_TEXT = "empty_text"
     EMPTY_MESSAGE = "empty_message"
     PREFILL = "prefill"
     TOOLS = "tools"

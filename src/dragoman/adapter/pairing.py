@@ -6,122 +6,145 @@ call. The second call of an id gets the key ``<id>~2``, which becomes an id of i
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from dragoman.adapter.flatten import result_as_text
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.turns import MADE, Turn
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
 INTERRUPTED = "The call was interrupted: no result is known."
 
-
-@dataclass(slots=True)
-class _Open:
-    """The calls of the latest assistant turn that still wait for their result, in order: (id, key)."""
-
-    message: Message
-    calls: list[tuple[str, str]] = field(default_factory=list)
-
-    def take(self, tool_use_id: str) -> str | None:
-        for position, (waiting, key) in enumerate(self.calls):
-            if waiting == tool_use_id:
-                del self.calls[position]
-                return key
-        return None
+_SHOWN_ID = 80
 
 
 def pair(turns: Sequence[Turn], losses: list[Loss], *, keep_orphans: bool = False) -> list[Turn]:
     """An orphan result becomes the user's text, an unanswered call gets an interrupted result."""
-    seen: Counter[str] = Counter()
-    paired: list[Turn] = []
-    waiting: _Open | None = None
+    pairing = _Pairing(losses, keep_orphans=keep_orphans)
     for turn in turns:
+        pairing.add(turn)
+    return pairing.finish()
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that still waits for its result; ``key`` is its id, made unique in the history."""
+
+    message: Message
+    id: str
+    key: str
+
+
+@dataclass(slots=True)
+class _Pairing:
+    losses: list[Loss]
+    keep_orphans: bool
+    paired: list[Turn] = field(default_factory=list)
+    waiting: list[_Call] = field(default_factory=list)
+    """The calls of the latest assistant turn without a result."""
+    behind: list[Turn] = field(default_factory=list)
+    """What must not stand between a call and the results still to come."""
+    seen: Counter[str] = field(default_factory=Counter)
+    keys: set[str] = field(default_factory=set)
+
+    def add(self, turn: Turn) -> None:
         if turn.role is Role.TOOL:
-            paired += _results(turn, waiting, losses, keep_orphans=keep_orphans)
-            continue
-        _close(waiting, paired, losses)
-        waiting = None
-        if turn.role is Role.ASSISTANT:
-            turn, calls = _keyed(turn, seen, losses)
-            waiting = _Open(turn.message, calls)
-        paired.append(turn)
-    _close(waiting, paired, losses)
-    return paired
+            self._answer(turn)
+            return
+        if turn.role is Role.USER:
+            turn = self._without_results(turn)
+        self._settle()
+        self.paired.append(self._keyed(turn) if turn.role is Role.ASSISTANT else turn)
 
+    def finish(self) -> list[Turn]:
+        self._settle()
+        return self.paired
 
-def _keyed(turn: Turn, seen: Counter[str], losses: list[Loss]) -> tuple[Turn, list[tuple[str, str]]]:
-    """The turn with a key that is unique in the history on each call, and its (id, key) pairs."""
-    calls: list[tuple[str, str]] = []
-    blocks: list[ContentBlock] = []
-    for block, origin in zip(turn.blocks, turn.origins, strict=True):
-        if isinstance(block, ToolUseBlock):
-            seen[block.id] += 1
-            key = block.id if seen[block.id] == 1 else f"{block.id}~{seen[block.id]}"
-            calls.append((block.id, key))
-            if key != block.id:
-                losses.append(
-                    Loss(
-                        LossKind.DUPLICATE_TOOL_ID, turn.message.id, origin,
-                        f"the tool id {block.id[:80]!r} occurs again: sent under an id of its own",
-                        Severity.INFO, block.type,
-                    )
-                )  # fmt: skip
-                block = block.model_copy(update={"id": key})
-        blocks.append(block)
-    # A renamed call keeps its origin: what its issuer noted about the block still holds.
-    return Turn(turn.message, turn.role, tuple(blocks), turn.origins) if calls else turn, calls
+    def _without_results(self, turn: Turn) -> Turn:
+        """Results that a user message holds, which specification D3 forbids, count as a tool's."""
+        results = [origin for block, origin in turn.pairs() if isinstance(block, ToolResultBlock)]
+        if not results:
+            return turn
+        for origin in results:
+            self._lose(turn, origin, LossKind.ROLE, "a result in a user's message: sent as the tool's")
+        self._answer(replace(turn.mapped(_if_result), role=Role.TOOL))
+        return turn.mapped(_unless_result)
 
-
-def _results(turn: Turn, waiting: _Open | None, losses: list[Loss], *, keep_orphans: bool) -> list[Turn]:
-    """The turn's results under the keys of their calls, and a user's text for each that answers none."""
-    blocks: list[ContentBlock] = []
-    origins: list[int] = []
-    orphans: list[Turn] = []
-    for block, origin in zip(turn.blocks, turn.origins, strict=True):
-        if isinstance(block, ToolResultBlock):
-            key = waiting.take(block.tool_use_id) if waiting else None
-            if key is None and not keep_orphans:
-                losses.append(
-                    Loss(
-                        LossKind.ORPHAN_RESULT, turn.message.id, origin,
-                        "a result without an open call: sent as the user's text", Severity.INFO, block.type,
-                    )
-                )  # fmt: skip
-                orphans.append(Turn.made(turn.message, Role.USER, _as_text(block)))
+    def _answer(self, turn: Turn) -> None:
+        """Results go under the keys of their calls; what answers none becomes the user's, behind them."""
+        blocks: list[ContentBlock] = []
+        origins: list[int] = []
+        for block, origin in turn.pairs():
+            if isinstance(block, ToolResultBlock):
+                key = self._take(block.tool_use_id)
+                if key is None and not self.keep_orphans:
+                    reason = "a result without an open call: sent as the user's text"
+                    self._lose(turn, origin, LossKind.ORPHAN_RESULT, reason)
+                    self.behind.append(Turn.made(turn.message, Role.USER, result_as_text(block)))
+                    continue
+                if key is not None and key != block.tool_use_id:
+                    block = block.model_copy(update={"tool_use_id": key})
+            elif not isinstance(block, ProviderBlock):
+                self._lose(turn, origin, LossKind.ROLE, f"a {block.type} in a tool's message: sent as the user's")
+                self.behind.append(Turn.made(turn.message, Role.USER, (block,)))
                 continue
-            if key is not None and key != block.tool_use_id:
-                block = block.model_copy(update={"tool_use_id": key})
-        blocks.append(block)
-        origins.append(origin)
-    kept = [Turn(turn.message, turn.role, tuple(blocks), tuple(origins))] if blocks else []
-    return [*kept, *orphans]
+            blocks.append(block)
+            origins.append(origin)
+        if blocks or not turn.blocks:
+            self.paired.append(Turn(turn.message, Role.TOOL, tuple(blocks), tuple(origins)))
 
+    def _take(self, tool_use_id: str) -> str | None:
+        for position, call in enumerate(self.waiting):
+            if call.id == tool_use_id:
+                del self.waiting[position]
+                return call.key
+        return None
 
-def _as_text(block: ToolResultBlock) -> tuple[ContentBlock, ...]:
-    label = "[error of an earlier tool call]" if block.is_error else "[result of an earlier tool call]"
-    return (TextBlock(text=label), *block.content)
-
-
-def _close(waiting: _Open | None, paired: list[Turn], losses: list[Loss]) -> None:
-    """Answers what is still open before anything else is said."""
-    if waiting is None:
-        return
-    for _, key in waiting.calls:
-        losses.append(
-            Loss(
-                LossKind.INTERRUPTED_CALL, waiting.message.id, MADE,
-                "a call without a result: answered as interrupted", Severity.INFO, "tool_use",
+    def _settle(self) -> None:
+        """Answers what is still open before anything else is said."""
+        for call in self.waiting:
+            reason = "a call without a result: answered as interrupted"
+            self.losses.append(
+                Loss(LossKind.INTERRUPTED_CALL, call.message.id, MADE, reason, Severity.INFO, "tool_use")
             )
-        )  # fmt: skip
-        result = ToolResultBlock(tool_use_id=key, content=(TextBlock(text=INTERRUPTED),), is_error=True)
-        _insert_behind_results(paired, Turn.made(waiting.message, Role.TOOL, (result,)))
-    waiting.calls.clear()
+            result = ToolResultBlock(tool_use_id=call.key, content=(TextBlock(text=INTERRUPTED),), is_error=True)
+            self.paired.append(Turn.made(call.message, Role.TOOL, (result,)))
+        self.waiting.clear()
+        self.paired += self.behind
+        self.behind.clear()
+
+    def _keyed(self, turn: Turn) -> Turn:
+        """The turn with a key on each call that is unique in the history."""
+        blocks: list[ContentBlock] = []
+        for block, origin in turn.pairs():
+            if isinstance(block, ToolUseBlock):
+                key = self._new_key(block.id)
+                self.waiting.append(_Call(turn.message, block.id, key))
+                if key != block.id:
+                    reason = f"the tool id {block.id[:_SHOWN_ID]!r} occurs again: sent under an id of its own"
+                    self._lose(turn, origin, LossKind.DUPLICATE_TOOL_ID, reason)
+                    block = block.model_copy(update={"id": key})
+            blocks.append(block)
+        # A renamed call keeps its origin: what its issuer noted about the block still holds.
+        return Turn(turn.message, turn.role, tuple(blocks), turn.origins) if self.waiting else turn
+
+    def _new_key(self, tool_use_id: str) -> str:
+        self.seen[tool_use_id] += 1
+        key = tool_use_id if self.seen[tool_use_id] == 1 else f"{tool_use_id}~{self.seen[tool_use_id]}"
+        if key in self.keys:  # the history has an id that looks like a key of ours
+            return self._new_key(tool_use_id)
+        self.keys.add(key)
+        return key
+
+    def _lose(self, turn: Turn, origin: int, kind: LossKind, reason: str) -> None:
+        block_type = turn.message.content[origin].type if origin != MADE else ""
+        self.losses.append(Loss(kind, turn.message.id, origin, reason, Severity.INFO, block_type))
 
 
-def _insert_behind_results(paired: list[Turn], turn: Turn) -> None:
-    """Orphans become user turns; an interrupted result still belongs before them, right behind its siblings."""
-    position = len(paired)
-    while position and paired[position - 1].role is Role.USER and paired[position - 1].origins[:1] == (MADE,):
-        position -= 1
-    paired.insert(position, turn)
+def _if_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
+    return (block,) if isinstance(block, ToolResultBlock) else ()
+
+
+def _unless_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
+    return () if isinstance(block, ToolResultBlock) else (block,)

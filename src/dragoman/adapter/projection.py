@@ -7,13 +7,14 @@ looks only backwards (except at the very end of the history), so a longer histor
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dragoman.adapter import pairing
 from dragoman.adapter.capabilities import EMULATED, AdapterCapabilities
-from dragoman.adapter.errors import CriticalLossError
-from dragoman.adapter.flatten import flatten_block
+from dragoman.adapter.errors import CriticalLossError, ProjectionError
+from dragoman.adapter.flatten import call_as_text, flatten_block, result_as_text
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.turns import Turn
+from dragoman.adapter.turns import MADE, Turn
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -24,6 +25,7 @@ from dragoman.canonical.blocks import (
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
+    ToolUseBlock,
     UnknownBlock,
     VideoBlock,
 )
@@ -57,12 +59,16 @@ class Projection:
 
 
 def project(messages: Sequence[Message], target: Target) -> Projection:
-    """The turns to send and what they lost. Raises CriticalLossError where a critical block would be lost."""
+    """The turns to send and what they lost.
+
+    Raises CriticalLossError where a critical block would be lost, and ProjectionError where the model refuses
+    thinking of others.
+    """
     losses: list[Loss] = []
     turns = [Turn.of(message) for message in messages]
     turns = pairing.pair(turns, losses, keep_orphans=target.server_state)
     projector = _Projector(target, losses)
-    turns = [projector.thinking(turn) for turn in turns]
+    turns = [projector.thinking(projector.tools(turn)) for turn in turns]
     turns = list(projector.media(turns))
     turns = [projector.native(turn) for turn in turns]
     turns = list(projector.roles(turns))
@@ -76,7 +82,9 @@ def _refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> Non
     critical = {message.id: message.metadata.critical for message in messages if message.metadata.critical}
     for loss in losses:
         marked = critical.get(loss.message_id, False)
-        if loss.severity is Severity.WARNING and (marked is True or (marked and loss.block_index in marked)):
+        # A block that an earlier step replaced has no index any more: it may be the marked one.
+        named = marked is True or (marked and loss.block_index in (*marked, MADE))
+        if named and loss.severity is Severity.WARNING:
             raise CriticalLossError(
                 f"block {loss.block_index} of message {loss.message_id} is marked critical and would be lost:"
                 f" {loss.reason}"
@@ -88,6 +96,20 @@ class _Projector:
         self._target = target
         self._abilities = target.capabilities
         self._losses = losses
+
+    def tools(self, turn: Turn) -> Turn:
+        """Calls and results become text where the model knows no tools."""
+        if self._abilities.supports_tools or turn.role not in (Role.ASSISTANT, Role.TOOL):
+            return turn
+
+        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+            if not isinstance(block, (ToolUseBlock, ToolResultBlock)):
+                return (block,)
+            self._lose(turn, index, LossKind.TOOLS, f"{self._target.model} knows no tools: sent as text", Severity.INFO)
+            return (call_as_text(block),) if isinstance(block, ToolUseBlock) else result_as_text(block)
+
+        role = Role.USER if turn.role is Role.TOOL else turn.role
+        return replace(turn.mapped(change), role=role)
 
     def thinking(self, turn: Turn) -> Turn:
         """Thinking goes back to whoever can read it; what foreign thinking becomes is the model's policy."""
@@ -110,6 +132,8 @@ class _Projector:
             if readable(block):
                 return (block,)
             why = f"{self._target.model} cannot read thinking of {issuer or 'unknown origin'}"
+            if policy.foreign == "refuse":
+                raise ProjectionError(f"message {turn.message.id}: {why}, and refuses requests that hold any")
             if isinstance(block, ThinkingBlock) and policy.foreign == "text" and block.text.strip():
                 self._lose(turn, index, LossKind.THINKING, f"{why}: sent as plain text")
                 return (TextBlock(text=block.text),)
@@ -141,33 +165,48 @@ class _Projector:
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
             if isinstance(block, ToolResultBlock):
                 return (self._result(turn, block, index, follows),)
-            if isinstance(block, Media) and (why := self._unsupported(block)):
-                return (self._left_out(turn, block, index, why),)
-            return (block,)
+            if not isinstance(block, Media):
+                return (block,)
+            why = self._unsupported(block)
+            if why is None and turn.role not in self._abilities.media_roles:
+                why = f"{self._target.model} takes no {block.type} in a message of the role {turn.role}"
+            return (self._left_out(turn, block, index, why),) if why else (block,)
 
         return turn.mapped(change), follows
 
     def _result(self, turn: Turn, block: ToolResultBlock, index: int, follows: list[ContentBlock]) -> ToolResultBlock:
-        support = self._abilities.supports_tool_result_media
-        parts: list[ContentBlock] = []
-        for part in block.content:
-            if not isinstance(part, Media):
-                parts.append(flatten_block(part) or part)
-            elif why := self._unsupported(part):
-                parts.append(self._left_out(turn, part, index, why))
-            elif support is EMULATED:
-                self._lose(turn, index, LossKind.FLATTENED, f"the tool's {part.type} follows its answer", Severity.INFO)
-                parts.append(TextBlock(text=f"[{part.type} follows]"))
-                follows.append(part)
-            elif not support:
-                why = f"{self._target.model} takes no {part.type} in a tool's answer"
-                parts.append(self._left_out(turn, part, index, why))
-            else:
-                parts.append(part)
+        parts = [new for part in block.content for new in self._part(turn, part, index, follows)]
         content = tuple(parts)
         return block if content == block.content else block.model_copy(update={"content": content})
 
+    def _part(
+        self, turn: Turn, part: ContentBlock, index: int, follows: list[ContentBlock]
+    ) -> tuple[ContentBlock, ...]:
+        """What becomes of one block inside a tool's answer, which sits at ``index`` of its message."""
+        if isinstance(part, Media):
+            return (self._answered_media(turn, part, index, follows),)
+        fitted = self._known(turn, part, index)
+        if fitted and fitted[0].type not in _ALLOWED_IN_RESULTS:
+            self._lose(turn, index, LossKind.MISPLACED_BLOCK, f"a tool's answer holds no {part.type}")
+            return ()
+        return fitted
+
+    def _answered_media(self, turn: Turn, part: Media, index: int, follows: list[ContentBlock]) -> ContentBlock:
+        support = self._abilities.supports_tool_result_media
+        if why := self._unsupported(part):
+            return self._left_out(turn, part, index, why)
+        if support is EMULATED:
+            self._lose(turn, index, LossKind.FLATTENED, f"the tool's {part.type} follows its answer", Severity.INFO)
+            follows.append(part)
+            return TextBlock(text=f"[{part.type} follows]")
+        if not support:
+            return self._left_out(turn, part, index, f"{self._target.model} takes no {part.type} in a tool's answer")
+        return part
+
     def _left_out(self, turn: Turn, block: Media, index: int, why: str) -> TextBlock:
+        if isinstance(block, AudioBlock) and block.transcript is not None:
+            self._lose(turn, index, LossKind.MEDIA, f"{why}: its transcript is sent")
+            return TextBlock(text=block.transcript)
         self._lose(turn, index, LossKind.MEDIA, why)
         return TextBlock(text=f"[{block.type} left out: {why}]")
 
@@ -182,65 +221,53 @@ class _Projector:
             return f"the file is kept by {source.provider}"
         if source.kind == "file_ref":
             return "the file was not read before the request was made"
-        accepted = self._abilities.accepted_image_media_types
-        if isinstance(block, ImageBlock) and block.media_type and accepted and block.media_type not in accepted:
+        sources = self._abilities.media_sources.get(block.type)
+        if sources is not None and source.kind not in sources:
+            return f"{model} takes no {block.type} by {source.kind}"
+        accepted = self._abilities.accepted_media_types.get(block.type, ())
+        if isinstance(block, ImageBlock):
+            accepted = accepted or self._abilities.accepted_image_media_types
+        if block.media_type and accepted and block.media_type not in accepted:
             return f"{model} takes no {block.media_type}"
         return None
 
     def native(self, turn: Turn) -> Turn:
         """Native blocks go to their issuer alone; resources and prompts become text."""
+        return turn.mapped(lambda block, index: self._known(turn, block, index))
 
-        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
-            if isinstance(block, ProviderBlock):
-                if block.provider == self._target.provider or block.provider in self._abilities.native_from:
-                    return (block,)
-                self._lose(
-                    turn,
-                    index,
-                    LossKind.NATIVE_BLOCK,
-                    f"the {block.kind} of {block.provider} means nothing elsewhere",
-                )
-                return ()
-            if isinstance(block, UnknownBlock):
-                self._lose(turn, index, LossKind.UNKNOWN_BLOCK, f"the kind {block.type!r} is unknown to this version")
-                return ()
-            if flat := flatten_block(block):
-                self._lose(turn, index, LossKind.FLATTENED, f"{block.type} sent as text", Severity.INFO)
-                return (flat,)
-            return (block,)
-
-        return turn.mapped(change)
+    def _known(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+        """The block as one of a kind that the model's wire has, if it can be."""
+        if isinstance(block, ProviderBlock):
+            if block.provider == self._target.provider or block.provider in self._abilities.native_from:
+                return (block,)
+            why = f"the {block.kind} of {block.provider} means nothing elsewhere"
+            self._lose(turn, index, LossKind.NATIVE_BLOCK, why)
+            return ()
+        if isinstance(block, UnknownBlock):
+            self._lose(turn, index, LossKind.UNKNOWN_BLOCK, f"the kind {block.type!r} is unknown to this version")
+            return ()
+        if flat := flatten_block(block):
+            self._lose(turn, index, LossKind.FLATTENED, f"{block.type} sent as text", Severity.INFO)
+            return (flat,)
+        return (block,)
 
     def roles(self, turns: Iterable[Turn]) -> Iterable[Turn]:
         """Roles that the wire lacks: developer becomes system, a late system message a user's."""
         leading = True
         for turn in turns:
             if turn.role is Role.DEVELOPER and not self._abilities.supports_developer_role:
-                turn = replace(turn, role=Role.SYSTEM)
-            if turn.role is Role.SYSTEM and not self._abilities.supports_system_prompt:
-                self._lose(
-                    turn,
-                    -1,
-                    LossKind.ROLE,
-                    "the model takes no system prompt: sent as the user's",
-                    Severity.INFO,
-                )
-                turn = replace(turn, role=Role.USER)
-            leading = leading and turn.role in (Role.SYSTEM, Role.DEVELOPER)
-            if (
-                not leading
-                and turn.role in (Role.SYSTEM, Role.DEVELOPER)
-                and not self._abilities.supports_mid_conversation_system
-            ):
-                self._lose(
-                    turn,
-                    -1,
-                    LossKind.ROLE,
-                    "no system message in mid-conversation: sent as the user's",
-                    Severity.INFO,
-                )
-                turn = replace(turn, role=Role.USER)
+                turn = self._as(turn, Role.SYSTEM, "the wire has no developer: sent as the system's")
+            if turn.role in _INSTRUCTING and not self._abilities.supports_system_prompt:
+                turn = self._as(turn, Role.USER, "the model takes no system prompt: sent as the user's")
+            leading = leading and turn.role in _INSTRUCTING
+            late = turn.role in _INSTRUCTING and not leading
+            if late and not self._abilities.supports_mid_conversation_system:
+                turn = self._as(turn, Role.USER, "no system message in mid-conversation: sent as the user's")
             yield self._fitting(turn)
+
+    def _as(self, turn: Turn, role: Role, reason: str) -> Turn:
+        self._lose(turn, MADE, LossKind.ROLE, reason, Severity.INFO)
+        return replace(turn, role=role)
 
     def _fitting(self, turn: Turn) -> Turn:
         """Blocks that a role may not hold on any wire are left out (see the table in `rules`)."""
@@ -256,22 +283,27 @@ class _Projector:
 
     def empty(self, turns: Iterable[Turn]) -> Iterable[Turn]:
         """Empty texts go where the wire refuses them; a message that holds nothing is not sent."""
+        takes_empty = self._abilities.supports_empty_text
         for turn in turns:
-            if not self._abilities.supports_empty_text:
-                turn = turn.mapped(
-                    lambda block, _: () if isinstance(block, TextBlock) and not block.text.strip() else (block,)
-                )
-            if turn.blocks or (turn.message.content == () and self._abilities.supports_empty_text):
+            if not takes_empty:
+                turn = turn.mapped(partial(self._unless_empty, turn))
+            if turn.blocks or (takes_empty and not turn.message.content and turn.role is not Role.TOOL):
                 yield turn
-            elif turn.role is not Role.SYSTEM:
-                self._lose(turn, -1, LossKind.EMPTY_MESSAGE, f"a {turn.role} message without content", Severity.INFO)
+            elif turn.message.content or turn.role not in _INSTRUCTING:
+                self._lose(turn, MADE, LossKind.EMPTY_MESSAGE, f"a {turn.role} message without content", Severity.INFO)
+
+    def _unless_empty(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+        if not isinstance(block, TextBlock) or block.text.strip():
+            return (block,)
+        self._lose(turn, index, LossKind.EMPTY_TEXT, f"{self._target.model} takes no text without words", Severity.INFO)
+        return ()
 
     def prefill(self, turns: list[Turn]) -> list[Turn]:
         """Where the last word may not be the assistant's, the user asks it to go on."""
         if turns and turns[-1].role is Role.ASSISTANT and not self._abilities.supports_prefill:
             last = turns[-1]
             self._lose(
-                last, -1, LossKind.PREFILL, "the model does not continue its own message: a user's turn is added",
+                last, MADE, LossKind.PREFILL, "the model does not continue its own message: a user's turn is added",
                 Severity.INFO,
             )  # fmt: skip
             return [*turns, Turn.made(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
@@ -283,7 +315,9 @@ class _Projector:
         self._losses.append(Loss(kind, turn.message.id, index, reason, severity, block_type))
 
 
+_INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
 _MEDIA = {"image", "audio", "video", "document"}
+_ALLOWED_IN_RESULTS = {"text", "provider", *_MEDIA}
 _ALLOWED: dict[Role, set[str]] = {
     Role.USER: {"text", "provider", *_MEDIA},
     Role.ASSISTANT: {"text", "tool_use", "thinking", "redacted_thinking", "provider", *_MEDIA},

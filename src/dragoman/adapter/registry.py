@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.errors import UnknownProviderError
+from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.canonical.ids import ModelId
 
 GROUP = "dragoman.adapters"
@@ -31,11 +31,19 @@ def providers() -> tuple[str, ...]:
 
 @cache
 def adapter_class(provider: str) -> type[Adapter]:
-    """The class behind a provider's name. Raises UnknownProviderError."""
+    """The class behind a provider's name.
+
+    Raises UnknownProviderError, and ConfigurationError where what is installed under the name is no adapter.
+    """
     entry = _entries().get(provider)
     if entry is None:
         raise UnknownProviderError(_unknown(provider, _entries()))
-    found: type[Adapter] = entry.load()
+    try:
+        found = entry.load()
+    except Exception as error:
+        raise ConfigurationError(f"the adapter {provider!r} ({entry.value}) cannot be loaded: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Adapter)):
+        raise ConfigurationError(f"{entry.value}, installed as the adapter {provider!r}, is no Adapter class")
     return found
 
 
@@ -46,6 +54,6 @@ def _entries() -> dict[str, EntryPoint]:
 
 def _unknown(provider: str, known: Iterable[str]) -> str:
     names = sorted(known)
-    near = difflib.get_close_matches(provider, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(provider.lower(), names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"installed are: {', '.join(names)}"
     return f"no provider {provider!r}: {hint}"

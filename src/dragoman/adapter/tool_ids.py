@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.adapter.capabilities import ToolIdRule
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.ids import new_tool_use_id
 
-_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MADE_LENGTH = 24
+_MAX_ATTEMPTS = 1000
 
 
 class ToolIdMap:
@@ -35,13 +36,12 @@ class ToolIdMap:
     def receive(self, provider: str, native: str | None) -> str:
         """A canonical id for a call that just arrived; an id that a provider repeats gets a new one each time."""
         canonical = self._mint()
-        if native:
-            self.remember(canonical, provider, native)
+        self.remember(canonical, provider, native or "")
         return canonical
 
     def remember(self, canonical: str, provider: str, native: str) -> None:
-        """Notes who issued a call, and under which id. The first note of a canonical id stands."""
-        if canonical not in self._issued:
+        """Notes who issued a call, and under which id. The first note of a canonical id stands; an empty id is none."""
+        if native and canonical not in self._issued:
             self._issued[canonical] = (provider, native)
             self._latest[provider, native] = canonical
 
@@ -55,23 +55,27 @@ class ToolIdMap:
         return native if issuer == provider else None
 
     def send(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
-        """The id to write for that provider: its own where it issued the call, else a made one. Never changes."""
+        """The id to write for that provider: its own where it issued the call, else a made one. Never changes.
+
+        Raises ConfigurationError where the rule allows so few ids that none is left.
+        """
         sent = self._sent.setdefault(provider, {})
-        if canonical in sent:
-            return sent[canonical]
-        holder = self._holder.setdefault(provider, {})
-        native = self.native(canonical, provider)
-        wire = native if native and native not in holder else None
-        attempt = 0
-        while wire is None:
-            candidate = _made(canonical, attempt, rule)
+        if canonical not in sent:
+            holder = self._holder.setdefault(provider, {})
+            native = self.native(canonical, provider)
+            wire = native if native and native not in holder else self._make(canonical, provider, rule)
+            sent[canonical] = wire
+            holder[wire] = canonical
+        return sent[canonical]
+
+    def _make(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
+        taken = self._holder[provider]
+        for attempt in range(_MAX_ATTEMPTS):
+            made = _made(canonical, attempt, rule)
             # An id that its issuer gave to another call stays reserved for that call.
-            if candidate not in holder and self._latest.get((provider, candidate), canonical) == canonical:
-                wire = candidate
-            attempt += 1
-        sent[canonical] = wire
-        holder[wire] = canonical
-        return wire
+            if made not in taken and self._latest.get((provider, made), canonical) == canonical:
+                return made
+        raise ConfigurationError(f"the tool id rule of {provider} leaves no free id: {len(taken)} are in use")
 
     def dump(self) -> dict[str, Any]:
         """JSON of the whole map."""
@@ -92,11 +96,9 @@ class ToolIdMap:
 
 
 def _made(canonical: str, attempt: int, rule: ToolIdRule) -> str:
-    digest = hashlib.sha256(f"{canonical}/{attempt}".encode()).digest()
-    number = int.from_bytes(digest)
-    room = min(rule.max_length - len(rule.prefix), _MADE_LENGTH)
-    characters: list[str] = []
-    while len(characters) < room:
-        number, digit = divmod(number, 62)
-        characters.append(_BASE62[digit])
-    return rule.prefix + "".join(characters)
+    """An id that is legal for the rule, from letters and digits where it knows any."""
+    alphabet = [character for character in rule.alphabet if character.isalnum()] or rule.alphabet
+    length = max(rule.min_length, min(rule.max_length, _MADE_LENGTH)) - len(rule.prefix)
+    digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(4 * length)
+    digits = (int.from_bytes(digest[start : start + 4]) for start in range(0, len(digest), 4))
+    return rule.prefix + "".join(alphabet[digit % len(alphabet)] for digit in digits)

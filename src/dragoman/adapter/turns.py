@@ -1,6 +1,6 @@
 """Turn: one message as it is to be sent, with a way back to the message that it came from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,11 +30,15 @@ class Turn:
         """A turn that no message stands for; ``message`` is the one that it was made because of."""
         return cls(message, role, blocks, (MADE,) * len(blocks))
 
+    def pairs(self) -> Iterator[tuple[ContentBlock, int]]:
+        """Each block with its origin."""
+        return zip(self.blocks, self.origins, strict=True)
+
     def mapped(self, change: Callable[[ContentBlock, int], tuple[ContentBlock, ...]]) -> "Turn":
         """Each block replaced by what ``change(block, origin)`` gives; a changed block loses its origin."""
         blocks: list[ContentBlock] = []
         origins: list[int] = []
-        for block, origin in zip(self.blocks, self.origins, strict=True):
+        for block, origin in self.pairs():
             for new in change(block, origin):
                 blocks.append(new)
                 origins.append(origin if new is block else MADE)

@@ -49,7 +49,7 @@ class WireRequest:
 
 @dataclass(frozen=True, slots=True)
 class WireResponse:
-    """A whole reply. Header names compare without regard to case; ``attempts`` are the transport's records of its tries."""
+    """A whole reply. Header names compare without regard to case. ``attempts``: the tries it took, if that is known."""
 
     status: int
     body: bytes

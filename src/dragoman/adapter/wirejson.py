@@ -1,6 +1,7 @@
 """JSON as the wires speak it: exact integers, no NaN, no guessing.
 
-pydantic-core's parser keeps integers of any length, refuses NaN and stops at 200 levels; the same library writes.
+pydantic-core's parser refuses NaN, integers of over 4,300 digits and more than 200 levels; the same library writes.
+A number beyond a double's range, such as 1e999, still parses as infinity: the canonical form refuses that.
 """
 
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from dragoman.adapter.errors import MalformedReplyError, RequestError
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
 
 
 def loads(data: bytes | str, *, what: str = "the reply") -> Any:
@@ -27,11 +29,17 @@ def loads_object(data: bytes | str, *, what: str = "the reply") -> dict[str, Any
 
 
 def dumps(value: Any) -> bytes:
-    """Compact UTF-8 in insertion order: the same value gives the same bytes in every process."""
+    """Compact UTF-8 in insertion order: the same value gives the same bytes in every process.
+
+    Raises RequestError where the value is no JSON: NaN, infinity, a lone surrogate, an object of another kind.
+    """
     try:
-        return to_json(value)
+        written = to_json(value)
+        if b"NaN" in written or b"Infinity" in written:  # a number, or a text that merely says so
+            own_json(value, MAX_DOCUMENT_DEPTH)
     except ValueError as error:
         raise RequestError(f"the request cannot be written as JSON: {error}") from None
+    return written
 
 
 def dumps_text(value: Any) -> str:

@@ -1,5 +1,6 @@
 """The invariants of a history (specification D3), as one table and one function. Nothing here raises."""
 
+import re
 from collections.abc import Sequence
 
 from dragoman.canonical.blocks import ToolResultBlock, UnknownBlock
@@ -16,6 +17,8 @@ ALLOWED_BLOCKS: dict[Role, frozenset[str]] = {
     Role.DEVELOPER: frozenset({"text", "provider"}) | _MEDIA,
 }
 """Which blocks a role may hold. Images and other media of an assistant are generated output."""
+
+_CANONICAL_ID = re.compile(r"tu_[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def check(history: Sequence[Message]) -> list[str]:
@@ -58,17 +61,19 @@ def _references(history: Sequence[Message]) -> list[str]:
     answered: set[str] = set()
     for index, message in enumerate(history):
         for block in message.tool_uses:
+            if not _CANONICAL_ID.fullmatch(block.id):
+                found.append(f"[{index}] the tool id {block.id!r} is not canonical (tu_<ulid>)")
             if block.id in called:
-                found.append(f"[{index}] the tool id {block.id} is used twice")
+                found.append(f"[{index}] the tool id {block.id!r} is used twice")
             called[block.id] = message.session_id
         for result in message.content:
             if not isinstance(result, ToolResultBlock):
                 continue
             if result.tool_use_id not in called:
-                found.append(f"[{index}] the result of {result.tool_use_id} answers no call before it")
+                found.append(f"[{index}] the result of {result.tool_use_id!r} answers no call before it")
             elif called[result.tool_use_id] != message.session_id:
-                found.append(f"[{index}] the result of {result.tool_use_id} answers a call of another session")
+                found.append(f"[{index}] the result of {result.tool_use_id!r} answers a call of another session")
             if result.tool_use_id in answered:
-                found.append(f"[{index}] the call {result.tool_use_id} is answered twice")
+                found.append(f"[{index}] the call {result.tool_use_id!r} is answered twice")
             answered.add(result.tool_use_id)
     return found

@@ -14,7 +14,8 @@ from dragoman.canonical.guard import JsonObject, Text
 
 
 class CostStatus(StrEnum):
-    """``partial``: some of the usage has no known price, so ``cost_usd`` is a lower bound."""
+    """``partial``: some of the usage has no known price, so ``cost_usd`` is a lower bound, or None where a reply
+    of a priced model came in a tier without a price and no other part of it is known."""
 
     PRICED = "priced"
     FREE = "free"

@@ -36,12 +36,14 @@ def _faults(table: PriceTable) -> Iterator[str]:
     for name in names:
         try:
             prices = table.provider(name)
-            models = list(prices.all_models()) if prices else []
+            if prices is None or prices.name != name:
+                continue
+            models = list(prices.all_models())
         except ConfigurationError as error:
             yield str(error)
             continue
-        for other in prices.fallback if prices else ():
-            if table.provider(other) is None:
+        for other in prices.fallback:
+            if other not in names:
                 yield f"{name}: falls back to {other}, which is not there"
         for model in models:
             model_id = f"{name}:{model.id}"

@@ -1,5 +1,6 @@
 """The state of a session and everything about it that needs no I/O: what both drivers share."""
 
+import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -168,7 +169,7 @@ class Conversation:
         )
 
     def _retry_delay(self, error: ProviderError, attempt: int) -> float | None:
-        return self._retry.delay(error, attempt)
+        return self._retry.wait(error, {}, attempt, now=self._clock(), roll=random.random())
 
     def _options(self, overrides: Mapping[str, Any], *, stream: bool) -> AdapterOptions:
         try:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import (
+    DragomanError,
     FrameTooLargeError,
     MalformedReplyError,
     ProviderError,
@@ -14,7 +15,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     UnclassifiedError,
 )
-from dragoman.adapter.wire import Headers, WireRequest, WireResponse
+from dragoman.adapter.wire import Headers, WireResponse
 from dragoman.transport.failures import as_error
 from dragoman.transport.inflate import Inflater, inflater_for
 from dragoman.transport.keys import ApiKey
@@ -73,8 +74,6 @@ class Call:
     connect_timeout: float
     body_cap: int
     headers: Headers = field(default_factory=Headers)
-    begun: bool = False
-    """Whether the reply was given to the caller; from then on nothing is tried again."""
     handed_out: bool = False
     """Whether the caller has taken any of its chunks."""
 
@@ -94,7 +93,7 @@ class Call:
         """What opens the body; None where it is plain, or was opened already by whoever read it before us."""
         return None if response.is_stream_consumed else inflater_for(self.headers.get("content-encoding"))
 
-    def judge(self, status: int, body: bytes) -> WireResponse | ProviderError:
+    def judge(self, status: int, body: bytes) -> WireResponse | DragomanError:
         """The reply, or the error that it is."""
         if status < 300:
             self.tries.succeeded(status)
@@ -112,26 +111,29 @@ class Call:
         error.provider = error.provider or self.adapter.provider
         return error
 
-    def understand(self, raised: Exception) -> ProviderError:
-        """The failure of an attempt that raised. Raises what no other attempt can mend, and bugs as they are."""
+    def understand(self, raised: Exception) -> DragomanError:
+        """The error that an exception during an attempt means. Bugs are raised as they are."""
         error = as_error(raised, self.adapter.provider)
         if error is None:
             raise raised
-        if not isinstance(error, ProviderError):
-            raise error from None
-        error.provider = error.provider or self.adapter.provider
+        if isinstance(error, ProviderError):
+            error.provider = error.provider or self.adapter.provider
         return error
 
-    def next_wait(self, error: ProviderError) -> float:
-        """Seconds until the next attempt. Raises the error where there is none."""
-        wait = self.tries.failed(error, self.headers)
+    def next_wait(self, error: DragomanError) -> float:
+        """Seconds until the next attempt. Raises the error where there is none.
+
+        Called outside the handler of what was raised: chained to our error, a library's exception would carry the
+        request, and with it the key, into whatever shows errors.
+        """
+        wait = self.tries.failed(error, self.headers) if isinstance(error, ProviderError) else None
         if wait is None:
             raise error
         return wait
 
-    def broken(self, error: ProviderError) -> ProviderError:
+    def broken(self, error: DragomanError) -> DragomanError:
         """The error of a reply that broke off after it had begun."""
-        if self.begun:
+        if isinstance(error, ProviderError):
             self.tries.broke(error)
         return error
 

@@ -1,4 +1,4 @@
-"""Sending, retrying and streaming, for anything that answers with an httpx response: one driver with await, one without."""
+"""Sending, retrying and streaming over anything that answers with an httpx response: with await and without."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Self
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.framing import DEFAULT_BODY_CAP
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.transport.call import AsyncResponse, Body, Call, Prepared, SyncResponse, checked_timeout
@@ -79,7 +79,7 @@ class Carrier(Settings, ABC):
         self.close()
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        """The whole reply. Raises the ProviderError of the last attempt; RequestError and ConfigurationError at once."""
+        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError at once."""
         call = self._begin(adapter, request, timeout)
         while True:
             try:
@@ -113,17 +113,16 @@ class Carrier(Settings, ABC):
                     return
             self._timing.sleep(call.next_wait(outcome))
 
-    def _start(self, call: Call, response: SyncResponse) -> StreamedReply | ProviderError:
+    def _start(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
         headers = call.met(response)
         if response.status_code >= 300:
             failed = call.judge(response.status_code, self._read(call, response))
-            assert isinstance(failed, ProviderError)
+            assert isinstance(failed, DragomanError)
             return failed
         inflater = call.inflater(response)
         rest = _raw(response)
         first = next(rest, b"")
         call.tries.succeeded(response.status_code)
-        call.begun = True
         return StreamedReply(response.status_code, headers, _chunks(call, first, rest, inflater), call.tries.attempts)
 
     def _read(self, call: Call, response: SyncResponse) -> bytes:
@@ -155,7 +154,7 @@ class AsyncCarrier(Settings, ABC):
         await self.close()
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        """The whole reply. Raises the ProviderError of the last attempt; RequestError and ConfigurationError at once."""
+        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError at once."""
         call = self._begin(adapter, request, timeout)
         while True:
             try:
@@ -189,17 +188,16 @@ class AsyncCarrier(Settings, ABC):
                     return
             await self._timing.sleep_async(call.next_wait(outcome))
 
-    async def _start(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | ProviderError:
+    async def _start(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
         headers = call.met(response)
         if response.status_code >= 300:
             failed = call.judge(response.status_code, await self._read(call, response))
-            assert isinstance(failed, ProviderError)
+            assert isinstance(failed, DragomanError)
             return failed
         inflater = call.inflater(response)
         rest = _araw(response)
         first = await anext(rest, b"")
         call.tries.succeeded(response.status_code)
-        call.begun = True
         return AsyncStreamedReply(
             response.status_code, headers, _achunks(call, first, rest, inflater), call.tries.attempts
         )
@@ -231,7 +229,7 @@ async def _at_once(content: bytes) -> AsyncIterator[bytes]:
 def _chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater | None) -> Iterator[bytes]:
     """The decompressed chunks. What breaks them off is raised as the error that it is."""
     call.handed_out = True
-    error: ProviderError | None = None
+    error: DragomanError | None = None
     try:
         if inflater is None:
             if first:
@@ -252,7 +250,7 @@ async def _achunks(
     call: Call, first: bytes, rest: AsyncIterator[bytes], inflater: Inflater | None
 ) -> AsyncIterator[bytes]:
     call.handed_out = True
-    error: ProviderError | None = None
+    error: DragomanError | None = None
     try:
         if inflater is None:
             if first:

@@ -15,7 +15,7 @@ from dragoman.transport.call import AsyncResponse, Call, Prepared, SyncResponse
 from dragoman.transport.carrier import AsyncCarrier, Carrier
 from dragoman.transport.keys import Credentials
 from dragoman.transport.pool import Pool
-from dragoman.transport.prepare import brings_own_key, full_url, http_headers
+from dragoman.transport.prepare import brings_own_key, checked_method, full_url, http_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -119,7 +119,7 @@ def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest) 
     endpoint = adapter.endpoint
     target = credentials.target(adapter, keyless=brings_own_key(request, endpoint))
     return Prepared(
-        method=request.method,
+        method=checked_method(request.method),
         url=full_url(target.base_url, request.path),
         headers=http_headers(request, endpoint, target),
         body=request.body,

@@ -46,6 +46,12 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return checked
 
 
+def checked_method(method: str) -> str:
+    if not (method.isascii() and method.isalpha() and method.isupper()):
+        raise RequestError(f"{method!r:.40} is not the name of an HTTP method")
+    return method
+
+
 @lru_cache(maxsize=256)
 def checked_path(path: str) -> str:
     """The path as it is. Raises RequestError where it could mean another place than it says."""

@@ -63,7 +63,7 @@ class RetryPolicy:
         """The wait before the retry of that number, from 1; ``roll`` is the chance, from 0 to 1."""
         doublings = min(retry - 1, 32)
         swing = 1 + self.jitter * (2 * roll - 1)
-        return min(self.longest_wait, self.first_wait * 2**doublings * swing)
+        return min(self.longest_wait, self.first_wait * 2.0**doublings * swing)
 
     def wait(
         self, error: ProviderError, headers: Mapping[str, str], retry: int, *, now: datetime, roll: float
@@ -91,7 +91,7 @@ def _may_pass(error: ProviderError, headers: Mapping[str, str]) -> bool:
 
 
 class RetryQuota:
-    """A bucket that retries draw from and successes refill, so that an outage is not answered with three times the load.
+    """A bucket that retries draw from and successes refill: an outage is not answered with three times the load.
 
     The numbers are those of the AWS SDKs' standard mode. Threads may share one.
     """

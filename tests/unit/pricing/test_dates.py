@@ -60,7 +60,7 @@ def test_a_past_price_is_charged_for_the_past() -> None:
     table = price_table()
     before = table.price("openai:o3", USAGE, datetime(2025, 6, 9, tzinfo=UTC))
     after = table.price("openai:o3", USAGE, datetime(2025, 6, 10, tzinfo=UTC))
-    assert (before.cost_usd, after.cost_usd) == (10, 2)
+    assert (before.cost_usd, after.cost_usd) == (Decimal(10), Decimal(2))
 
 
 @pytest.mark.parametrize(

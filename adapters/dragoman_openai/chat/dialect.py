@@ -1,0 +1,100 @@
+"""What tells one Chat Completions endpoint from the next, as data (wire reference 7).
+
+The defaults are OpenAI's own. Whatever else speaks this wire is a row of such fields, never a branch in the code.
+What differs from model to model (limits, roles, media, tool ids, sampling) is not here but in models.toml.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Literal
+
+from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.guard import JsonObject
+
+Path = str
+"""Where a value lies in a JSON object: names of fields with dots between them."""
+
+
+class Dialect(Frozen):
+    """How an endpoint names and places things. A field that is None does not exist there."""
+
+    path: str = "/chat/completions"
+
+    # Parameters of a request.
+    max_tokens: Path = "max_completion_tokens"
+    seed: Path | None = "seed"
+    top_k: Path | None = None
+    stop: Path | None = "stop"
+    stream_usage: bool = True
+    """Whether a stream must be asked for its usage with stream_options; others send it unasked."""
+    parallel_tool_calls: bool = True
+    tool_choices: dict[str, str] = {"auto": "auto", "none": "none", "required": "required"}
+    """The endpoint's words for ours; a word that is missing cannot be asked for."""
+    named_tool_choice: bool = True
+    schema_format: Literal["json_schema", "json_object"] = "json_schema"
+    """json_object: the endpoint promises JSON, but no schema."""
+    effort: Path | None = "reasoning_effort"
+    thinking_budget: Path | None = None
+    thinking_on: JsonObject = {}
+    thinking_off: JsonObject = {}
+    """Body fields that switch reasoning; where they are empty, the effort does it."""
+
+    # Messages.
+    part_roles: tuple[str, ...] = ("user", "assistant", "system", "developer")
+    """Roles whose content may be a list of several texts; those of the others are joined."""
+    tool_name: bool = False
+    """Whether a tool's message names the tool."""
+
+    # Reasoning.
+    reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
+    """Fields of a message, or of a delta, that hold reasoning; the first one that is filled counts. The first of
+    all is written."""
+    thinking_parts: bool = False
+    """Whether reasoning is written as a content part of the type thinking instead."""
+    reasoning_replay: Literal["never", "with_tools", "always"] = "never"
+    """Which assistant's messages take their reasoning back: none, those that call tools, or all."""
+    reasoning_required: bool = False
+    """Whether a message that calls tools must hold reasoning, be it empty."""
+    replayed: tuple[str, ...] = ()
+    """Further fields of a reply's message that go back as they came."""
+
+    # Replies.
+    done_marker: bool = True
+    """Whether a stream must end with [DONE]; else a finish_reason and the end of the bytes are enough."""
+    errors: tuple[Path, ...] = ("error", "x_groq.error")
+    """Where an error stands in a stream's chunk or under status 200."""
+    usage: tuple[Path, ...] = ("usage", "x_groq.usage")
+    """Where the counts stand in a reply or a chunk; the first that is filled counts."""
+    cached_tokens: tuple[Path, ...] = ("prompt_tokens_details.cached_tokens", "prompt_cache_hit_tokens")
+    cache_write_tokens: tuple[Path, ...] = ("prompt_tokens_details.cache_write_tokens",)
+    """Where cached tokens stand in the usage; both are parts of prompt_tokens."""
+    reasoning_beside: bool | None = None
+    """Whether completion_tokens leaves reasoning out. None: the total tells (wire reference 8.6)."""
+    cost: Path | None = None
+    cost_unit: Decimal = Decimal(1)
+    """Where the provider's own figure stands in the usage, and how many US dollars one of it is."""
+    server_tools: Path | None = None
+    """Where the usage counts calls of the provider's own tools."""
+
+
+OPENAI = Dialect()
+
+
+def lookup(native: Any, path: Path) -> Any:
+    """The value at a path; None where there is nothing."""
+    for name in path.split("."):
+        native = native.get(name) if isinstance(native, Mapping) else None
+    return native
+
+
+def first(native: Any, paths: tuple[Path, ...]) -> Any:
+    """The first value that is not null."""
+    return next((found for path in paths if (found := lookup(native, path)) is not None), None)
+
+
+def assign(body: dict[str, Any], path: Path, value: Any) -> None:
+    """Sets the value at a path, with the objects that it takes to get there."""
+    *outer, name = path.split(".")
+    for step in outer:
+        body = body.setdefault(step, {})
+    body[name] = value

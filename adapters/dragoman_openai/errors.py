@@ -1,0 +1,129 @@
+"""What errors in OpenAI's shapes mean, by HTTP and inside a stream (wire reference 4 and 7, specification D5.7).
+
+Both of OpenAI's APIs and all endpoints that copy them answer with one of these::
+
+    {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+    {"error": "text", "code": ...}
+    {"message": ..., "type": ..., "code": ...}
+    {"detail": ...}
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    BillingError,
+    ContentFilterError,
+    ContextOverflowError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+    class_for_status,
+)
+from dragoman.adapter.failures import Failure, error_object
+
+BY_CODE: dict[str, type[ProviderError]] = {
+    "invalid_api_key": AuthenticationError,
+    "insufficient_quota": BillingError,
+    "billing_hard_limit_reached": BillingError,
+    "billing_not_active": BillingError,
+    "unsupported_country_region_territory": PermissionDeniedError,
+    "model_not_found": NotFoundError,
+    "rate_limit_exceeded": RateLimitError,
+    "ratelimitreached": RateLimitError,
+    "slow_down": OverloadedError,
+    "server_is_overloaded": OverloadedError,
+    "context_length_exceeded": ContextOverflowError,
+    "too_many_prompt_tokens": ContextOverflowError,
+    "content_filter": ContentFilterError,
+    "content_policy_violation": ContentFilterError,
+    "invalid_prompt": ContentFilterError,
+    "bio_policy": ContentFilterError,
+    "misalignment_policy_violation": ContentFilterError,
+    "server_error": ServerError,
+    "vector_store_timeout": ServerError,
+}
+"""Codes that say more than the status does; also looked up by type, for endpoints that put them there."""
+
+BY_TYPE: dict[str, type[ProviderError]] = {
+    "invalid_request_error": InvalidRequestError,
+    "authentication_error": AuthenticationError,
+    "permission_error": PermissionDeniedError,
+    "not_found_error": NotFoundError,
+    "tokens": RateLimitError,
+    "requests": RateLimitError,
+    "rate_limit_error": RateLimitError,
+    "overloaded_error": OverloadedError,
+    "timeout_error": RequestTimeoutError,
+    "api_error": ServerError,
+}
+"""Types decide only where there is no status: a wrong key is an ``invalid_request_error`` with status 401."""
+
+_OVERFLOW = (
+    "maximum context length", "context window", "context length", "prompt is too long", "length of all messages is too long",
+)  # fmt: skip
+_BAD_KEY = ("incorrect api key", "invalid api key", "api key not valid")
+
+
+def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], provider: str, model: str) -> ProviderError:
+    """The error of a reply with a failing status."""
+    return from_event(error_object(body), provider, model, status=status, headers=headers, body=body)
+
+
+def from_event(
+    native: Mapping[str, Any],
+    provider: str,
+    model: str | None,
+    *,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> ProviderError:
+    """The error that an object describes, whichever way it came. ``native`` holds ``error``, or is the error."""
+    inner = native.get("error")
+    if isinstance(inner, str):
+        inner = {**native, "message": inner}
+    elif not isinstance(inner, dict):
+        inner = native
+    code, kind_word = inner.get("code"), inner.get("type")
+    failure = Failure(
+        provider=provider,
+        model=model,
+        status=status,
+        headers=headers or {},
+        message=_message(inner) or body,
+        code=code if code is not None else kind_word,
+        request_id=native.get("request_id"),
+    )
+    return failure.error(_class(failure, code, kind_word))
+
+
+def _message(inner: Mapping[str, Any]) -> Any:
+    """What was said; a router that only says "Provider returned error" has the provider's words beside it."""
+    said = inner.get("message") or inner.get("detail")
+    metadata = inner.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("raw"):
+        return f"{said}: {metadata.get('provider_name') or 'upstream'}: {metadata['raw']}"
+    return said
+
+
+def _class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderError] | None:
+    for word in (code, kind_word):
+        if found := BY_CODE.get(str(word).lower()):
+            return found
+    status = failure.status
+    if status is None and isinstance(code, int) and 400 <= code <= 599:
+        status = code  # routers give the HTTP status as the code
+    kind = BY_TYPE.get(str(kind_word)) if status is None else class_for_status(status)
+    said = failure.text.lower()
+    if kind in (InvalidRequestError, None) and any(words in said for words in _OVERFLOW):
+        return ContextOverflowError
+    if kind is InvalidRequestError and any(words in said for words in _BAD_KEY):
+        return AuthenticationError
+    return kind

@@ -1,0 +1,166 @@
+"""Canonical to wire: the body of a Responses request (wire reference 3.1 and 3.3). Its items are made in `items`."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import restore
+from dragoman.adapter.turns import Turn
+from dragoman.canonical.blocks import TextBlock
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_openai.responses import items
+from dragoman_openai.strict import strict_schema
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""All levels of reasoning effort, lowest first; each model has some of them."""
+
+_SHOWN_EFFORT = "medium"
+"""What asking for thinking means on a model that does not reason by default."""
+
+_ABSENT = ("top_k", "seed", "stop_sequences")
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_NAME_LENGTH = 64
+
+
+def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body."""
+    encoded: dict[str, Any] = {"model": request.adapter.model}
+    turns = request.turns
+    if turns and (instructions := _instructions(turns[0], request.provider)):
+        encoded["instructions"] = instructions
+        turns = turns[1:]
+    if turns:
+        encoded["input"] = _input(request, turns)
+    encoded |= parameters(request)
+    if usable := request.usable(tools):
+        encoded["tools"] = [tool(definition, request.provider) for definition in usable]
+    return encoded
+
+
+def _instructions(turn: Turn, provider: str) -> str | None:
+    """The first turn, where it goes into ``instructions``: a system message of one text, not read from the list.
+
+    Instructions are no part of the history that the provider stores, so a conversation that goes on from its state
+    is told them each time, while an item would be added to it each time. Only the first message can be meant: what
+    is added behind it must not change how it was sent.
+    """
+    raw = turn.raw(provider)
+    if turn.role is not Role.SYSTEM or (raw and not raw.get("instructions")):
+        return None
+    match turn.blocks:
+        case (TextBlock(text=text),):
+            return text or None
+        case _:
+            return None
+
+
+def _input(request: Outgoing, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:
+    """The items; a string where the request that was read had nothing but one."""
+    match turns:
+        case [Turn(blocks=(TextBlock(text=text),)) as only] if only.raw(request.provider).get("string"):
+            return text
+        case _:
+            return [item for turn in turns for item in items.encode(request, turn)]
+
+
+def parameters(request: Outgoing) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options, abilities = request.options, request.adapter.capabilities
+    encoded: dict[str, Any] = {}
+    if options.max_output_tokens is not None:
+        encoded["max_output_tokens"] = options.max_output_tokens
+    if reasoning := _reasoning(request):
+        encoded["reasoning"] = reasoning
+    effort = reasoning.get("effort", abilities.wire["default_effort"])
+    for name in ("temperature", "top_p"):
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if abilities.sampling == "never":
+            request.lose_option(name, f"{request.adapter.model} takes no sampling parameters")
+        elif abilities.sampling == "without_reasoning" and effort != "none":
+            request.lose_option(name, f"{request.adapter.model} takes it only with the effort none")
+        else:
+            encoded[name] = value
+    for name in _ABSENT:
+        if getattr(options, name) not in (None, ()):
+            request.lose_option(name, "the Responses API has none")
+    if (choice := options.tool_choice) is not None:
+        encoded["tool_choice"] = {"type": "function", "name": choice.name} if isinstance(choice, NamedTool) else choice
+    if options.parallel_tool_calls is not None:
+        encoded["parallel_tool_calls"] = options.parallel_tool_calls
+    if text := _text(request):
+        encoded["text"] = text
+    if options.stream:
+        encoded["stream"] = True
+    return encoded
+
+
+def _reasoning(request: Outgoing) -> dict[str, Any]:
+    """Effort and summary, as far as the model has them (wire reference 3.5, model rules)."""
+    options, abilities = request.options, request.adapter.capabilities
+    if options.thinking_budget is not None:
+        request.lose_option("thinking_budget", f"{request.adapter.model} takes an effort, not a budget")
+    wanted = "none" if options.thinking is False else options.effort
+    if not abilities.supports_thinking:
+        if options.thinking or wanted not in (None, "none"):
+            request.lose_option("thinking" if options.thinking else "effort", f"{request.adapter.model} has none")
+        return {}
+    if wanted is None and options.thinking and abilities.wire["default_effort"] == "none":
+        wanted = _SHOWN_EFFORT
+    encoded: dict[str, Any] = {}
+    if wanted is not None:
+        levels = abilities.wire["efforts"]
+        effort = _nearest(wanted, levels)
+        if effort is None:
+            request.lose_option("effort", f"{wanted!r} is no level of {request.adapter.model}: {', '.join(levels)}")
+        else:
+            encoded["effort"] = effort
+            if effort != wanted:
+                request.lose_option("effort", f"{request.adapter.model} has no {wanted!r}: {effort!r} is asked for")
+    if options.thinking:
+        encoded["summary"] = "auto"
+    return encoded
+
+
+def _nearest(wanted: str, levels: Sequence[str]) -> str | None:
+    """The level of the model that is nearest to the wanted one, the lower of two; None where there is no such word."""
+    if wanted in levels:
+        return wanted
+    if wanted not in EFFORTS:
+        return None
+    rank = EFFORTS.index(wanted)
+    return min(levels, key=lambda level: (abs(EFFORTS.index(level) - rank), EFFORTS.index(level)))
+
+
+def _text(request: Outgoing) -> dict[str, Any] | None:
+    """The output's schema, strict where that narrows it and no more; named after its title."""
+    schema = request.options.output_schema
+    if schema is None:
+        return None
+    if not request.adapter.capabilities.supports_structured_output:
+        request.lose_option("output_schema", f"{request.adapter.model} has no structured output")
+        return None
+    name = _NOT_IN_NAME.sub("_", str(schema.get("title") or "output"))[:_NAME_LENGTH]
+    strict = strict_schema(schema)
+    given = dict(schema) if strict is None else strict
+    return {"format": {"type": "json_schema", "name": name, "schema": given, "strict": strict is not None}}
+
+
+def tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
+    """A tool; one that the provider runs itself goes back as it was read.
+
+    ``strict`` is always said: left out, the API would try the strict form, which makes optional arguments required.
+    """
+    raw = definition.provider_raw or {}
+    own = raw if raw.get("by") == provider else {}
+    if "native" in own:
+        return dict(own["native"])
+    encoded: dict[str, Any] = {"type": "function", "name": definition.name}
+    if definition.description:
+        encoded["description"] = definition.description
+    encoded |= {"parameters": definition.input_schema, "strict": False}
+    return restore(encoded, own.get("residue"))

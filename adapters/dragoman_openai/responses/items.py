@@ -1,0 +1,197 @@
+"""Input items from turns: messages, reasoning, calls and their outputs (wire reference 3.2)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import restore
+from dragoman.adapter.turns import Turn
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    DocumentBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Channel, Role
+from dragoman_openai.responses import parts
+
+PHASES = {Channel.COMMENTARY: "commentary", Channel.FINAL: "final_answer"}
+
+SEPARATOR = "\n\n"
+"""Stands between the parts of a reasoning item where they are one text."""
+
+ToolId = Callable[[str], str]
+Note = Mapping[str, Any]
+"""What `items_in` noted of a native item or part when it was read, its residue included."""
+
+
+@dataclass(slots=True)
+class _Spoken:
+    """A message item while its parts come together."""
+
+    note: Note
+    parts: list[dict[str, Any]] = field(default_factory=list)
+
+
+def encode(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
+    """The items of one turn. Blocks that were read from one message item become one again."""
+    raw = turn.raw(request.provider)
+    starts, notes = raw.get("items", {}), raw.get("blocks", {})
+    made: list[tuple[int, dict[str, Any] | _Spoken]] = []
+    spoken: _Spoken | None = None
+    for index, block in enumerate(turn.blocks):
+        origin = str(turn.origins[index])
+        if parts.is_part(block):
+            if spoken is None or origin in starts:
+                spoken = _Spoken(starts.get(origin, {}))
+                made.append((index, spoken))
+            spoken.parts += _parts(request, turn, index, notes.get(origin, {}))
+            continue
+        spoken = None
+        item = _item(request, turn, index, notes.get(origin, {}))
+        if item is not None:
+            made.append((index, item))
+    if not turn.blocks and "0" in starts:
+        made.append((-1, _Spoken(starts["0"])))
+    if turn.role is Role.ASSISTANT:
+        made = _with_followers(request, turn, made)
+    return [
+        message(turn.role, turn.message.channel, item.parts, item.note) if isinstance(item, _Spoken) else item
+        for _, item in made
+    ]
+
+
+def _parts(request: Outgoing, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
+    block = turn.blocks[index]
+    side = "output" if turn.role is Role.ASSISTANT else "input"
+    encoded = [request.restored(turn, index, parts.encode(block, side, note))]
+    if isinstance(block, DocumentBlock) and block.context:
+        encoded.insert(0, {"type": "input_text", "text": block.context})
+    if isinstance(block, TextBlock) and any(cited.kind not in parts.ANNOTATIONS for cited in block.citations):
+        request.lose_block(turn, index, LossKind.CITATIONS, "citations of another provider: left out", Severity.INFO)
+    return encoded
+
+
+def _item(request: Outgoing, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:
+    """The item of a block that is one by itself, or None where it cannot be sent."""
+    match turn.blocks[index]:
+        case ThinkingBlock() | RedactedThinkingBlock() as block:
+            item = request.restored(turn, index, reasoning(block, note))
+            kept = "id" in item and turn.raw(request.provider).get("store") is not False
+            if item.get("encrypted_content") or kept:
+                return item
+            reason = "reasoning that neither its own content nor the provider's store holds: left out"
+            request.lose_block(turn, index, LossKind.THINKING, reason)
+            return None
+        case ToolUseBlock() as block:
+            item = request.restored(turn, index, call(block, request.tool_id))
+            if block.raw_input is not None and item["arguments"] != block.raw_input:
+                request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
+            return item
+        case ToolResultBlock() as block:
+            return request.restored(turn, index, output(block, request.tool_id, note))
+        case ProviderBlock() as block:
+            return block.data
+        case block:
+            raise TypeError(f"the projection let a {block.type} block through")
+
+
+def _with_followers(
+    request: Outgoing, turn: Turn, made: list[tuple[int, dict[str, Any] | _Spoken]]
+) -> list[tuple[int, dict[str, Any] | _Spoken]]:
+    """Reasoning needs the item that it led to, and by its id an item asks for the reasoning that led to it.
+
+    So reasoning at the very end is left out, and where a turn lost reasoning its items go without their ids: then
+    they are plain content, which is complete by itself.
+    """
+    while made and _is_reasoning(made[-1][1]):
+        index, _ = made.pop()
+        request.lose_block(turn, index, LossKind.THINKING, "reasoning without an item that follows it: left out")
+    sent = {turn.origins[index] for index, item in made if _is_reasoning(item)}
+    thoughts = [
+        origin
+        for origin, block in enumerate(turn.message.content)
+        if isinstance(block, (ThinkingBlock, RedactedThinkingBlock))
+    ]
+    if sent.issuperset(thoughts):
+        return made
+    return [(index, _without_id(item)) for index, item in made]
+
+
+def _is_reasoning(item: dict[str, Any] | _Spoken) -> bool:
+    return not isinstance(item, _Spoken) and item.get("type") == "reasoning"
+
+
+def _without_id(item: dict[str, Any] | _Spoken) -> dict[str, Any] | _Spoken:
+    if isinstance(item, _Spoken):
+        extra = {key: value for key, value in item.note.get("set", {}).items() if key != "id"}
+        return _Spoken({**item.note, "set": extra}, item.parts)
+    if item.get("type") == "function_call":
+        return {key: value for key, value in item.items() if key != "id"}
+    return item
+
+
+def message(role: Role, channel: Channel | None, content: list[dict[str, Any]], note: Note) -> dict[str, Any]:
+    """A message item. Its content is a string where it is one plain text of anyone but the assistant."""
+    text = content[0]["text"] if len(content) == 1 and content[0].keys() == {"type", "text"} else None
+    as_string = note.get("string", role is not Role.ASSISTANT) and text is not None
+    encoded: dict[str, Any] = {"type": "message"} if role is Role.ASSISTANT else {}
+    encoded |= {"role": str(role), "content": text if as_string else content}
+    if role is Role.ASSISTANT and channel in PHASES:
+        encoded["phase"] = PHASES[channel]
+    return restore(encoded, note)
+
+
+def reasoning(block: ThinkingBlock | RedactedThinkingBlock, note: Note) -> dict[str, Any]:
+    """A reasoning item. ``note`` tells which field the text stood in, and the lengths of its parts there."""
+    if isinstance(block, RedactedThinkingBlock):
+        return {"type": "reasoning", "summary": [], "encrypted_content": block.data}
+    texts = _cut(block.text, note.get("lengths", ()))
+    encoded: dict[str, Any] = {"type": "reasoning", "summary": []}
+    if note.get("field") == "content":
+        encoded["content"] = [{"type": "reasoning_text", "text": text} for text in texts]
+    else:
+        encoded["summary"] = [{"type": "summary_text", "text": text} for text in texts]
+    if block.signature is not None:
+        encoded["encrypted_content"] = block.signature
+    return encoded
+
+
+def _cut(text: str, lengths: tuple[int, ...]) -> list[str]:
+    """The parts that a text was joined from; the text as one part where the lengths are not of this text."""
+    if sum(lengths) + len(SEPARATOR) * (len(lengths) - 1) != len(text):
+        return [text] if text else []
+    pieces: list[str] = []
+    start = 0
+    for length in lengths:
+        pieces.append(text[start : start + length])
+        start += length + len(SEPARATOR)
+    return pieces
+
+
+def call(block: ToolUseBlock, tool_id: ToolId) -> dict[str, Any]:
+    """A function call; its arguments are a JSON text."""
+    arguments = wirejson.dumps_text(block.input)
+    return {"type": "function_call", "call_id": tool_id(block.id), "name": block.name, "arguments": arguments}
+
+
+def output(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
+    """A function's output: a string where it is one plain text, else parts. The wire has no flag for an error."""
+    notes = note.get("parts", {})
+    content = [_output_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    plain = len(content) == 1 and content[0].keys() == {"type", "text"}
+    answer: Any = content
+    if not note.get("list") and (plain or not content):
+        answer = content[0]["text"] if content else ""
+    return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
+
+
+def _output_part(block: ContentBlock, note: Note) -> dict[str, Any]:
+    return restore(parts.encode(block, "input", note), note)

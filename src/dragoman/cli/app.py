@@ -1,0 +1,43 @@
+"""The commands, gathered. Each lives in a file of its own."""
+
+import logging
+
+import typer
+
+from dragoman.adapter.errors import DragomanError
+from dragoman.cli import ask, chat, demo, local, models, prices
+from dragoman.cli.show import console
+
+app = typer.Typer(
+    name="dragoman",
+    help="One conversation with any large language model: swap models mid-session, lose nothing silently.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("ask")(ask.ask)
+app.command("chat")(chat.chat)
+app.command("demo")(demo.demo)
+app.command("models")(models.models)
+app.command("prices")(prices.prices)
+app.command("local")(local.local)
+
+
+def run() -> None:
+    """Runs the app. What goes wrong on purpose is one line on stderr and exit code 2, without a traceback."""
+    # The commands show losses themselves; the log records of the library are for programs.
+    logging.getLogger("dragoman").addHandler(logging.NullHandler())
+    logging.getLogger("dragoman").propagate = False
+    try:
+        app()
+    except DragomanError as error:
+        console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _plain(error: DragomanError) -> str:
+    from rich.markup import escape
+
+    return escape(str(error))

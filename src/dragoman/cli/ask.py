@@ -1,0 +1,36 @@
+"""`dragoman ask MODEL PROMPT`: one question, one streamed answer."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.events import MessageComplete, TextDelta
+from dragoman.cli.show import console, usage_line
+from dragoman.session import Session
+
+
+def ask(
+    model: Annotated[str, typer.Argument(help="provider:model, e.g. local:smollm2-135m")],
+    prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
+    system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="The most tokens the answer may take.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Another address for the provider.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out the line on tokens and cost.")] = False,
+) -> None:
+    """Asks a model one question. The answer goes to stdout, tokens and cost to stderr."""
+    question = sys.stdin.read() if prompt == "-" else prompt
+    if not question.strip():
+        raise ConfigurationError("the prompt is empty")
+    provider = model.partition(":")[0]
+    settings = {provider: {"base_url": base_url}} if base_url else {}
+    with Session(model, system=system, providers=settings) as session:
+        for event in session.stream(question, max_output_tokens=max_tokens):
+            if isinstance(event, TextDelta):
+                sys.stdout.write(event.text)
+                sys.stdout.flush()
+            elif isinstance(event, MessageComplete):
+                sys.stdout.write("\n")
+                if not quiet:
+                    console(stderr=True).print(f"[dim]{usage_line(event.message)}[/]", soft_wrap=True)

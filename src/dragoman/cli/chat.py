@@ -1,0 +1,102 @@
+"""`dragoman chat MODEL`: a conversation in the terminal that changes its model on the way."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from dragoman.adapter.errors import DragomanError
+from dragoman.canonical.events import MessageComplete
+from dragoman.cli.show import EventPrinter, console, show_preview, usage_line
+from dragoman.session import Session
+
+HELP = """/model MODEL     let another model answer from here on
+/preview MODEL   what that would lose and cost
+/cost            what the session has cost so far
+/save FILE       write the session to a file; `dragoman chat --load FILE` goes on with it
+/help            these lines
+/quit            leave; so does Ctrl-D. Ctrl-C cancels the answer and keeps the session"""
+
+
+def chat(
+    model: Annotated[str, typer.Argument(help="provider:model, e.g. local:smollm2-135m")],
+    system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
+    load: Annotated[Path | None, typer.Option(help="A session that /save wrote.", exists=True, dir_okay=False)] = None,
+    base_url: Annotated[str | None, typer.Option(help="Another address for the provider.")] = None,
+) -> None:
+    """Talks with a model; /help lists what can be done besides."""
+    out = console()
+    providers = {model.partition(":")[0]: {"base_url": base_url}} if base_url else {}
+    if load is not None:
+        session = Session.load(load.read_bytes(), model=model, providers=providers)
+    else:
+        session = Session(model, system=system, providers=providers)
+    with session:
+        out.print(f"[bold]{escape(session.model)}[/] [dim]/help lists the commands[/]")
+        while (line := _read(out)) is not None:
+            if line.startswith("/"):
+                if not _command(out, session, line):
+                    return
+            elif line:
+                _turn(out, session, line)
+
+
+def _read(out: Console) -> str | None:
+    try:
+        return out.input("[bold blue]› [/]").strip()
+    except EOFError:
+        return None
+    except KeyboardInterrupt:
+        out.print()
+        return ""
+
+
+def _turn(out: Console, session: Session, line: str) -> None:
+    printer = EventPrinter(out)
+    try:
+        for event in session.stream(line):
+            printer.show(event)
+            if isinstance(event, MessageComplete):
+                printer.end()
+                out.print(f"[dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
+    except KeyboardInterrupt:
+        printer.end()
+        out.print("[yellow]cancelled; the session goes on[/]")
+    except DragomanError as error:
+        printer.end()
+        out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+
+
+def _command(out: Console, session: Session, line: str) -> bool:
+    """Runs a slash command; False ends the chat."""
+    name, _, argument = line[1:].partition(" ")
+    if name in ("quit", "exit", "q"):
+        return False
+    commands: dict[str, Callable[[], None]] = {
+        "model": lambda: show_preview(out, session.swap(argument.strip())),
+        "preview": lambda: show_preview(out, session.preview(argument.strip())),
+        "cost": lambda: out.print(f"{session.cost} · {session.usage.total_tokens:,} tokens"),
+        "save": lambda: _save(out, session, argument.strip()),
+        "help": lambda: out.print(HELP, markup=False),
+    }
+    run = commands.get(name)
+    if run is None:
+        out.print(f"[yellow]no command /{escape(name)}; /help lists them[/]")
+        return True
+    try:
+        run()
+    except (DragomanError, OSError) as error:
+        out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+    return True
+
+
+def _save(out: Console, session: Session, name: str) -> None:
+    if not name:
+        out.print("[yellow]/save needs a file name[/]")
+        return
+    path = Path(name).expanduser()
+    path.write_bytes(session.dump())
+    out.print(f"saved to {escape(str(path))}")

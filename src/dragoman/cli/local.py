@@ -1,0 +1,21 @@
+"""`dragoman local install`: fetches the embedded model."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.show import console
+
+
+class Action(StrEnum):
+    INSTALL = "install"
+
+
+def local(action: Annotated[Action, typer.Argument(help="install fetches the embedded model's file.")]) -> None:
+    """Looks after the embedded model, which needs the extra `dragoman[local]` and one file of 98 MB."""
+    from dragoman.transport.local_install import install
+
+    assert action is Action.INSTALL  # the only one so far
+    path = install()
+    console().print(f"the embedded model is at {path}; ask it: dragoman ask local:smollm2-135m 'Hello!'")

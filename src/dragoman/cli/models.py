@@ -1,0 +1,53 @@
+"""`dragoman models`: what the known models can do, as their adapters declare it."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from dragoman.adapter.capabilities import AdapterCapabilities, Support
+from dragoman.adapter.registry import adapter_class, get_adapter, providers
+from dragoman.cli.show import console
+
+_COLUMNS = (
+    ("tools", "supports_tools"),
+    ("images", "supports_images"),
+    ("documents", "supports_documents"),
+    ("thinking", "supports_thinking"),
+    ("schema", "supports_structured_output"),
+    ("cache", "supports_prompt_caching"),
+)
+_MARKS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: "–"}
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(help="A provider, or provider:model; all where left out.")] = None,
+) -> None:
+    """Lists models and their capabilities. Any other name of a provider works as well, by its family's rules."""
+    if name is not None and ":" in name:
+        _one(name)
+        return
+    table = Table("model", "context", "output", *(title for title, _ in _COLUMNS), box=None, pad_edge=False)
+    for provider in [name] if name else providers():
+        for listed in adapter_class(provider).listed_models:
+            abilities = get_adapter(f"{provider}:{listed}").capabilities
+            table.add_row(
+                f"{provider}:{listed}",
+                f"{abilities.max_context_tokens:,}",
+                f"{abilities.max_output_tokens:,}",
+                *(_MARKS[getattr(abilities, field)] for _, field in _COLUMNS),
+            )
+    console().print(table)
+
+
+def _one(model: str) -> None:
+    abilities = get_adapter(model).capabilities
+    table = Table("capability", "value", "evidence", box=None, pad_edge=False)
+    for field in AdapterCapabilities.model_fields:
+        if field in ("evidence", "wire"):
+            continue
+        value = getattr(abilities, field)
+        shown = _MARKS[value] if isinstance(value, Support) else str(value)
+        table.add_row(field, shown, abilities.evidence.get(field, ""))
+    console().print(f"[bold]{model}[/]")
+    console().print(table)

@@ -1,0 +1,102 @@
+"""How a session looks in a terminal: one console, and one way to show each kind of event."""
+
+from functools import cache
+
+from rich.console import Console
+from rich.markup import escape
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.losses import Severity
+from dragoman.canonical.events import TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import CostStatus, Usage
+from dragoman.session.events import SessionEvent, ToolAnswered
+from dragoman.session.preview import Preview
+
+_LONGEST_RESULT = 240
+
+
+@cache
+def console(*, stderr: bool = False) -> Console:
+    """The one console of the process; colours go where the terminal has them."""
+    return Console(stderr=stderr, highlight=False)
+
+
+class EventPrinter:
+    """Prints a stream as it arrives. Thinking is dim, calls and answers stand on lines of their own."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._at_line_start = True
+        self._names: dict[str, str] = {}
+
+    def show(self, event: SessionEvent) -> None:
+        match event:
+            case TextDelta():
+                self._write(event.text)
+            case ThinkingDelta() if event.text:
+                self._write(event.text, style="dim italic")
+            case ToolUseStart():
+                self._names[event.tool_use_id] = event.tool_name
+            case ToolUseEnd():
+                name = self._names.get(event.tool_use_id, "?")
+                arguments = wirejson.dumps_text(event.final_input)
+                self._line(f"[cyan]→ {escape(name)}[/] {escape(arguments)}")
+            case ToolAnswered():
+                text = " ".join(getattr(part, "text", f"[{part.type}]") for part in event.result.content)
+                mark, colour = ("✗", "red") if event.result.is_error else ("←", "green")
+                self._line(f"[{colour}]{mark} {escape(event.tool_name)}[/] {escape(_short(text))}")
+            case _:
+                pass
+
+    def end(self) -> None:
+        """Ends the line, if one was begun."""
+        if not self._at_line_start:
+            self._out.print()
+            self._at_line_start = True
+
+    def _write(self, text: str, style: str | None = None) -> None:
+        self._out.print(text, end="", style=style, markup=False, soft_wrap=True)
+        self._at_line_start = text.endswith("\n")
+
+    def _line(self, markup: str) -> None:
+        self.end()
+        self._out.print(f"  {markup}", soft_wrap=True)
+
+
+def usage_line(reply: Message) -> str:
+    """Tokens and cost of one reply, in a line."""
+    usage = reply.usage
+    if usage is None:
+        return f"{reply.metadata.model} · the provider told no token counts"
+    parts = [reply.metadata.model or "", f"{usage.prompt_tokens:,} in, {usage.output_tokens:,} out", cost_text(usage)]
+    if usage.latency_ms is not None:
+        parts.append(f"{usage.latency_ms / 1000:.1f} s")
+    return " · ".join(parts)
+
+
+def cost_text(usage: Usage) -> str:
+    """The cost as a person reads it; unknown is said, never shown as 0."""
+    match usage.cost_status:
+        case CostStatus.FREE:
+            return "free"
+        case CostStatus.UNPRICED:
+            return "price unknown"
+        case CostStatus.PARTIAL:
+            return f"at least ${usage.cost_usd:.6f} (no price for {', '.join(usage.unpriced)})"
+        case _:
+            return f"${usage.cost_usd:.6f}"
+
+
+def show_preview(out: Console, seen: Preview) -> None:
+    """A preview, with its losses in the colours of their weight."""
+    head, *rest = str(seen).splitlines()
+    out.print(f"  [bold]{escape(head)}[/]", soft_wrap=True)
+    for line in rest:
+        weighty = any(loss.severity is Severity.WARNING for loss in seen.losses) or not seen.fits
+        out.print(f"  [{'yellow' if weighty else 'dim'}]{escape(line)}[/]", soft_wrap=True)
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST_RESULT else flat[:_LONGEST_RESULT] + "…"

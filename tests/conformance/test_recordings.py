@@ -1,0 +1,69 @@
+"""The adapters over all recordings, held to thresholds. The report prints every difference."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.conformance.explained import unexplained
+from tests.conformance.judging import Verdict, judge
+from tests.conformance.outcomes import Outcome, Respect
+from tests.conformance.scope import ADAPTERS
+from tests.conformance.subject import installed
+from tests.exchanges import load_or_skip
+
+pytestmark = pytest.mark.exchanges
+
+THRESHOLDS = {
+    Respect.REPLY: 0.995,
+    Respect.REQUEST: 0.97,
+    Respect.ERROR: 1.0,
+    Respect.TOTAL: 1.0,
+    Respect.COST: 1.0,
+}
+"""The least share of genuine recordings that must be equal; differences that are explained still count as such."""
+
+
+@pytest.fixture(params=list(ADAPTERS))
+def verdict(request: pytest.FixtureRequest) -> Verdict:
+    """All outcomes of one provider whose adapter is installed."""
+    provider: str = request.param
+    load_or_skip(provider)
+    if missing := installed(provider):
+        pytest.skip(missing)
+    return judge(provider)
+
+
+@pytest.mark.parametrize("respect", list(Respect))
+def test_enough_recordings_are_equal(verdict: Verdict, respect: Respect) -> None:
+    """What the adapter reads and writes is what was recorded."""
+    outcomes = [outcome for outcome in verdict.outcomes if outcome.respect is respect and outcome.exchange.genuine]
+    if not outcomes:
+        pytest.skip(f"nothing recorded with {verdict.provider} says anything about {respect}")
+    different = [outcome for outcome in outcomes if not outcome.equal]
+    equal = 1 - len(different) / len(outcomes)
+    assert equal >= THRESHOLDS[respect], _lines(different)
+
+
+def test_no_difference_is_unexplained(verdict: Verdict) -> None:
+    """Every difference of a genuine recording is one that a rule explains."""
+    left = [outcome for outcome in verdict.outcomes if outcome.exchange.genuine and unexplained(outcome)]
+    assert not left, _lines(left)
+
+
+def test_handmade_recordings_give_a_message_or_a_typed_error(verdict: Verdict) -> None:
+    """Doubtful recordings prove nothing about a provider, but they too must not break the adapter."""
+    broken = [
+        outcome
+        for outcome in verdict.outcomes
+        if not outcome.exchange.genuine
+        and any(difference.what.startswith("raised") for difference in unexplained(outcome))
+    ]
+    assert not broken, _lines(broken)
+
+
+def _lines(outcomes: Sequence[Outcome]) -> str:
+    shown = [
+        f"{outcome.exchange.id} {outcome.respect}: {'; '.join(map(str, outcome.differences))}"
+        for outcome in outcomes[:20]
+    ]
+    return "\n".join([f"{len(outcomes)} differ", *shown])

@@ -1,0 +1,74 @@
+"""The validators against what providers really accepted, and against bodies that were broken on purpose."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.conformance.scope import ADAPTERS, out_of_scope
+from tests.conformance.validators import VALIDATORS
+from tests.exchanges import Exchange, load_or_skip
+
+pytestmark = pytest.mark.exchanges
+
+ACCEPTED = 0.99
+"""The least share of accepted bodies without a fault. Replayed recordings hold a few that no provider ever saw."""
+
+_OF_THE_TARGET = ("is no parameter", "the last message is the assistant's")
+
+
+@pytest.fixture(params=list(ADAPTERS))
+def accepted(request: pytest.FixtureRequest) -> list[Exchange]:
+    """Every request that one provider answered with status 200."""
+    return [
+        exchange
+        for exchange in load_or_skip(request.param)
+        if exchange.request is not None and exchange.status == 200 and out_of_scope(exchange) is None
+    ]
+
+
+def _faults(provider: str, body: dict[str, Any]) -> list[str]:
+    """Faults that hold for any model of the provider."""
+    found = VALIDATORS[ADAPTERS[provider]](body, foreign=False)
+    return [fault for fault in found if not any(mark in fault for mark in _OF_THE_TARGET)]
+
+
+def test_what_a_provider_accepted_has_no_fault(accepted: list[Exchange]) -> None:
+    """The rules are those of the provider, not stricter ones."""
+    faulty = {exchange.id: faults for exchange in accepted if (faults := _faults(exchange.provider, exchange.request))}
+    assert 1 - len(faulty) / len(accepted) >= ACCEPTED, faulty
+
+
+def test_a_missing_result_is_a_fault(accepted: list[Exchange]) -> None:
+    """A call that is answered by nothing fails on every wire."""
+    tried = 0
+    for exchange in accepted:
+        broken = _without_results(exchange.request)
+        if broken is not None and not _faults(exchange.provider, exchange.request):
+            tried += 1
+            assert _faults(exchange.provider, broken), exchange.id
+    assert tried >= 3
+
+
+def test_what_only_an_issuer_can_read_is_a_fault_elsewhere(accepted: list[Exchange]) -> None:
+    """Thinking that is sent back passes as the provider's own, and fails as another's."""
+    replayed = [exchange for exchange in accepted if "thinking_replay" in exchange.features]
+    for exchange in replayed:
+        faults = list(VALIDATORS[ADAPTERS[exchange.provider]](exchange.request, foreign=True))
+        assert any("foreign" in fault for fault in faults), exchange.id
+
+
+def _without_results(body: dict[str, Any]) -> dict[str, Any] | None:
+    """The body without its tool results; None where it has none, or where their calls are kept by the provider."""
+    broken = copy.deepcopy(body)
+    if "input" in broken:
+        if not isinstance(broken["input"], list) or "previous_response_id" in broken or "conversation" in broken:
+            return None
+        broken["input"] = [item for item in broken["input"] if item.get("type") != "function_call_output"]
+    else:
+        messages = [message for message in broken["messages"] if message["role"] != "tool"]
+        for message in messages:
+            if isinstance(message.get("content"), list):
+                message["content"] = [part for part in message["content"] if part.get("type") != "tool_result"]
+        broken["messages"] = [message for message in messages if message.get("content") != []]
+    return broken if broken != body else None

@@ -1,0 +1,107 @@
+"""The validator: the bundled data is sound, and each kind of fault is found."""
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.bundled import bundled
+from dragoman.pricing import PriceTable, check, price_table
+from tests.unit.pricing.tables import ACME, acme, write_table
+
+
+def test_the_bundled_table_is_sound() -> None:
+    """Every row of every provider."""
+    assert check(price_table()) == []
+
+
+def test_the_bundled_table_is_complete() -> None:
+    """Every provider that an adapter exists for has prices, under the name of the adapter."""
+    table = price_table()
+    named = {"anthropic", "azure-openai", "bedrock", "cohere", "deepseek", "google", "google-vertex", "groq"}
+    named |= {"local", "mistral", "ollama", "openai", "openai-chat", "openrouter", "xai"}
+    assert named <= set(table.providers())
+    assert all(table.models(provider) for provider in named)
+    assert sum(len(table.models(provider)) for provider in table.providers()) > 2300
+
+
+def test_the_data_stays_small() -> None:
+    """It travels in the wheel."""
+    assert sum(path.stat().st_size for path in bundled("pricing").glob("*.toml")) < 1_500_000
+
+
+def test_a_sound_table_has_no_faults(tmp_path: Path) -> None:
+    """The table of these tests is one."""
+    assert check(write_table(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ('prices = [{ input = "1" }, { from = 2026-01-01, input = "2" }]', "two rows hold at once"),
+        (
+            'variants = [{ speed = "fast", input = "1" }, { speed = "fast", from = 2026-01-01, input = "2" }]',
+            "two rows hold at once: speed=fast",
+        ),
+        (
+            """prices = [
+            { window = { start = 01:00:00, end = 03:00:00 }, input = "1" },
+            { window = { start = 02:00:00, end = 04:00:00 }, input = "2" }]""",
+            "two rows hold at once",
+        ),
+        ('prices = [{ from = 2026-02-01, until = 2026-01-01, input = "1" }]', "ends before it begins"),
+        ('prices = [{ free = true, input = "1" }]', "free, and yet with rates"),
+        ('prices = [{ input = "3000" }]', "more than 2000 dollars"),
+        ('prices = [{ input = "3", over = [{ tokens = 5, input = "3000" }] }]', "more than 2000 dollars"),
+        ('prices = [{ input = "3", over = [{ tokens = 5, input = "2" }] }]', "cheaper for longer prompts"),
+        ('prices = [{ input = "1", cache_read = "2" }]', "cache_read is dearer than input"),
+        ('prices = [{ input = "1", cache_write = "2", cache_write_1h = "1" }]', "cache_write is dearer than"),
+        (
+            'prices = [{ until = 2026-01-01, input = "1" }, { from = 2026-01-01, input = "30" }]',
+            "input jumps from 1 to 30",
+        ),
+        ('prices = [{ input = "1" }]\nvariants = [{ speed = "fast", input = "30" }]', "input jumps from 1 to 30"),
+        ('source = "somewhere"\nprices = [{ input = "1" }]', "the source is no link: 'somewhere'"),
+        ('checked = 2027-01-01\nprices = [{ input = "1" }]', "checked on 2027-01-01, after the table's own date"),
+        ('prices = [{ input = "x" }]', "'x' is not a decimal number"),
+    ],
+)
+def test_each_fault_is_found(tmp_path: Path, rows: str, fault: str) -> None:
+    """One wrong row, one line that names the model and the fault."""
+    faults = check(write_table(tmp_path, acme(rows)))
+    assert len(faults) == 1
+    assert faults[0].startswith(("acme:m: ", "the prices of acme:m: "))
+    assert fault in faults[0]
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        "{ start = 01:00:00, end = 02:00:00 } | { start = 02:00:00, end = 03:00:00 }",
+        "{ start = 22:00:00, end = 02:00:00 } | { start = 02:00:00, end = 22:00:00 }",
+        "{ start = 01:00:00, end = 02:00:00, days = ['mon'] } | { start = 01:00:00, end = 02:00:00, days = ['tue'] }",
+    ],
+)
+def test_windows_that_do_not_meet_are_sound(tmp_path: Path, windows: str) -> None:
+    """Hours that follow each other, round the clock, on different days."""
+    first, second = windows.split(" | ")
+    rows = f"prices = [{{ window = {first}, input = '1' }}, {{ window = {second}, input = '2' }}]"
+    assert check(write_table(tmp_path, acme(rows))) == []
+
+
+def test_figures_that_were_looked_at_are_passed_over(tmp_path: Path) -> None:
+    """An overlay can accept what is odd, but not what is wrong."""
+    odd = acme('prices = [{ input = "1", cache_read = "2" }, { input = "5" }]')
+    (fault,) = check(write_table(tmp_path, odd, overlay='accepted = ["acme:m"]'))
+    assert "two rows hold at once" in fault
+
+
+def test_faults_outside_of_rows_are_found(tmp_path: Path) -> None:
+    """A file that is no TOML, a fallback to nobody, and a folder that is no table."""
+    broken = 'provider = "shop"\nsource = "https://shop.example"\nchecked = 2026-11-10\nfallback = ["nobody"]\n'
+    faults = check(write_table(tmp_path / "a", {"acme": ACME, "bad": "[", "shop": broken}))
+    assert len(faults) == 2
+    assert "bad.toml" in faults[0]
+    assert faults[1] == "shop: falls back to nobody, which is not there"
+    (tmp_path / "b").mkdir()
+    (fault,) = check(PriceTable(tmp_path / "b"))
+    assert "index.toml" in fault

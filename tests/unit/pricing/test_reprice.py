@@ -1,0 +1,72 @@
+"""Prices of the past at the rates of another table."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.canonical.message import Message, MessageMetadata
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.pricing import PriceTable, Spent, price_table, reprice
+from tests.unit.pricing.tables import NOW, write_table
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> PriceTable:
+    return write_table(tmp_path_factory.mktemp("prices"))
+
+
+def _reply(model: str | None, usage: Usage | None, at: datetime = NOW) -> Message:
+    return Message.assistant("Hi", metadata=MessageMetadata(model=model, usage=usage), created_at=at)
+
+
+def test_messages_are_repriced_at_their_own_time(table: PriceTable) -> None:
+    """Each at the price of its day; nothing but the figures of the cost changes."""
+    usage = Usage(input_tokens=1000, latency_ms=7, cost_usd=Decimal(99), pricing_version="old")
+    old = _reply("acme:full", usage, datetime(2026, 2, 1, tzinfo=UTC))
+    new = _reply("acme:full", usage)
+    first, second = reprice([old, new], table)
+    assert first.usage is not None
+    assert second.usage is not None
+    assert (first.usage.cost_usd, second.usage.cost_usd) == (Decimal("0.01"), Decimal("0.004"))
+    assert first.usage.latency_ms == 7
+    assert first.usage.pricing_version == table.version
+    assert first.model_copy(update={"metadata": old.metadata}) == old
+
+
+def test_messages_without_usage_or_model_stay_as_they_are(table: PriceTable) -> None:
+    """The very same objects come back."""
+    messages = [Message.user("Hi"), _reply(None, Usage(input_tokens=1, cost_usd=Decimal(1)))]
+    repriced = list(reprice(messages, table))
+    assert all(after is before for after, before in zip(repriced, messages, strict=True))
+
+
+def test_usages_are_repriced_too(table: PriceTable) -> None:
+    """One for one and in order, batches as batches; a model that is gone from the table has no price any more."""
+    spent = [
+        Spent("acme:plain", TokenUsage(input_tokens=1000), NOW),
+        Spent("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True),
+        Spent("acme:gone", Usage(input_tokens=1000, cost_usd=Decimal(1), cost_status=CostStatus.PRICED), NOW),
+    ]
+    costs = [usage.cost_usd for usage in reprice(spent, table)]
+    assert costs == [Decimal("0.003"), Decimal("0.002"), None]
+
+
+def test_the_bundled_table_is_the_default() -> None:
+    """Repricing without a table means: at the prices that this version of the library knows."""
+    (usage,) = reprice([Spent("anthropic:claude-sonnet-4-6", TokenUsage(input_tokens=8, output_tokens=42), NOW)])
+    assert usage.cost_usd == Decimal("0.000654")
+    assert usage.pricing_version == price_table().version
+
+
+@given(
+    counts=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), max_size=5),
+    model=st.sampled_from(["acme:plain", "acme:full", "acme:gratis", "acme:nobody"]),
+)
+def test_repricing_twice_changes_nothing(table: PriceTable, counts: list[tuple[int, int]], model: str) -> None:
+    """The old figures are not consulted, so the second time yields the first result, whatever was there before."""
+    messages = [_reply(model, Usage(input_tokens=i, output_tokens=o, cost_usd=Decimal(i))) for i, o in counts]
+    once = list(reprice(messages, table))
+    assert list(reprice(once, table)) == once

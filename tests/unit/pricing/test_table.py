@@ -1,0 +1,208 @@
+"""The table: files, aliases, overlays, versions, and errors that say what to do."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dragoman.adapter.contract import Prices, bundled_prices
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.bundled import bundled
+from dragoman.canonical.usage import CostStatus, TokenUsage
+from dragoman.pricing import PriceTable, price_table
+from tests.unit.pricing.tables import ACME, NOW, acme, write_table
+
+USAGE = TokenUsage(input_tokens=1_000_000)
+OVERLAY = """
+checked = 2026-11-15
+
+[acme]
+source = "https://acme.example/our-contract"
+
+[[acme.model]]
+id = "plain at our rate"
+match = { equals = ["plain"] }
+prices = [{ input = "2" }]
+
+[own]
+source = "https://own.example"
+
+[[own.model]]
+id = "mine"
+match = { equals = ["mine"] }
+prices = [{ input = "7" }]
+"""
+
+
+def test_the_bundled_table_is_what_adapters_are_given() -> None:
+    """One table for the process, found through its entry point too, and of the shape that adapters know."""
+    prices: Prices = price_table()
+    assert prices is price_table()
+    assert bundled_prices() is prices
+
+
+def test_the_version_names_the_content(tmp_path: Path) -> None:
+    """A date and a short hash; equal content has an equal version, any other content another one."""
+    first = write_table(tmp_path / "a")
+    assert re.fullmatch(r"2026-11-10\+[0-9a-f]{8}", first.version)
+    assert write_table(tmp_path / "b").version == first.version
+    assert write_table(tmp_path / "c", {"acme": ACME.replace('"3"', '"3.01"')}).version != first.version
+    assert write_table(tmp_path / "d", overlay=OVERLAY).version != first.version
+    crlf = write_table(tmp_path / "e")
+    for path in (tmp_path / "e").iterdir():
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert crlf.version == first.version
+
+
+def test_every_figure_carries_the_version(tmp_path: Path) -> None:
+    """Also where the table knew no price: it says which table did not."""
+    table = write_table(tmp_path)
+    assert table.price("acme:plain", USAGE, NOW).pricing_version == table.version
+    assert table.price("acme:nobody", USAGE, NOW).pricing_version == table.version
+
+
+def test_an_overlay_goes_first_and_joins_the_version(tmp_path: Path) -> None:
+    """Own rates replace those of the table, own providers join it, the rest stays."""
+    table = write_table(tmp_path / "prices")
+    path = tmp_path / "ours.toml"
+    path.write_text(OVERLAY, encoding="utf-8")
+    ours = table.overlaid(path)
+    assert ours.price("acme:plain", USAGE, NOW).cost_usd == 2
+    assert ours.price("own:mine", USAGE, NOW).cost_usd == 7
+    assert ours.price("acme:gratis", USAGE, NOW).cost_status is CostStatus.FREE
+    assert ours.models("acme")[:2] == ("plain at our rate", "plain")
+    assert ours.providers() == ("acme", "acme-chat", "own")
+    assert re.fullmatch(re.escape(table.version) + r"\+[0-9a-f]{8}", ours.version)
+    assert table.price("acme:plain", USAGE, NOW).cost_usd == 3
+
+
+def test_a_bundled_overlay_is_part_of_the_table(tmp_path: Path) -> None:
+    """Known gaps are corrected without touching the generated files."""
+    table = write_table(tmp_path, overlay=OVERLAY)
+    row = table.find("acme:plain", NOW)
+    assert row is not None
+    assert (row.source, str(row.checked)) == ("https://acme.example/our-contract", "2026-11-15")
+    assert table.price("acme:plain", USAGE, NOW).cost_usd == 2
+
+
+def test_providers_can_share_prices(tmp_path: Path) -> None:
+    """acme-chat is billed by the file of acme."""
+    table = write_table(tmp_path)
+    assert table.price("acme-chat:plain", USAGE, NOW).cost_usd == 3
+    assert table.models("acme-chat") == table.models("acme")
+    assert table.models("nobody") == ()
+
+
+def test_a_provider_falls_back_to_those_whose_models_it_sells(tmp_path: Path) -> None:
+    """At the standard price only: what it asks for batches or tiers of theirs is not known."""
+    shop = 'provider = "shop"\nsource = "https://shop.example"\nchecked = 2026-11-10\nfallback = ["acme"]\n'
+    table = write_table(tmp_path, {"acme": ACME, "shop": shop})
+    usage = TokenUsage(input_tokens=1000)
+    assert table.price("shop:full", usage, NOW).cost_usd == table.price("acme:full", usage, NOW).cost_usd
+    assert table.price("shop:full", usage, NOW, batch=True).unpriced == ("input_tokens", "processing=batch")
+    assert table.price("shop:nobody", usage, NOW).cost_status is CostStatus.UNPRICED
+
+
+def test_only_the_files_that_are_asked_for_are_read(tmp_path: Path) -> None:
+    """A broken file of another provider does not hinder a price."""
+    table = write_table(tmp_path, {"acme": ACME, "broken": "not toml at all ["})
+    assert table.price("acme:plain", USAGE, NOW).cost_usd == 3
+    with pytest.raises(ConfigurationError, match=r"cannot be read: .*broken\.toml"):
+        table.price("broken:m", USAGE, NOW)
+
+
+@pytest.mark.parametrize(
+    ("prices", "fault"),
+    [
+        ("prices = [{ input = 3.0 }]", "write 3.0 in quotes"),
+        ('prices = [{ input = "three" }]', "'three' is not a decimal number"),
+        ('prices = [{ input = "-1" }]', "'-1' is not an amount of money"),
+        ('prices = [{ input = "NaN" }]', "'NaN' is not an amount of money"),
+        ('prices = [{ input = "Infinity" }]', "'Infinity' is not an amount"),
+        ('prices = [{ ouput = "1" }]', "unknown: ouput"),
+        ('prices = [{ input = "1", over = [{ tokens = 5, ouput = "1" }] }]', "over: unknown: ouput"),
+        ('prices = [{ input = "1", over = [{ tokens = 5, output = "1" }] }]', "output has no rate for shorter"),
+        ('prices = [{ input = "1", from = "2026-01-01" }]', "is not a date"),
+        ('prices = [{ input = "1", from = 2026-01-01T00:00:00 }]', "needs a time zone"),
+        ('prices = [{ input = "1", window = { start = 01:00:00 } }]', "start and end must be times"),
+        (
+            'prices = [{ input = "1", window = { start = 01:00:00, end = 02:00:00, days = ["monday"] } }]',
+            "days must be some of mon",
+        ),
+        ('variants = [{ speed = "fast", processing = "batch", input = "1" }]', "one variant, not 2"),
+        ('price = [{ input = "1" }]', "m: unknown: price"),
+    ],
+)
+def test_a_wrong_line_is_refused_by_name(tmp_path: Path, prices: str, fault: str) -> None:
+    """A misspelt rate must not become a missing one, and a float is no money."""
+    with pytest.raises(ConfigurationError, match=f"the prices of acme.*{re.escape(fault)}"):
+        write_table(tmp_path, acme(prices)).price("acme:m", USAGE, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('source = "https://x"\n[[model]]\nid = "m"\nmatch = { equals = ["m"] }', r"\(checked\)"),
+        ('checked = 2026-01-01\n[[model]]\nid = "m"\nmatch = { equals = ["m"] }', r"\(source\)"),
+        ("[[model]]\nid = 'm'", "needs an id and a match"),
+        ("tool = 1", "unknown: tool"),
+        ("[[surcharge]]\nfield = 'geo'", "surcharge: 'standard' is missing"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, fault: str) -> None:
+    """Every row says where its figures come from and when they were compared."""
+    with pytest.raises(ConfigurationError, match=f"the prices of acme.*{fault}"):
+        write_table(tmp_path, {"acme": text}).price("acme:m", USAGE, NOW)
+
+
+@pytest.mark.parametrize(
+    ("overlay", "fault"),
+    [
+        ({"acme": "x"}, "one section a provider; 'acme' is none"),
+        ({"acme-chat": {}}, "acme-chat has the prices of acme: overlay those"),
+    ],
+)
+def test_a_wrong_overlay_is_refused(tmp_path: Path, overlay: dict[str, object], fault: str) -> None:
+    """Rather than never being looked at."""
+    with pytest.raises(ConfigurationError, match=re.escape(fault)):
+        write_table(tmp_path).overlaid(overlay).price("acme:plain", USAGE, NOW)
+
+
+def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
+    """It could not say which prices it has."""
+    with pytest.raises(ConfigurationError, match=r"index\.toml"):
+        _ = PriceTable(tmp_path).version
+    (tmp_path / "index.toml").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="has no date"):
+        _ = PriceTable(tmp_path).version
+
+
+def test_names_are_not_remembered_for_ever(tmp_path: Path) -> None:
+    """Ten thousand made-up models leave a bounded trace."""
+    table = write_table(tmp_path)
+    for number in range(10_000):
+        table.find(f"acme:made-up-{number}", NOW)
+    assert len(table._models) <= 4096
+
+
+def test_the_data_folders_are_found() -> None:
+    """In a checkout they lie at its root."""
+    assert (bundled("pricing") / "index.toml").is_file()
+    with pytest.raises(ConfigurationError, match="data folder 'nothing' is missing"):
+        bundled("nothing")
+
+
+def test_an_installed_package_uses_what_it_brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder inside the package goes before anything that happens to lie beside it."""
+    package = tmp_path / "src" / "dragoman"
+    inside = package / "_bundled" / "pricing"
+    inside.mkdir(parents=True)
+    (tmp_path / "pricing").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.setattr("dragoman.bundled._PACKAGE", package)
+    assert bundled("pricing") == inside
+    inside.rmdir()
+    assert bundled("pricing") == tmp_path / "pricing"
+    (tmp_path / "pyproject.toml").unlink()
+    with pytest.raises(ConfigurationError):
+        bundled("pricing")

@@ -1,0 +1,183 @@
+"""Who plays in the transport's tests: an adapter that reads nothing, a clock nobody waits for, two ways to send."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import httpx
+
+from dragoman.adapter.capabilities import AdapterCapabilities
+from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.failures import Failure
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.transport import AsyncHttpTransport, HttpTransport, Timing
+from dragoman.transport.contract import Attempt
+
+KEY = "canary-4f1d8c0b97e2"
+"""A key of no known shape: only who knows it can mask it."""
+BODY = '{"model":"m","messages":[{"role":"user","content":"é你好\u2028"}]}'.encode()
+
+
+class PlainAdapter(Adapter):
+    """Carries bytes and reads nothing but statuses."""
+
+    provider: ClassVar[str] = "plain"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        base_url="https://api.plain.test/v1",
+        key_variables=("PLAIN_KEY", "PLAIN_TOKEN"),
+        key_header="x-api-key",
+        key_prefix="",
+        base_url_variable="PLAIN_URL",
+    )
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        return AdapterCapabilities()
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        return WireRequest("POST", "/chat", BODY, stream=options.stream)
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        raise NotImplementedError
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        raise NotImplementedError
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        raise NotImplementedError
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return Failure(self.provider, self.model, body, status=status, headers=headers).error(None)
+
+
+ADAPTER = PlainAdapter("m")
+WHOLE = WireRequest("POST", "/chat", BODY)
+STREAM = WireRequest("POST", "/chat", BODY, stream=True)
+
+
+@dataclass
+class VirtualTime:
+    """Seconds pass only where somebody sleeps or says so. Chance is the middle of its range: no jitter."""
+
+    seconds: float = 0.0
+    roll: float = 0.5
+    slept: list[float] = field(default_factory=list)
+    start: datetime = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
+
+    async def sleep_async(self, seconds: float) -> None:
+        self.sleep(seconds)
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(
+            clock=lambda: self.seconds,
+            now=lambda: self.start + timedelta(seconds=self.seconds),
+            roll=lambda: self.roll,
+            sleep=self.sleep,
+            sleep_async=self.sleep_async,
+        )
+
+
+@dataclass(frozen=True)
+class Got:
+    """What a call came to: the bytes of its reply, or its error with what had arrived before it."""
+
+    body: bytes
+    status: int | None
+    attempts: tuple[Attempt, ...]
+    error: Exception | None = None
+
+
+class SyncWay:
+    """A call, whole or streamed, without await."""
+
+    name = "sync"
+
+    def call(self, request: WireRequest = WHOLE, *, timeout: float | None = None, **settings: Any) -> Got:
+        with HttpTransport(**{"api_key": KEY, **settings}) as transport:
+            return take(transport, request, timeout=timeout)
+
+    def client(self, handler: Callable[[httpx.Request], httpx.Response], **settings: Any) -> httpx.Client:
+        return httpx.Client(transport=httpx.MockTransport(handler), **settings)
+
+
+class AsyncWay:
+    """The same with await, in an event loop of its own."""
+
+    name = "async"
+
+    def call(self, request: WireRequest = WHOLE, *, timeout: float | None = None, **settings: Any) -> Got:
+        async def main() -> Got:
+            async with AsyncHttpTransport(**{"api_key": KEY, **settings}) as transport:
+                return await take_async(transport, request, timeout=timeout)
+
+        return asyncio.run(main())
+
+    def client(self, handler: Callable[[httpx.Request], httpx.Response], **settings: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.MockTransport(handler), **settings)
+
+
+WAYS = (SyncWay(), AsyncWay())
+Way = SyncWay | AsyncWay
+
+
+def take(transport: Any, request: WireRequest, *, adapter: Adapter = ADAPTER, timeout: float | None = None) -> Got:
+    """One call to its end, its error kept."""
+    body = b""
+    try:
+        if not request.stream:
+            response = transport.send(adapter, request, timeout=timeout)
+            return Got(response.body, response.status, response.attempts)
+        with transport.stream(adapter, request, timeout=timeout) as reply:
+            for chunk in reply.chunks:
+                body += chunk
+            return Got(body, reply.status, reply.attempts)
+    except Exception as error:
+        return Got(body, getattr(error, "status", None), getattr(error, "attempts", ()), error)
+
+
+async def take_async(
+    transport: Any, request: WireRequest, *, adapter: Adapter = ADAPTER, timeout: float | None = None
+) -> Got:
+    body = b""
+    try:
+        if not request.stream:
+            response = await transport.send(adapter, request, timeout=timeout)
+            return Got(response.body, response.status, response.attempts)
+        async with transport.stream(adapter, request, timeout=timeout) as reply:
+            async for chunk in reply.chunks:
+                body += chunk
+            return Got(body, reply.status, reply.attempts)
+    except Exception as error:
+        return Got(body, getattr(error, "status", None), getattr(error, "attempts", ()), error)
+
+
+class Broken(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body that hands out its chunks and then raises."""
+
+    def __init__(self, error: Exception, *chunks: bytes) -> None:
+        self._error = error
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._chunks
+        raise self._error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+        raise self._error

@@ -1,0 +1,343 @@
+"""Whole replies over HTTP: what is sent, what comes back, and what every kind of failure becomes."""
+
+import asyncio
+import gzip
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman.adapter.errors import (
+    FrameTooLargeError,
+    MalformedReplyError,
+    NetworkError,
+    NotFoundError,
+    ProviderError,
+    RequestError,
+    RequestTimeoutError,
+    ServerError,
+    UnclassifiedError,
+)
+from dragoman.adapter.wire import WireRequest
+from dragoman.transport import AsyncHttpTransport, Attempt, HttpTransport, RetryPolicy
+from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Pause, Reply, json_reply, sse_reply
+from tests.unit.transport.actors import (
+    ADAPTER,
+    BODY,
+    KEY,
+    STREAM,
+    WAYS,
+    WHOLE,
+    Broken,
+    VirtualTime,
+    Way,
+    take,
+    take_async,
+)
+
+NO_RETRY = RetryPolicy(max_retries=0)
+pytestmark = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+
+
+def test_the_adapters_bytes_arrive_as_they_are(way: Way) -> None:
+    """The body goes out untouched, to base URL plus path, with the key in the endpoint's header."""
+    with FaultyServer(json_reply({"ok": True})) as server:
+        got = way.call(base_url=server.url + "/v1/")
+    (received,) = server.received
+    assert (received.method, received.path, received.body) == ("POST", "/v1/chat", BODY)
+    assert received.headers["x-api-key"] == KEY
+    assert received.headers["content-type"] == "application/json"
+    assert (got.status, got.body, got.error) == (200, b'{"ok": true}', None)
+    assert got.attempts == (Attempt(1, 200, None),)
+
+
+def test_the_requests_own_headers_win(way: Way) -> None:
+    """What the adapter or the caller sets replaces the transport's value, the key too, and none is looked for."""
+    request = WireRequest("POST", "/chat", BODY, {"X-Api-Key": "mine", "accept": "text/plain", "X-Extra": "1"})
+    with FaultyServer(json_reply({})) as server:
+        got = way.call(request, api_key=None, base_url=server.url, environ={})
+    assert got.error is None
+    headers = server.received[0].headers
+    assert (headers["x-api-key"], headers["accept"], headers["x-extra"]) == ("mine", "text/plain", "1")
+
+
+def test_a_failing_status_is_the_adapters_error(way: Way) -> None:
+    """Status, body and headers reach the adapter, whose error is raised with the attempts in it."""
+    with FaultyServer(json_reply({"error": "no such model"}, status=404, request_id="req_1")) as server:
+        got = way.call(base_url=server.url)
+    assert type(got.error) is NotFoundError
+    assert "no such model" in str(got.error)
+    assert got.error.request_id == "req_1"
+    assert got.attempts == (Attempt(1, 404, "invalid_request"),)
+
+
+def test_a_failure_that_passes_is_tried_again(way: Way) -> None:
+    """Two failures and a success are one reply with three attempts and their waits."""
+    time = VirtualTime()
+    script = [json_reply({}, status=503), Reply(before=RESET), json_reply({"ok": 1})]
+    with FaultyServer(script) as server:
+        got = way.call(base_url=server.url, timing=time.timing)
+    assert got.body == b'{"ok": 1}'
+    assert got.attempts == (
+        Attempt(1, 503, "rate_limit", 1.0),
+        Attempt(2, None, "network", 2.0),
+        Attempt(3, 200, None),
+    )
+    assert [request.body for request in server.received] == [BODY] * 3
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_never_followed(way: Way, status: int) -> None:
+    """Neither key nor conversation reaches the address that a redirect names."""
+    with FaultyServer(json_reply({"stolen": True})) as other:
+        redirect = Reply(status=status, headers={"location": other.url + "/chat"})
+        with FaultyServer(redirect) as server:
+            for request in (WHOLE, STREAM):
+                got = way.call(request, base_url=server.url)
+                assert type(got.error) is UnclassifiedError
+                assert "redirect" in str(got.error)
+                assert got.status == status
+    assert other.received == []
+    assert len(server.received) == 2
+
+
+@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (Reply(before=HANG_UP), NetworkError),
+        (Reply(before=RESET), NetworkError),
+        (Reply(raw=b"not http at all\r\n\r\n"), NetworkError),
+        (Reply(raw=b"HTTP/1.1 200 OK\r\ncontent-le"), NetworkError),
+        (Reply(body=b'{"half"', length=100), NetworkError),
+        (sse_reply(b'{"ha', HANG_UP), NetworkError),
+        (sse_reply(b'{"ha', RESET), NetworkError),
+        (Reply(raw=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nboom"), NetworkError),
+        (Reply(headers={"content-encoding": "br"}, body=b"x"), MalformedReplyError),
+        (Reply(headers={"content-encoding": "gzip"}, body=b"no gzip"), MalformedReplyError),
+        (Reply(headers={"content-encoding": "gzip"}, body=gzip.compress(b"x" * 99)[:-9]), NetworkError),
+    ],
+    ids=[
+        "hangs up", "resets", "garbage", "half a head", "short body", "chunks end", "chunks reset", "bad chunk",
+        "brotli", "no gzip", "half a gzip",
+    ],
+)  # fmt: skip
+def test_a_broken_reply_is_a_typed_error(way: Way, request_: WireRequest, reply: Reply, kind: type) -> None:
+    """Whatever breaks, a ProviderError says so, and no library's exception is chained to it."""
+    with FaultyServer(reply) as server:
+        got = way.call(request_, base_url=server.url, retry=NO_RETRY)
+    assert isinstance(got.error, ProviderError)
+    assert isinstance(got.error, kind)
+    assert got.error.provider == "plain"
+    assert len(got.attempts) == 1
+    assert got.attempts[0].error_class == got.error.error_class
+    assert not isinstance(got.error.__cause__ or got.error.__context__, httpx.HTTPError | OSError)
+
+
+def test_nobody_listens(way: Way) -> None:
+    """A refused connection is a NetworkError that names no address."""
+    with FaultyServer(Reply()) as server:
+        port = server.port
+    got = way.call(base_url=f"http://127.0.0.1:{port}", retry=NO_RETRY)
+    assert type(got.error) is NetworkError
+    assert str(port) not in str(got.error)
+
+
+@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    "reply",
+    [Reply(before=STALL), sse_reply(b"data: 1\n\n", STALL), Reply(body=b"{", length=9, before=Pause(30))],
+    ids=["before the head", "midway", "slow head"],
+)
+def test_silence_is_a_timeout(way: Way, request_: WireRequest, reply: Reply) -> None:
+    """A provider that says nothing for longer than the caller waits is a RequestTimeoutError, streamed or not."""
+    with FaultyServer(reply) as server:
+        got = way.call(request_, base_url=server.url, timeout=0.2)
+    assert type(got.error) is RequestTimeoutError
+    assert len(got.attempts) == 1
+
+
+def test_a_reply_that_drips_is_cut_at_the_time_limit(way: Way) -> None:
+    """Bytes that keep coming do not keep a whole reply alive beyond its time."""
+    with FaultyServer(sse_reply(*[b"x", Pause(0.05)] * 100)) as server:
+        got = way.call(base_url=server.url, timeout=0.3)
+    assert type(got.error) is RequestTimeoutError
+    assert "not complete in time" in str(got.error)
+
+
+def test_a_stream_may_take_longer_than_the_time_limit(way: Way) -> None:
+    """For a stream the limit is the longest silence, not the whole of it."""
+    with FaultyServer(sse_reply(*[b"x", Pause(0.1)] * 6)) as server:
+        got = way.call(STREAM, base_url=server.url, timeout=0.4)
+    assert (got.body, got.error) == (b"xxxxxx", None)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_time_limit_is_positive(way: Way, timeout: float) -> None:
+    """A limit that no time satisfies is the caller's mistake."""
+    assert type(way.call(base_url="http://127.0.0.1:9", timeout=timeout).error) is RequestError
+
+
+def test_a_reply_over_the_cap_is_refused(way: Way) -> None:
+    """A whole reply may not be larger than the body cap, counted after decompression."""
+    with FaultyServer(Reply(body=b"x" * 1001)) as server:
+        assert len(way.call(base_url=server.url, body_cap=1001).body) == 1001
+        assert type(way.call(base_url=server.url, body_cap=1000).error) is FrameTooLargeError
+
+
+def test_a_bomb_is_refused_before_it_is_large(way: Way) -> None:
+    """A gzip body of a thousand times its size stops at the cap."""
+    bomb = gzip.compress(bytes(200_000_000), compresslevel=1)
+    with FaultyServer(Reply(headers={"content-encoding": "gzip"}, body=bomb)) as server:
+        got = way.call(base_url=server.url)
+    assert type(got.error) is FrameTooLargeError
+
+
+@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+def test_gzip_is_opened(way: Way, request_: WireRequest) -> None:
+    """Compressed replies arrive plain, streamed ones in pieces."""
+    packed = gzip.compress(BODY * 50)
+    pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
+    with FaultyServer(Reply(headers={"content-encoding": "gzip"}, steps=pieces)) as server:
+        got = way.call(request_, base_url=server.url)
+    assert (got.body, got.error) == (BODY * 50, None)
+
+
+@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(status=500, body=b"oops" * 300_000),
+        Reply(status=500, body=b"oops", length=900),
+        Reply(status=500, steps=[b"oops", RESET]),
+        Reply(status=500, headers={"content-encoding": "br"}, body=b"oops"),
+    ],
+    ids=["huge", "short", "reset", "strange encoding"],
+)
+def test_a_failing_status_outranks_its_body(way: Way, request_: WireRequest, reply: Reply) -> None:
+    """However broken or large the body of a failing reply is, its status decides, and its beginning is told."""
+    with FaultyServer(reply) as server:
+        got = way.call(request_, base_url=server.url, retry=NO_RETRY)
+    assert type(got.error) is ServerError
+    assert got.status == 500
+    assert "oops" in str(got.error)
+    assert len(str(got.error)) < 1000
+
+
+def test_a_clients_own_hooks_and_headers_are_used(way: Way) -> None:
+    """An injected client sends its headers along, is not closed, and a hook that read the reply does no harm."""
+    seen: list[httpx.Headers] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers)
+        return httpx.Response(200, headers={"content-encoding": "gzip"}, content=gzip.compress(b"{}"))
+
+    client = way.client(handler, headers={"x-proxy": "p"})
+    for request in (WHOLE, STREAM):
+        got = way.call(request, client=client)
+        assert (got.body, got.error) == (b"{}", None)
+    assert not client.is_closed
+    assert [headers["x-proxy"] for headers in seen] == ["p", "p"]
+    assert {headers["host"] for headers in seen} == {"api.plain.test"}
+    _close(client)
+
+
+def test_a_bug_shows_itself(way: Way) -> None:
+    """An exception that no failing request raises passes through unchanged."""
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise ZeroDivisionError
+
+    client = way.client(handler)
+    assert type(way.call(client=client).error) is ZeroDivisionError
+    _close(client)
+
+
+def test_a_stream_that_breaks_after_its_start_is_not_tried_again(way: Way) -> None:
+    """Once a byte was handed out there is one attempt, and it is recorded as the failure that it became."""
+    with FaultyServer(sse_reply(b"data: 1\n\n", RESET)) as server:
+        got = way.call(STREAM, base_url=server.url, timing=VirtualTime().timing)
+    assert got.body == b"data: 1\n\n"
+    assert type(got.error) is NetworkError
+    assert got.attempts == (Attempt(1, 200, "network"),)
+    assert len(server.received) == 1
+
+
+def test_a_stream_that_breaks_before_its_first_byte_is_tried_again(way: Way) -> None:
+    """A head alone is nothing handed out."""
+    with FaultyServer([sse_reply(RESET), sse_reply(HANG_UP), sse_reply(b"data: 1\n\n")]) as server:
+        got = way.call(STREAM, base_url=server.url, timing=VirtualTime().timing)
+    assert (got.body, got.error) == (b"data: 1\n\n", None)
+    assert [attempt.error_class for attempt in got.attempts] == ["network", "network", None]
+
+
+def test_an_empty_stream_is_a_stream(way: Way) -> None:
+    """What no bytes mean is the decoder's to say."""
+    with FaultyServer(sse_reply()) as server:
+        got = way.call(STREAM, base_url=server.url)
+    assert (got.body, got.status, got.error) == (b"", 200, None)
+
+
+def test_a_damaged_chunk_midway_ends_the_stream(way: Way) -> None:
+    """An exception of the stream below keeps what had been handed out."""
+    broken = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
+    client = way.client(lambda _: httpx.Response(200, stream=Broken(broken, b"a", b"b")))
+    got = way.call(STREAM, client=client)
+    assert got.body == b"ab"
+    assert type(got.error) is NetworkError
+    _close(client)
+
+
+def test_one_transport_serves_many_threads_or_loops(way: Way) -> None:
+    """Calls from eight threads, each with an event loop of its own where it is async, all come home."""
+    got: list[bytes] = []
+    with FaultyServer(lambda request: Reply(body=request.body)) as server:
+        shared: Any = (HttpTransport if way.name == "sync" else AsyncHttpTransport)(api_key=KEY, base_url=server.url)
+
+        def calls(name: int) -> None:
+            request = WireRequest("POST", "/chat", b"%d" % name)
+            if isinstance(shared, HttpTransport):
+                got.extend(take(shared, request).body for _ in range(5))
+                return
+
+            async def main() -> None:
+                got.extend([(await take_async(shared, request)).body for _ in range(5)])
+                await shared.close()
+
+            asyncio.run(main())
+
+        threads = [threading.Thread(target=calls, args=(name,)) for name in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if isinstance(shared, HttpTransport):
+            shared.close()
+    assert sorted(got) == sorted(b"%d" % name for name in range(8) for _ in range(5))
+
+
+def test_a_closed_transport_opens_anew(way: Way) -> None:
+    """Closing gives connections back; it does not end the transport's life."""
+    with FaultyServer(json_reply({})) as server:
+        transport: Any = (HttpTransport if way.name == "sync" else AsyncHttpTransport)(api_key=KEY, base_url=server.url)
+        if isinstance(transport, HttpTransport):
+            for _ in range(2):
+                assert transport.send(ADAPTER, WHOLE).status == 200
+                transport.close()
+        else:
+
+            async def main() -> None:
+                for _ in range(2):
+                    assert (await transport.send(ADAPTER, WHOLE)).status == 200
+                    await transport.close()
+
+            asyncio.run(main())
+        assert server.wait_until_closed() == 0
+
+
+def _close(client: httpx.Client | httpx.AsyncClient) -> None:
+    if isinstance(client, httpx.Client):
+        client.close()
+    else:
+        asyncio.run(client.aclose())

@@ -1,0 +1,91 @@
+"""Compressed bodies, cut anywhere, of any number of members, and of any size."""
+
+import gzip
+import zlib
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import MalformedReplyError, StreamTruncatedError
+from dragoman.transport.inflate import Inflater, inflater_for
+
+PIECE = 256 * 1024
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+PACKERS = {
+    "gzip": ("gzip", gzip.compress),
+    "zlib": ("deflate", zlib.compress),
+    "raw deflate": ("deflate", raw_deflate),
+    "members": ("gzip", lambda data: b"".join(gzip.compress(data[at : at + 9]) for at in range(0, len(data), 9))),
+    "padded": ("x-gzip", lambda data: gzip.compress(data) + b"\0" * 40),
+}
+
+
+def opened(encoding: str, chunks: list[bytes]) -> bytes:
+    inflater = Inflater(encoding)
+    data = b"".join(piece for chunk in chunks for piece in inflater.feed(chunk))
+    inflater.finish()
+    return data
+
+
+@pytest.mark.parametrize("name", PACKERS)
+@given(data=st.binary(min_size=1, max_size=400), size=st.integers(1, 50))
+def test_cuts_do_not_matter(name: str, data: bytes, size: int) -> None:
+    """However the compressed bytes are cut, the same plain bytes come out."""
+    encoding, pack = PACKERS[name]
+    packed = pack(data)
+    assert opened(encoding, [packed[at : at + size] for at in range(0, len(packed), size)]) == data
+
+
+@pytest.mark.parametrize("name", ["gzip", "zlib", "raw deflate"])
+def test_every_early_end_is_noticed(name: str) -> None:
+    """A body cut at any byte but its start is a StreamTruncatedError at the end."""
+    encoding, pack = PACKERS[name]
+    packed = pack(b"hello hello hello")
+    for cut in range(1, len(packed)):
+        with pytest.raises(StreamTruncatedError):
+            opened(encoding, [packed[:cut]])
+
+
+def test_pieces_are_bounded() -> None:
+    """A hundred megabytes out of one small chunk come in pieces of 256 KiB, one at a time."""
+    inflater = Inflater("gzip")
+    total = 0
+    for piece in inflater.feed(gzip.compress(bytes(100_000_000), compresslevel=1)):
+        assert len(piece) <= PIECE
+        total += len(piece)
+    inflater.finish()
+    assert total == 100_000_000
+
+
+def test_a_thousand_members_are_one_body() -> None:
+    """Members follow each other in a gzip body, and none is dropped."""
+    assert opened("gzip", [gzip.compress(b"abc") * 1024]) == b"abc" * 1024
+
+
+@given(st.sampled_from(["gzip", "deflate"]), st.lists(st.binary(max_size=60), max_size=4))
+def test_garbage_is_a_typed_error(encoding: str, chunks: list[bytes]) -> None:
+    """Any bytes are opened or refused as malformed or cut."""
+    with suppress(MalformedReplyError, StreamTruncatedError):
+        opened(encoding, chunks)
+
+
+@pytest.mark.parametrize(("encoding", "opens"), [(None, False), ("", False), ("Identity", False), (" GZIP ", True)])
+def test_plain_bodies_need_nothing(encoding: str | None, opens: bool) -> None:
+    """No encoding, and identity, go untouched."""
+    assert (inflater_for(encoding) is not None) is opens
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress", "x" * 5000])
+def test_an_encoding_nobody_asked_for_is_refused(encoding: str) -> None:
+    """The message is bounded."""
+    with pytest.raises(MalformedReplyError, match="not asked for") as caught:
+        inflater_for(encoding)
+    assert len(str(caught.value)) < 200

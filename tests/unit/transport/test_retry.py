@@ -1,0 +1,135 @@
+"""The rules of retrying, as laws and numbers; the table of whole calls is in test_retry_table."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import (
+    InvalidRequestError,
+    NetworkError,
+    OverloadedError,
+    ProviderError,
+    RateLimitError,
+    ServerError,
+)
+from dragoman.adapter.wire import Headers
+from dragoman.transport.retry import RetryPolicy, RetryQuota, Tries
+from tests.unit.transport.actors import VirtualTime
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+POLICY = RetryPolicy()
+
+
+def wait(
+    headers: dict[str, str], error: ProviderError | None = None, retry: int = 1, roll: float = 0.5
+) -> float | None:
+    return POLICY.wait(error or ServerError("x"), Headers(headers), retry, now=NOW, roll=roll)
+
+
+@given(st.integers(1, 5000), st.floats(0, 1, exclude_max=True))
+def test_a_wait_doubles_within_its_bounds(retry: int, roll: float) -> None:
+    """Waits are 1, 2, 4 ... seconds, moved by at most a quarter, and never over 30."""
+    plain = min(2.0 ** min(retry - 1, 40), 1e9)
+    seconds = POLICY.backoff(retry, roll)
+    assert min(30.0, plain * 0.75) <= seconds <= min(30.0, plain * 1.25)
+
+
+def test_chance_spreads_the_waits() -> None:
+    """The ends of chance are the ends of the jitter."""
+    assert [POLICY.backoff(1, roll) for roll in (0, 0.5, 1)] == [0.75, 1.0, 1.25]
+    assert [POLICY.backoff(2, roll) for roll in (0, 0.5, 1)] == [1.5, 2.0, 2.5]
+
+
+@given(st.text(max_size=30), st.sampled_from(["retry-after", "retry-after-ms", "x-should-retry"]))
+def test_no_header_breaks_the_policy(value: str, name: str) -> None:
+    """Whatever a provider sends, the wait is none or a finite time of at most a minute."""
+    seconds = wait({name: value})
+    assert seconds is None or (math.isfinite(seconds) and 0 < seconds <= 60)
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_any_number_is_kept_refused_or_ignored(asked: float) -> None:
+    """Up to a minute is kept, up to a day ends the trying, anything else is as if nothing was asked."""
+    seconds = wait({"retry-after": repr(asked)})
+    if math.isnan(asked) or asked <= 0 or asked > 86_400:
+        assert seconds == 1.0
+    elif asked <= 60:
+        assert seconds == asked
+    else:
+        assert seconds is None
+
+
+@given(st.integers(-100_000, 100_000))
+def test_an_http_date_is_its_distance(offset: int) -> None:
+    """A date means the seconds until it."""
+    seconds = wait({"retry-after": format_datetime(NOW + timedelta(seconds=offset), usegmt=True)})
+    assert seconds == (1.0 if offset <= 0 or offset > 86_400 else offset if offset <= 60 else None)
+
+
+def test_the_number_of_retries_is_the_policys() -> None:
+    """Two retries by default; none with 0; a negative number is a mistake."""
+    assert [wait({}, retry=retry) for retry in (1, 2, 3)] == [1.0, 2.0, None]
+    assert RetryPolicy(max_retries=0).wait(ServerError("x"), {}, 1, now=NOW, roll=0.5) is None
+    with pytest.raises(ValueError, match="0 or more"):
+        RetryPolicy(max_retries=-1)
+
+
+def test_a_quota_runs_out_and_fills_again() -> None:
+    """500 tokens are 35 transient retries or 100 throttled ones; each success gives one back, up to the brim."""
+    quota = RetryQuota()
+    assert sum(quota.draw(NetworkError("x")) for _ in range(100)) == 35
+    assert quota.left == 10
+    assert [quota.draw(error) for error in (ServerError("x"), RateLimitError("x"), OverloadedError("x"))] == [
+        False,
+        True,
+        True,
+    ]
+    assert not quota.draw(RateLimitError("x"))
+    for _ in range(14):
+        quota.refund()
+    assert quota.draw(ServerError("x"))
+    for _ in range(1000):
+        quota.refund()
+    assert quota.left == 500
+    assert sum(quota.draw(RateLimitError("x")) for _ in range(200)) == 100
+
+
+def test_an_outage_is_not_answered_with_three_times_the_load() -> None:
+    """When every call fails, the quota lets 35 of 200 second attempts through and then none."""
+    quota, time = RetryQuota(), VirtualTime()
+    attempts = 0
+    for _ in range(100):
+        tries = Tries(POLICY, quota, time.timing)
+        while tries.failed(ServerError("x"), Headers()) is not None:
+            pass
+        attempts += len(tries.attempts)
+    assert attempts == 100 + 35
+
+
+def test_no_retry_reaches_beyond_the_deadline() -> None:
+    """A wait that would end at or after the time limit is not begun, and draws nothing."""
+    quota, time = RetryQuota(), VirtualTime()
+    tries = Tries(RetryPolicy(max_retries=9), quota, time.timing, timeout=7.0)
+    waits = []
+    while (seconds := tries.failed(ServerError("x"), Headers())) is not None:
+        waits.append(seconds)
+        time.sleep(seconds)
+    assert waits == [1.0, 2.0]
+    assert tries.left == 4.0
+    assert quota.left == 500 - 2 * 14
+
+
+def test_every_attempt_is_recorded() -> None:
+    """The last error knows the statuses, classes and waits of all attempts."""
+    tries = Tries(POLICY, RetryQuota(), VirtualTime().timing)
+    tries.failed(ServerError("x", status=502), Headers({"retry-after": "3"}))
+    last = InvalidRequestError("x", status=400)
+    assert tries.failed(last, Headers()) is None
+    assert [(a.number, a.status, a.error_class, a.waited) for a in last.attempts] == [
+        (1, 502, "server_error", 3.0),
+        (2, 400, "invalid_request", 0.0),
+    ]

@@ -1,0 +1,171 @@
+"""What is tried again, by status, headers and the moment of the failure, on a clock that nobody waits for.
+
+Each row: what the first attempts meet, and the waits that follow. A script that is used up answers 200.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from dragoman.adapter.wire import WireRequest
+from tests.unit.transport.actors import STREAM, WAYS, WHOLE, Broken, Got, VirtualTime, Way
+
+Meet = Callable[[], httpx.Response]
+FAR, NEAR, PAST = "Sat, 21 Nov 2026 13:00:00 GMT", "Sat, 21 Nov 2026 12:00:07 GMT", "Fri, 20 Nov 2026 12:00:00 GMT"
+
+
+class Row(NamedTuple):
+    """``waits`` are those of a call whose every attempt meets the same."""
+
+    meets: str
+    waits: tuple[float, ...]
+    status: int | None = None
+    headers: dict[str, str] = {}  # noqa: RUF012
+    raises: type[httpx.TransportError] | None = None
+    chunks: tuple[bytes, ...] | None = None
+    streamed_waits: tuple[float, ...] | None = None
+    """Those of a stream, where they are others."""
+
+
+TWICE = (1.0, 2.0)
+NEVER: tuple[float, ...] = ()
+
+STATUSES = [
+    *(Row(f"{status}", TWICE, status) for status in (408, 429, 500, 501, 502, 503, 504, 507, 520, 524, 529, 599)),
+    *(
+        Row(f"{status}", NEVER, status)
+        for status in (301, 302, 303, 307, 308, 400, 401, 402, 403, 404, 405, 409, 410, 413, 415, 422, 425, 451, 499)
+    ),
+]  # fmt: skip
+HEADERS = [
+    Row("retry-after seconds", (7.0, 7.0), 429, {"retry-after": "7"}),
+    Row("a fraction", (0.25, 0.25), 429, {"retry-after": "0.25"}),
+    Row("capitals", (7.0, 7.0), 429, {"Retry-After": "7"}),
+    Row("on 503", (7.0, 7.0), 503, {"retry-after": "7"}),
+    Row("on 500", (7.0, 7.0), 500, {"retry-after": "7"}),
+    Row("milliseconds", (0.35, 0.35), 429, {"retry-after-ms": "350"}),
+    Row("milliseconds first", (0.35, 0.35), 429, {"retry-after-ms": "350", "retry-after": "9"}),
+    Row("bad milliseconds, good seconds", (9.0, 9.0), 429, {"retry-after-ms": "soon", "retry-after": "9"}),
+    Row("a date ahead, then gone by", (7.0, 2.0), 429, {"retry-after": NEAR}),
+    Row("a date too far", NEVER, 429, {"retry-after": FAR}),
+    Row("a date gone by", TWICE, 429, {"retry-after": PAST}),
+    Row("a minute", (60.0, 60.0), 429, {"retry-after": "60"}),
+    Row("over a minute", NEVER, 429, {"retry-after": "60.001"}),
+    Row("61 seconds", NEVER, 503, {"retry-after": "61"}),
+    Row("61,000 milliseconds", NEVER, 429, {"retry-after-ms": "61000"}),
+    Row("an hour", NEVER, 429, {"retry-after": "3600"}),
+    Row("zero", TWICE, 429, {"retry-after": "0"}),
+    Row("negative", TWICE, 429, {"retry-after": "-5"}),
+    Row("NaN", TWICE, 429, {"retry-after": "nan"}),
+    Row("infinite", TWICE, 429, {"retry-after": "inf"}),
+    Row("minus infinite", TWICE, 429, {"retry-after": "-inf"}),
+    Row("1e999", TWICE, 429, {"retry-after": "1e999"}),
+    Row("a billion", TWICE, 429, {"retry-after": "1000000000"}),
+    Row("garbage", TWICE, 429, {"retry-after": "a while"}),
+    Row("empty", TWICE, 429, {"retry-after": ""}),
+    Row("two of them", TWICE, 429, {"retry-after": "1, 2"}),
+    Row("an impossible date", TWICE, 429, {"retry-after": "Sat, 99 Nov 2026 99:00:00 GMT"}),
+    Row("an hour on a refused request", NEVER, 400, {"retry-after": "3600"}),
+    Row("a wait on a refused request", NEVER, 400, {"retry-after": "2"}),
+    Row("should", TWICE, 400, {"x-should-retry": "true"}),
+    Row("should, conflict", TWICE, 409, {"x-should-retry": "true"}),
+    Row("should, with a wait", (4.0, 4.0), 422, {"x-should-retry": "true", "retry-after": "4"}),
+    Row("should, but after an hour", NEVER, 429, {"x-should-retry": "true", "retry-after": "3600"}),
+    Row("should not, 429", NEVER, 429, {"x-should-retry": "false"}),
+    Row("should not, 500", NEVER, 500, {"x-should-retry": "false"}),
+    Row("should not, with a wait", NEVER, 503, {"x-should-retry": "false", "retry-after": "1"}),
+    Row("should, in other words", TWICE, 500, {"x-should-retry": "maybe"}),
+    Row("should, in other words, refused", NEVER, 400, {"x-should-retry": "yes"}),
+]
+BREAKS = [
+    *(
+        Row(kind.__name__, TWICE, raises=kind)
+        for kind in (
+            httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.ReadTimeout, httpx.WriteError,
+            httpx.WriteTimeout, httpx.PoolTimeout, httpx.RemoteProtocolError, httpx.ProxyError, httpx.CloseError,
+        )
+    ),
+    Row("not sendable", NEVER, raises=httpx.LocalProtocolError),
+    Row("unknown protocol", NEVER, raises=httpx.UnsupportedProtocol),
+    Row("reset after the head", TWICE, 200, raises=httpx.ReadError, chunks=()),
+    Row("silence after the head", TWICE, 200, raises=httpx.ReadTimeout, chunks=()),
+    Row("reset in the body", TWICE, 200, raises=httpx.ReadError, chunks=(b"half",), streamed_waits=NEVER),
+    Row("end in the body", TWICE, 200, raises=httpx.RemoteProtocolError, chunks=(b"ha", b"lf"), streamed_waits=NEVER),
+    Row("silence in the body", TWICE, 200, raises=httpx.ReadTimeout, chunks=(b"half",), streamed_waits=NEVER),
+    Row("reset in a failing body", TWICE, 503, raises=httpx.ReadError, chunks=(b"over",)),
+    Row("reset in a refusing body", NEVER, 400, raises=httpx.ReadError, chunks=(b"bad",)),
+    Row("strange encoding", NEVER, 200, {"content-encoding": "br"}, chunks=(b"x",), raises=httpx.ReadError),
+]  # fmt: skip
+TABLE = [*STATUSES, *HEADERS, *BREAKS]
+
+
+def meet(row: Row) -> httpx.Response:
+    error = None if row.raises is None else row.raises("scripted")
+    if row.chunks is not None:
+        assert error is not None
+        return httpx.Response(row.status or 200, headers=row.headers, stream=Broken(error, *row.chunks))
+    if error is not None:
+        raise error
+    return httpx.Response(row.status or 200, headers=row.headers, stream=httpx.ByteStream(b"said"))
+
+
+def play(way: Way, row: Row, request: WireRequest, failures: int) -> tuple[Got, VirtualTime, int]:
+    """The call whose first attempts meet the row, then success."""
+    time, sent = VirtualTime(), 0
+
+    def handler(_: httpx.Request) -> httpx.Response:
+        nonlocal sent
+        sent += 1
+        return meet(row) if sent <= failures else httpx.Response(200, content=b"ok")
+
+    client = way.client(handler)
+    got = way.call(request, client=client, timing=time.timing)
+    if isinstance(client, httpx.Client):
+        client.close()
+    else:
+        asyncio.run(client.aclose())
+    return got, time, sent
+
+
+def test_the_table_is_large_enough() -> None:
+    """At least sixty rows, none twice."""
+    assert len({row.meets for row in TABLE}) == len(TABLE) >= 60
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize("row", TABLE, ids=[row.meets for row in TABLE])
+def test_a_failure_that_stays(row: Row, request_: WireRequest, way: Way) -> None:
+    """The waits are those of the table, one attempt more than waits, all of them recorded in the error."""
+    waits = row.streamed_waits if request_.stream and row.streamed_waits is not None else row.waits
+    got, time, sent = play(way, row, request_, failures=99)
+    assert got.error is not None
+    assert time.slept == pytest.approx(list(waits))
+    assert sent == len(waits) + 1
+    if row.raises not in (httpx.LocalProtocolError, httpx.UnsupportedProtocol):
+        assert [attempt.waited for attempt in got.attempts] == pytest.approx([*waits, 0.0])
+        assert [attempt.number for attempt in got.attempts] == list(range(1, sent + 1))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("row", [row for row in TABLE if row.waits], ids=[row.meets for row in TABLE if row.waits])
+def test_a_failure_that_passes(row: Row, way: Way) -> None:
+    """After one failure the second attempt is the reply."""
+    got, time, sent = play(way, row, WHOLE, failures=1)
+    assert (got.error, got.body, sent) == (None, b"ok", 2)
+    assert time.slept == pytest.approx([row.waits[0]])
+    assert [attempt.error_class is None for attempt in got.attempts] == [False, True]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_time_limit_ends_the_trying(way: Way) -> None:
+    """With two and a half seconds the second wait would end too late."""
+    time = VirtualTime()
+    client = way.client(lambda _: httpx.Response(503))
+    got = way.call(client=client, timing=time.timing, timeout=2.5)
+    assert time.slept == [1.0]
+    assert len(got.attempts) == 2
+    client.close() if isinstance(client, httpx.Client) else asyncio.run(client.aclose())

@@ -1,0 +1,263 @@
+"""Streams that are left in every way there is: the next call must find a free connection."""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from dragoman.adapter.errors import NetworkError
+from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
+from tests.servers import RESET, STALL, FaultyServer, Pause, Received, Reply, json_reply, sse_reply
+from tests.unit.transport.actors import ADAPTER, KEY, STREAM, WAYS, WHOLE, Way
+
+ROUNDS = 50
+POOL = 5
+NO_RETRY = RetryPolicy(max_retries=0)
+ENDLESS = [step for number in range(3) for step in (b"data: %d\n\n" % number, Pause(0.001))]
+
+
+def script(received: Received) -> Reply:
+    """A stream that never ends to who asks for an event stream, a whole reply to everybody else."""
+    return sse_reply(*ENDLESS, STALL) if received.headers["accept-encoding"] == "identity" else json_reply({"ok": 1})
+
+
+def never_entered(transport: HttpTransport) -> None:
+    transport.stream(ADAPTER, STREAM)
+
+
+def never_iterated(transport: HttpTransport) -> None:
+    with transport.stream(ADAPTER, STREAM):
+        pass
+
+
+def left_after_one(transport: HttpTransport) -> None:
+    with transport.stream(ADAPTER, STREAM) as reply:
+        next(reply.chunks)
+        raise EnoughError
+
+
+def kept_after_leaving(transport: HttpTransport, kept: list[Iterator[bytes]] = []) -> None:  # noqa: B006
+    """The caller keeps the iterator, which must not keep the connection."""
+    with transport.stream(ADAPTER, STREAM) as reply:
+        kept.append(reply.chunks)
+
+
+def raised_inside(transport: HttpTransport) -> None:
+    with transport.stream(ADAPTER, STREAM) as reply:
+        for _ in reply.chunks:
+            raise EnoughError
+
+
+def dropped(transport: HttpTransport) -> None:
+    """Entered by hand and never left: the garbage collector leaves it."""
+    context = transport.stream(ADAPTER, STREAM)
+    next(context.__enter__().chunks)
+    del context
+    gc.collect()
+
+
+class EnoughError(Exception):
+    pass
+
+
+SYNC: list[Callable[[HttpTransport], None]] = [
+    never_entered, never_iterated, left_after_one, kept_after_leaving, raised_inside, dropped,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("leave", SYNC, ids=lambda leave: leave.__name__)
+def test_fifty_streams_left_by_a_sync_caller(leave: Callable[[HttpTransport], None]) -> None:
+    """However streams are left, five connections are enough for fifty of them and the calls between them."""
+    with (
+        FaultyServer(script) as server,
+        HttpTransport(api_key=KEY, base_url=server.url, max_connections=POOL, retry=NO_RETRY) as transport,
+    ):
+        for _ in range(ROUNDS):
+            with contextlib.suppress(EnoughError):
+                leave(transport)
+            assert transport.send(ADAPTER, WHOLE, timeout=5).status == 200
+        assert server.wait_until_closed(at_most_open=1) <= 1
+
+
+async def a_never_iterated(transport: AsyncHttpTransport) -> None:
+    async with transport.stream(ADAPTER, STREAM):
+        pass
+
+
+async def a_left_after_one(transport: AsyncHttpTransport) -> None:
+    async with transport.stream(ADAPTER, STREAM) as reply:
+        await anext(reply.chunks)
+        raise EnoughError
+
+
+async def a_kept_after_leaving(transport: AsyncHttpTransport, kept: list[AsyncIterator[bytes]] = []) -> None:  # noqa: B006
+    async with transport.stream(ADAPTER, STREAM) as reply:
+        kept.append(reply.chunks)
+
+
+async def a_cancelled_midway(transport: AsyncHttpTransport) -> None:
+    started = asyncio.Event()
+
+    async def read() -> None:
+        async with transport.stream(ADAPTER, STREAM) as reply:
+            async for _ in reply.chunks:
+                started.set()
+
+    task = asyncio.create_task(read())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def a_cancelled_twice(transport: AsyncHttpTransport) -> None:
+    task = asyncio.create_task(a_left_waiting(transport))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def a_left_waiting(transport: AsyncHttpTransport) -> None:
+    async with transport.stream(ADAPTER, STREAM) as reply:
+        async for _ in reply.chunks:
+            pass
+
+
+async def a_cancelled_while_connecting(transport: AsyncHttpTransport) -> None:
+    task = asyncio.create_task(a_left_waiting(transport))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def a_timed_out_from_outside(transport: AsyncHttpTransport) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await a_left_waiting(transport)
+
+
+async def a_dropped(transport: AsyncHttpTransport) -> None:
+    """Entered by hand and never left: the event loop closes what the garbage collector finds."""
+    context = transport.stream(ADAPTER, STREAM)
+    await anext((await context.__aenter__()).chunks)
+    del context
+    gc.collect()
+    await asyncio.sleep(0.005)
+
+
+ASYNC: list[Callable[[AsyncHttpTransport], Awaitable[None]]] = [
+    a_never_iterated, a_left_after_one, a_kept_after_leaving, a_cancelled_midway, a_cancelled_twice,
+    a_cancelled_while_connecting, a_timed_out_from_outside, a_dropped,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
+def test_fifty_streams_left_by_an_async_caller(leave: Callable[[AsyncHttpTransport], Awaitable[None]]) -> None:
+    """The same with await, and with cancellation in every place."""
+
+    async def main() -> None:
+        async with AsyncHttpTransport(
+            api_key=KEY, base_url=server.url, max_connections=POOL, retry=NO_RETRY
+        ) as transport:
+            for _ in range(ROUNDS):
+                with contextlib.suppress(EnoughError):
+                    await leave(transport)
+                assert (await transport.send(ADAPTER, WHOLE, timeout=5)).status == 200
+            assert await asyncio.to_thread(server.wait_until_closed, 1) <= 1
+
+    with FaultyServer(script) as server:
+        asyncio.run(main())
+
+
+def test_a_thousand_calls_share_the_connections() -> None:
+    """A hundred callers at once over five connections: nobody starves, and there are never more than five."""
+    most = 0
+
+    def watched(received: Received) -> Reply:
+        nonlocal most
+        most = max(most, received.connection + 1)
+        return json_reply({})
+
+    async def main() -> None:
+        async with AsyncHttpTransport(api_key=KEY, base_url=server.url, max_connections=POOL) as transport:
+            for _ in range(10):
+                replies = await asyncio.gather(*[transport.send(ADAPTER, WHOLE) for _ in range(100)])
+                assert {reply.status for reply in replies} == {200}
+
+    with FaultyServer(watched) as server:
+        asyncio.run(main())
+    assert most == POOL
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_finished_stream_gives_its_connection_back(way: Way) -> None:
+    """A caller who stops at the terminal event leaves the end of the stream unread; the connection serves on."""
+    with FaultyServer(sse_reply(b"data: 1\n\n", b"data: last\n\n")) as server:
+        if way.name == "sync":
+            with HttpTransport(api_key=KEY, base_url=server.url) as transport:
+                for _ in range(10):
+                    with transport.stream(ADAPTER, STREAM) as reply:
+                        for chunk in reply.chunks:
+                            if b"last" in chunk:
+                                break
+        else:
+
+            async def main() -> None:
+                async with AsyncHttpTransport(api_key=KEY, base_url=server.url) as transport:
+                    for _ in range(10):
+                        async with transport.stream(ADAPTER, STREAM) as reply:
+                            async for chunk in reply.chunks:
+                                if b"last" in chunk:
+                                    break
+
+            asyncio.run(main())
+        assert len(server.received) == 10
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("end", [STALL, RESET, b"data: more\n\n" * 100_000], ids=["stall", "reset", "much more"])
+def test_a_stream_that_does_not_end_is_hung_up_on(way: Way, end: object) -> None:
+    """After the event that the caller wanted, nothing that the provider does is an error or takes long."""
+    with FaultyServer(sse_reply(b"data: last\n\n", end, STALL)) as server:  # type: ignore[arg-type]
+        if way.name == "sync":
+            with (
+                HttpTransport(api_key=KEY, base_url=server.url) as transport,
+                transport.stream(ADAPTER, STREAM) as reply,
+            ):
+                assert next(reply.chunks).startswith(b"data: last")
+        else:
+
+            async def main() -> None:
+                async with (
+                    AsyncHttpTransport(api_key=KEY, base_url=server.url) as transport,
+                    transport.stream(ADAPTER, STREAM) as reply,
+                ):
+                    assert (await anext(reply.chunks)).startswith(b"data: last")
+
+            asyncio.run(main())
+        assert server.wait_until_closed() == 0
+
+
+def test_chunks_are_no_use_after_the_context() -> None:
+    """Reading on after leaving is an error or nothing, and never the rest of somebody else's reply."""
+    with FaultyServer(script) as server, HttpTransport(api_key=KEY, base_url=server.url) as transport:
+        with transport.stream(ADAPTER, STREAM) as reply:
+            chunks = reply.chunks
+        with contextlib.suppress(NetworkError):
+            assert b"".join(chunks) in (b"", ENDLESS[0])
+
+
+def test_bytes_arrive_when_they_are_sent() -> None:
+    """The first chunk is handed out while the second is still to be written."""
+    with FaultyServer(sse_reply(b"data: 1\n\n", STALL)) as server:
+        transport = HttpTransport(api_key=KEY, base_url=server.url)
+        context = transport.stream(ADAPTER, STREAM)
+        assert next(context.__enter__().chunks) == b"data: 1\n\n"
+        transport.close()
