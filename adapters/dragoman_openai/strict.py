@@ -7,37 +7,52 @@ allow no other. Whatever obeys the stricter schema obeys the one that was asked 
 from collections.abc import Mapping
 from typing import Any
 
-_NESTED = ("properties", "$defs", "definitions")
-_LISTS = ("anyOf", "allOf")
+_NAMED = ("properties", "$defs", "definitions")
+_LISTED = ("anyOf", "allOf")
+_UNKNOWN = ("oneOf", "not", "if", "patternProperties", "dependentRequired", "dependentSchemas")
+_ANNOTATIONS = {"title", "description", "default", "examples"}
+
+
+class _NoStrictFormError(Exception):
+    pass
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The schema made strict, or None where it has no strict form: free-form objects, and schemas that are no object."""
-    return _strict(dict(schema)) if schema.get("type") == "object" else None
-
-
-def _strict(schema: Any) -> Any:
-    if not isinstance(schema, dict):
+    """The schema made strict; None where it has no strict form, such as an object with free keys."""
+    if schema.get("type") != "object":
         return None
+    try:
+        return _strict(dict(schema))
+    except _NoStrictFormError:
+        return None
+
+
+def _strict(schema: Any) -> dict[str, Any]:
+    if not isinstance(schema, dict) or any(keyword in schema for keyword in _UNKNOWN):
+        raise _NoStrictFormError
     strict = dict(schema)
-    if schema.get("type") == "object" or "properties" in schema:
+    if "$ref" in schema:
+        # A reference stands alone in strict mode; what only describes it may go.
+        if schema.keys() - _ANNOTATIONS != {"$ref"}:
+            raise _NoStrictFormError
+        return {"$ref": schema["$ref"]}
+    if _is_object(schema):
         properties = schema.get("properties")
         if not isinstance(properties, dict) or schema.get("additionalProperties", False) is not False:
-            return None
+            raise _NoStrictFormError
         strict["additionalProperties"] = False
         strict["required"] = list(properties)
-    for key in _NESTED:
+    for key in _NAMED:
         if key in schema:
             strict[key] = {name: _strict(inner) for name, inner in schema[key].items()}
-            if None in strict[key].values():
-                return None
-    for key in _LISTS:
+    for key in _LISTED:
         if key in schema:
             strict[key] = [_strict(inner) for inner in schema[key]]
-            if None in strict[key]:
-                return None
-    if "items" in schema and (items := _strict(schema["items"])) is not None:
-        strict["items"] = items
-    elif "items" in schema:
-        return None
+    if "items" in schema:
+        strict["items"] = _strict(schema["items"])
     return strict
+
+
+def _is_object(schema: Mapping[str, Any]) -> bool:
+    kind = schema.get("type")
+    return kind == "object" or "properties" in schema or (isinstance(kind, list) and "object" in kind)

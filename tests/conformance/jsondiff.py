@@ -19,11 +19,25 @@ def differences(theirs: Any, ours: Any, path: str = "$") -> Iterator[Difference]
                 yield Difference(f"{path}.{key} added", short(ours[key]))
     elif isinstance(theirs, list) and isinstance(ours, list):
         if len(theirs) != len(ours):
-            yield Difference(f"{path}[] length changed", f"{len(theirs)} -> {len(ours)}")
-        for left, right in zip(theirs, ours, strict=False):
-            yield from differences(left, right, f"{path}[]")
+            yield _items(theirs, ours, path)
+        else:
+            for left, right in zip(theirs, ours, strict=True):
+                yield from differences(left, right, f"{path}[]")
     elif not same_scalar(theirs, ours):
         yield Difference(f"{path} changed", f"{short(theirs)} -> {short(ours)}")
+
+
+def _items(theirs: list[Any], ours: list[Any], path: str) -> Difference:
+    """What lies between the items that two lists of different lengths begin and end with."""
+    begin = 0
+    while begin < min(len(theirs), len(ours)) and theirs[begin] == ours[begin]:
+        begin += 1
+    end = 0
+    while end < min(len(theirs), len(ours)) - begin and theirs[-1 - end] == ours[-1 - end]:
+        end += 1
+    left, right = theirs[begin : len(theirs) - end], ours[begin : len(ours) - end]
+    what = "left out" if not right else "added" if not left else "changed"
+    return Difference(f"{path}[] items {what}", f"{short(left)} -> {short(right)}")
 
 
 def same_scalar(theirs: Any, ours: Any) -> bool:

@@ -14,6 +14,7 @@ class Respect(StrEnum):
     REQUEST = "requests"
     TOTAL = "totals"
     COST = "costs"
+    ECHO = "echoes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dragoman import DragomanError, Message, WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
+from tests.conformance import costs, echoes
 from tests.conformance.oracle.expected import Buckets, Expected
 from tests.conformance.outcomes import Difference, Outcome, Respect, short
 from tests.conformance.scope import model_of
@@ -45,11 +46,14 @@ def judge(exchange: Exchange, expected: Expected) -> Iterator[Outcome]:
         wrong = sum_of_buckets != expected.usage.total
         detail = f"{expected.usage.total} -> {sum_of_buckets}"
         yield Outcome(exchange, Respect.TOTAL, (Difference("total", detail),) if wrong else ())
+    yield from costs.judge(exchange, expected, message)
+    yield from echoes.judge(exchange, expected, message)
 
 
 def compare(message: Message, expected: Expected) -> Iterator[Difference]:
     """Differences of a message from what its reply says."""
-    if message.metadata.status != "complete":
+    # A reply that is still queued in the background is not complete, and may say so.
+    if message.metadata.status != "complete" and expected.stop_reason != "pause":
         yield Difference("status", str(message.metadata.status))
     if message.text != expected.text:
         yield Difference("text", f"{short(expected.text)} -> {short(message.text)}")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from dragoman.adapter.capabilities import AdapterCapabilities
@@ -27,7 +27,12 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from tests.laws.strategies import histories
 from tests.laws.targets import TARGETS
 
-any_target = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.provider)
+
+def each_target() -> Iterator[Target]:
+    """All targets in turn; a failure says which one it was."""
+    for target in TARGETS:
+        note(f"projected for {target.provider}")
+        yield target
 
 
 def as_messages(projection: Projection) -> list[Message]:
@@ -52,43 +57,43 @@ def results_of(turn: Turn) -> list[str]:
     return [block.tool_use_id for block in turn.blocks if isinstance(block, ToolResultBlock)]
 
 
-@any_target
 @given(history=histories())
-def test_projecting_is_deterministic_and_leaves_the_history_alone(target: Target, history: list[Message]) -> None:
+def test_projecting_is_deterministic_and_leaves_the_history_alone(history: list[Message]) -> None:
     """The same history gives the same turns and losses, and is the same as before."""
-    before = [write_message(message) for message in history]
-    assert project(history, target) == project(history, target)
-    assert [write_message(message) for message in history] == before
+    for target in each_target():
+        before = [write_message(message) for message in history]
+        assert project(history, target) == project(history, target)
+        assert [write_message(message) for message in history] == before
 
 
-@any_target
 @given(history=histories())
-def test_projecting_the_projected_changes_nothing(target: Target, history: list[Message]) -> None:
+def test_projecting_the_projected_changes_nothing(history: list[Message]) -> None:
     """What fits a model once fits it as it is."""
-    once = project(history, target)
-    again = project(as_messages(once), target)
-    assert [(turn.role, turn.blocks) for turn in again.turns] == [(turn.role, turn.blocks) for turn in once.turns]
-    assert again.losses == ()
+    for target in each_target():
+        once = project(history, target)
+        again = project(as_messages(once), target)
+        assert [(turn.role, turn.blocks) for turn in again.turns] == [(turn.role, turn.blocks) for turn in once.turns]
+        assert again.losses == ()
 
 
-@any_target
 @given(history=histories())
-def test_every_call_is_answered_once_right_behind_its_turn(target: Target, history: list[Message]) -> None:
+def test_every_call_is_answered_once_right_behind_its_turn(history: list[Message]) -> None:
     """Between a turn with calls and whatever is said next stand exactly the results of its calls."""
-    turns = project(history, target).turns
-    asked: list[str] = []
-    for index, turn in enumerate(turns):
-        if turn.role is not Role.ASSISTANT:
-            continue
-        answers: list[str] = []
-        for following in turns[index + 1 :]:
-            if following.role is not Role.TOOL:
-                break
-            answers += results_of(following)
-        assert Counter(answers) == Counter(calls_of(turn))
-        asked += calls_of(turn)
-    assert max(Counter(asked).values(), default=1) == 1, "two calls share a key"
-    assert Counter(asked) == Counter(key for turn in turns for key in results_of(turn)), "an orphan was sent"
+    for target in each_target():
+        turns = project(history, target).turns
+        asked: list[str] = []
+        for index, turn in enumerate(turns):
+            if turn.role is not Role.ASSISTANT:
+                continue
+            answers: list[str] = []
+            for following in turns[index + 1 :]:
+                if following.role is not Role.TOOL:
+                    break
+                answers += results_of(following)
+            assert Counter(answers) == Counter(calls_of(turn))
+            asked += calls_of(turn)
+        assert max(Counter(asked).values(), default=1) == 1, "two calls share a key"
+        assert Counter(asked) == Counter(key for turn in turns for key in results_of(turn)), "an orphan was sent"
 
 
 ALLOWED = {
@@ -103,21 +108,21 @@ ALLOWED = {
 INSIDE_RESULTS = {"text", "provider", "image", "audio", "video", "document"}
 
 
-@any_target
 @given(history=histories())
-def test_nothing_remains_that_the_model_cannot_take(target: Target, history: list[Message]) -> None:
+def test_nothing_remains_that_the_model_cannot_take(history: list[Message]) -> None:
     """Roles, kinds of blocks, media, thinking, native blocks and empty texts: all are within the capabilities."""
-    turns = project(history, target).turns
-    for turn in turns:
-        assert {block.type for block in turn.blocks} <= ALLOWED[turn.role]
-        for block in turn.blocks:
-            if isinstance(block, ToolResultBlock):
-                assert {part.type for part in block.content} <= INSIDE_RESULTS
-                assert all(can_take(part, turn, target, inside=True) for part in block.content)
-            assert can_take(block, turn, target)
-    assert roles_fit([turn.role for turn in turns], target.capabilities)
-    if not target.capabilities.supports_empty_text:
-        assert all(turn.blocks for turn in turns)
+    for target in each_target():
+        turns = project(history, target).turns
+        for turn in turns:
+            assert {block.type for block in turn.blocks} <= ALLOWED[turn.role]
+            for block in turn.blocks:
+                if isinstance(block, ToolResultBlock):
+                    assert {part.type for part in block.content} <= INSIDE_RESULTS
+                    assert all(can_take(part, turn, target, inside=True) for part in block.content)
+                assert can_take(block, turn, target)
+        assert roles_fit([turn.role for turn in turns], target.capabilities)
+        if not target.capabilities.supports_empty_text:
+            assert all(turn.blocks for turn in turns)
 
 
 def can_take(block: ContentBlock, turn: Turn, target: Target, *, inside: bool = False) -> bool:
@@ -156,25 +161,25 @@ def roles_fit(roles: Sequence[Role], abilities: AdapterCapabilities) -> bool:
     )
 
 
-@any_target
 @given(history=histories())
-def test_every_difference_is_named_by_a_loss(target: Target, history: list[Message]) -> None:
+def test_every_difference_is_named_by_a_loss(history: list[Message]) -> None:
     """A block that is not sent as it was said, a role that changed, a turn that nobody said: each has its loss."""
-    projection = project(history, target)
-    named = {(loss.message_id, loss.block_index) for loss in projection.losses}
-    of_message = {loss.message_id for loss in projection.losses}
-    sent = {(turn.message.id, origin): block for turn in projection.turns for block, origin in turn.pairs()}
-    for message in history:
-        for index, block in enumerate(message.content):
-            if sent.get((message.id, index)) != block and not renamed(block, sent.get((message.id, index))):
-                assert (message.id, index) in named
-    for turn in projection.turns:
-        if turn.role is not turn.message.role or MADE in turn.origins:
-            assert turn.message.id in of_message
-    said = {turn.message.id for turn in projection.turns}
-    for message in history:
-        placeholder = message.role in (Role.SYSTEM, Role.DEVELOPER) and not message.content
-        assert message.id in said | of_message or placeholder
+    for target in each_target():
+        projection = project(history, target)
+        named = {(loss.message_id, loss.block_index) for loss in projection.losses}
+        of_message = {loss.message_id for loss in projection.losses}
+        sent = {(turn.message.id, origin): block for turn in projection.turns for block, origin in turn.pairs()}
+        for message in history:
+            for index, block in enumerate(message.content):
+                if sent.get((message.id, index)) != block and not renamed(block, sent.get((message.id, index))):
+                    assert (message.id, index) in named
+        for turn in projection.turns:
+            if turn.role is not turn.message.role or MADE in turn.origins:
+                assert turn.message.id in of_message
+        said = {turn.message.id for turn in projection.turns}
+        for message in history:
+            placeholder = message.role in (Role.SYSTEM, Role.DEVELOPER) and not message.content
+            assert message.id in said | of_message or placeholder
 
 
 def renamed(said: ContentBlock, sent: ContentBlock | None) -> bool:
@@ -186,33 +191,33 @@ def renamed(said: ContentBlock, sent: ContentBlock | None) -> bool:
     )
 
 
-@any_target
 @given(history=histories())
-def test_a_longer_history_only_appends(target: Target, history: list[Message]) -> None:
+def test_a_longer_history_only_appends(history: list[Message]) -> None:
     """Only turns made up at the very end (an interrupted result, a request to go on) give way to what comes later."""
-    shorter: tuple[Turn, ...] = ()
-    for length in range(len(history) + 1):
-        longer = project(history[:length], target).turns
-        kept = next((i for i, (a, b) in enumerate(zip(shorter, longer, strict=False)) if a != b), len(shorter))
-        kept = min(kept, len(longer))
-        assert all(set(turn.origins) <= {MADE} for turn in shorter[kept:])
-        shorter = longer
+    for target in each_target():
+        shorter: tuple[Turn, ...] = ()
+        for length in range(len(history) + 1):
+            longer = project(history[:length], target).turns
+            kept = next((i for i, (a, b) in enumerate(zip(shorter, longer, strict=False)) if a != b), len(shorter))
+            kept = min(kept, len(longer))
+            assert all(set(turn.origins) <= {MADE} for turn in shorter[kept:])
+            shorter = longer
 
 
-@any_target
 @given(history=histories(max_scenes=3), data=st.data())
-def test_a_critical_block_is_never_lost(target: Target, history: list[Message], data: st.DataObject) -> None:
+def test_a_critical_block_is_never_lost(history: list[Message], data: st.DataObject) -> None:
     """A history with everything critical projects without a loss of content, or not at all."""
-    lossy = [loss for loss in project(history, target).losses if loss.severity is Severity.WARNING]
-    marked = [critical(message) for message in history]
-    if not lossy:
-        assert project(marked, target).losses == project(history, target).losses
-        return
-    with pytest.raises(CriticalLossError, match="critical"):
-        project(marked, target)
-    loss = data.draw(st.sampled_from(lossy))
-    with pytest.raises(CriticalLossError):
-        project(list(with_critical(history, loss)), target)
+    for target in each_target():
+        lossy = [loss for loss in project(history, target).losses if loss.severity is Severity.WARNING]
+        marked = [critical(message) for message in history]
+        if not lossy:
+            assert project(marked, target).losses == project(history, target).losses
+            continue
+        with pytest.raises(CriticalLossError, match="critical"):
+            project(marked, target)
+        loss = data.draw(st.sampled_from(lossy))
+        with pytest.raises(CriticalLossError):
+            project(list(with_critical(history, loss)), target)
 
 
 def critical(message: Message, marked: bool | tuple[int, ...] = True) -> Message:

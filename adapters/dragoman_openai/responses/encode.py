@@ -1,15 +1,15 @@
 """Canonical to wire: the body of a Responses request (wire reference 3.1 and 3.3). Its items are made in `items`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
-from dragoman.canonical.blocks import TextBlock
-from dragoman.canonical.message import Role
+from dragoman.canonical.blocks import ProviderBlock, TextBlock
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_openai.responses import items
 from dragoman_openai.strict import strict_schema
@@ -23,6 +23,17 @@ _SHOWN_EFFORT = "medium"
 _ABSENT = ("top_k", "seed", "stop_sequences")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_LENGTH = 64
+
+
+def goes_on_from_store(messages: Sequence[Message], extra: Mapping[str, Any]) -> bool:
+    """Whether earlier turns live at the provider, so that a result's call may be out of sight."""
+    if extra.get("previous_response_id") or extra.get("conversation"):
+        return True
+    return any(
+        isinstance(block, ProviderBlock) and block.kind == "item_reference"
+        for message in messages
+        for block in message.content
+    )
 
 
 def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:

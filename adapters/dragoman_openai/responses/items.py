@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
@@ -29,7 +29,7 @@ SEPARATOR = "\n\n"
 
 ToolId = Callable[[str], str]
 Note = Mapping[str, Any]
-"""What `items_in` noted of a native item or part when it was read, its residue included."""
+"""What `Draft` noted of a native item or part when it was read, its residue included."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ def _parts(request: Outgoing, turn: Turn, index: int, note: Note) -> list[dict[s
     if isinstance(block, DocumentBlock) and block.context:
         encoded.insert(0, {"type": "input_text", "text": block.context})
     if isinstance(block, TextBlock) and any(cited.kind not in parts.ANNOTATIONS for cited in block.citations):
-        request.lose_block(turn, index, LossKind.CITATIONS, "citations of another provider: left out", Severity.INFO)
+        request.lose_block(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
     return encoded
 
 
@@ -84,10 +84,10 @@ def _item(request: Outgoing, turn: Turn, index: int, note: Note) -> dict[str, An
     match turn.blocks[index]:
         case ThinkingBlock() | RedactedThinkingBlock() as block:
             item = request.restored(turn, index, reasoning(block, note))
-            kept = "id" in item and turn.raw(request.provider).get("store") is not False
-            if item.get("encrypted_content") or kept:
+            stored = "id" in item and turn.raw(request.provider).get("store") is not False
+            if item.get("encrypted_content") or item.get("content") or stored:
                 return item
-            reason = "reasoning that neither its own content nor the provider's store holds: left out"
+            reason = "reasoning that neither the item itself nor the provider's store holds: left out"
             request.lose_block(turn, index, LossKind.THINKING, reason)
             return None
         case ToolUseBlock() as block:

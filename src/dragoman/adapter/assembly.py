@@ -13,7 +13,7 @@ from dragoman.canonical.events import (
     ToolUseEnd,
     ToolUseStart,
 )
-from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
+from dragoman.canonical.message import Channel, Message, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Reply:
         usage: TokenUsage | None,
         raw: dict[str, Any],
         status: MessageStatus = MessageStatus.COMPLETE,
+        channel: Channel | None = None,
     ) -> Message:
         """The assistant's message, priced. ``model`` is the provider's name of the model that served."""
         context = self.context
@@ -66,6 +67,7 @@ class Reply:
             session_id=context.session_id,
             role=Role.ASSISTANT,
             content=blocks,
+            channel=channel,
             created_at=now,
             metadata=MessageMetadata(
                 model=served,

@@ -67,6 +67,8 @@ class ThinkingPolicy(Frozen):
     prefix_bound: bool = False
     must_echo: bool = False
     accepts_unsigned: bool = False
+    own_unsigned: bool = False
+    """Its own thinking may go back without a signature: the provider finds it again by an id."""
     foreign: Literal["drop", "text", "refuse"] = "drop"
 
     def reads(self, model: str | None) -> bool:

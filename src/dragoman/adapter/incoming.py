@@ -8,7 +8,7 @@ from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import MalformedReplyError, RequestError
 from dragoman.adapter.residue import residue
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
-from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
 
 
 class HistoryReader:
@@ -33,7 +33,14 @@ class HistoryReader:
         found = self.context.tool_ids.find(self.provider, native) if native else None
         return found or self.context.tool_ids.receive(self.provider, native)
 
-    def add(self, role: Role, blocks: Iterable[ContentBlock], raw: Mapping[str, Any] | None = None) -> Message:
+    def add(
+        self,
+        role: Role,
+        blocks: Iterable[ContentBlock],
+        raw: Mapping[str, Any] | None = None,
+        *,
+        channel: Channel | None = None,
+    ) -> Message:
         """One message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
         content = tuple(blocks)
         noted: dict[str, Any] = {"by": self.provider, **(raw or {})}
@@ -50,6 +57,7 @@ class HistoryReader:
             session_id=self.context.session_id,
             role=role,
             content=content,
+            channel=channel,
             created_at=self.context.clock(),
             metadata=MessageMetadata(provider_raw=noted, **fields),
         )

@@ -7,7 +7,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
-from dragoman.adapter.projection import Target, project
+from dragoman.adapter.projection import Target, project, refuse_critical
 from dragoman.adapter.turns import Turn
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
@@ -58,6 +58,12 @@ class Outgoing:
             else:
                 kept.append(tool)
         return kept
+
+    def lose_block(self, turn: Turn, index: int, kind: LossKind, reason: str) -> None:
+        """Notes a block that the wire cannot carry after all. Raises CriticalLossError where it is marked critical."""
+        loss = Loss(kind, turn.message.id, turn.origins[index], reason, Severity.WARNING, turn.blocks[index].type)
+        refuse_critical([turn.message], [loss])
+        self.losses.append(loss)
 
     def lose(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
         """Notes a loss of the request as a whole."""

@@ -74,11 +74,12 @@ def project(messages: Sequence[Message], target: Target) -> Projection:
     turns = list(projector.roles(turns))
     turns = list(projector.empty(turns))
     turns = projector.prefill(turns)
-    _refuse_critical(messages, losses)
+    refuse_critical(messages, losses)
     return Projection(tuple(turns), tuple(losses))
 
 
-def _refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
+def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
+    """Raises CriticalLossError where one of the losses is of a block marked critical."""
     critical = {message.id: message.metadata.critical for message in messages if message.metadata.critical}
     for loss in losses:
         marked = critical.get(loss.message_id, False)
@@ -99,17 +100,20 @@ class _Projector:
 
     def tools(self, turn: Turn) -> Turn:
         """Calls and results become text where the model knows no tools."""
-        if self._abilities.supports_tools or turn.role not in (Role.ASSISTANT, Role.TOOL):
+        if self._abilities.supports_tools:
             return turn
+        why = f"{self._target.model} knows no tools: sent as text"
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
-            if not isinstance(block, (ToolUseBlock, ToolResultBlock)):
-                return (block,)
-            self._lose(turn, index, LossKind.TOOLS, f"{self._target.model} knows no tools: sent as text", Severity.INFO)
-            return (call_as_text(block),) if isinstance(block, ToolUseBlock) else result_as_text(block)
+            if isinstance(block, ToolUseBlock) and turn.role is Role.ASSISTANT:
+                self._lose(turn, index, LossKind.TOOLS, why, Severity.INFO)
+                return (call_as_text(block),)
+            if isinstance(block, ToolResultBlock) and turn.role is Role.TOOL:
+                self._lose(turn, index, LossKind.TOOLS, why, Severity.INFO)
+                return result_as_text(block)
+            return (block,)
 
-        role = Role.USER if turn.role is Role.TOOL else turn.role
-        return replace(turn.mapped(change), role=role)
+        return replace(turn.mapped(change), role=Role.USER if turn.role is Role.TOOL else turn.role)
 
     def thinking(self, turn: Turn) -> Turn:
         """Thinking goes back to whoever can read it; what foreign thinking becomes is the model's policy."""
@@ -123,7 +127,7 @@ class _Projector:
             if isinstance(block, RedactedThinkingBlock):
                 return own
             if isinstance(block, ThinkingBlock):
-                return (own and (block.signature is not None or policy.accepts_unsigned)) or (
+                return (own and (block.signature is not None or policy.own_unsigned)) or (
                     policy.accepts_unsigned and block.signature is None
                 )
             return True

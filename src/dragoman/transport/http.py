@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import ssl
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,13 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.transport.call import AsyncResponse, Call, Prepared, SyncResponse
 from dragoman.transport.carrier import AsyncCarrier, Carrier
 from dragoman.transport.keys import Credentials
-from dragoman.transport.pool import Pool
+from dragoman.transport.pool import IDLE, ClientT, Pool
 from dragoman.transport.prepare import brings_own_key, checked_method, full_url, http_headers
 
 if TYPE_CHECKING:
     import httpx
 
 MAX_CONNECTIONS = 512
-_IDLE = 30.0
-"""Seconds that an unused connection is kept."""
 
 
 class HttpTransport(Carrier):
@@ -45,20 +44,23 @@ class HttpTransport(Carrier):
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
-        self._client = client
-        self._pool = Pool(_client, max_connections)
+        self._pool = Pool(_client, max_connections) if client is None else _borrowed(client)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
         return _prepared(self._credentials, adapter, request)
 
     @contextlib.contextmanager
     def _open(self, call: Call) -> Iterator[SyncResponse]:
-        with contextlib.nullcontext(self._client) if self._client is not None else self._pool.lend() as client:
-            response = client.send(_request(client, call), stream=True, follow_redirects=False)
+        slot = self._pool.take()
+        try:
+            response = slot.client.send(_request(slot.client, call), stream=True, follow_redirects=False)
             try:
                 yield response
             finally:
                 response.close()
+        finally:
+            for client in self._pool.give_back(slot):
+                client.close()
 
     def close(self) -> None:
         """Closes this transport's own connections; a later call opens new ones."""
@@ -85,34 +87,56 @@ class AsyncHttpTransport(AsyncCarrier):
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
-        self._client = client
+        self._borrowed = None if client is None else _borrowed(client)
         self._max_connections = max_connections
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[httpx.AsyncClient]] = WeakKeyDictionary()
+        self._closing: set[asyncio.Task[None]] = set()
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
         return _prepared(self._credentials, adapter, request)
 
     @contextlib.asynccontextmanager
     async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
-        with contextlib.nullcontext(self._client) if self._client is not None else self._pool().lend() as client:
-            response = await client.send(_request(client, call), stream=True, follow_redirects=False)
+        pool = self._pool()
+        slot = pool.take()
+        try:
+            response = await slot.client.send(_request(slot.client, call), stream=True, follow_redirects=False)
             try:
                 yield response
             finally:
                 await response.aclose()
+        finally:
+            for client in pool.give_back(slot, spoiled=_cancelled_again()):
+                self._close_later(client)
 
     def _pool(self) -> "Pool[httpx.AsyncClient]":
+        if self._borrowed is not None:
+            return self._borrowed
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
             pool = self._pools[loop] = Pool(_async_client, self._max_connections)
         return pool
 
+    def _close_later(self, client: "httpx.AsyncClient") -> None:
+        task = asyncio.get_running_loop().create_task(client.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
     async def close(self) -> None:
         """Closes this transport's own connections of the running event loop; a later call opens new ones."""
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         for client in pool.empty() if pool is not None else ():
             await client.aclose()
+
+
+def _cancelled_again() -> bool:
+    """Whether the task was cancelled a second time while it cleaned up after the first.
+
+    httpcore then loses a connection: it stays in use for good and takes the place of one that works.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 1
 
 
 def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest) -> Prepared:
@@ -151,10 +175,15 @@ def _async_client(size: int) -> "httpx.AsyncClient":
     return httpx.AsyncClient(verify=_trusted(), limits=_limits(size))
 
 
+def _borrowed(client: ClientT) -> Pool[ClientT]:
+    """The caller's own client as a pool; how many connections it has is the caller's business."""
+    return Pool(lambda _: client, sys.maxsize, owned=False)
+
+
 def _limits(size: int) -> "httpx.Limits":
     import httpx
 
-    return httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=_IDLE)
+    return httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE)
 
 
 @cache

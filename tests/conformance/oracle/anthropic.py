@@ -25,7 +25,8 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
     pieces = Pieces()
     for block in body["content"]:
         _block(block, pieces)
-    return pieces.expected(_stop(body["stop_reason"], pieces), _usage(body.get("usage")))
+    usage = _billed(body["usage"]) if body.get("usage") else None
+    return pieces.expected(_stop(body["stop_reason"], pieces), _usage(usage), {**body, "usage": usage}, body["content"])
 
 
 def stream(text: str) -> Expected | Failure:
@@ -48,7 +49,7 @@ def stream(text: str) -> Expected | Failure:
         elif kind == "message_stop":
             for index, partial in joined.items():
                 if partial:
-                    blocks[index]["input"] = partial
+                    blocks[index]["input"] = arguments(partial)
             return reply({**message, "content": [blocks[index] for index in sorted(blocks)]})
     return Failure(truncated=True)
 
@@ -59,6 +60,12 @@ def _delta(block: dict[str, Any], delta: dict[str, Any], index: int, joined: dic
             block["text"] = block.get("text", "") + delta["text"]
         case "thinking_delta":
             block["thinking"] = block.get("thinking", "") + delta["thinking"]
+        case "signature_delta":
+            block["signature"] = delta["signature"]
+        case "citations_delta":
+            block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+        case "compaction_delta":
+            block |= {name: value for name, value in delta.items() if name != "type"}
         case "input_json_delta":
             joined[index] = joined.get(index, "") + delta["partial_json"]
 
@@ -76,6 +83,19 @@ def _block(block: dict[str, Any], pieces: Pieces) -> None:
 def _stop(word: str | None, pieces: Pieces) -> str | None:
     stop = _STOP.get(word, "end_turn")
     return "tool_use" if stop == "end_turn" and pieces.calls else stop
+
+
+_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
+
+def _billed(usage: dict[str, Any]) -> dict[str, Any]:
+    """The counts with what a compaction on the way used: billed at the same rates, but not in the counts above.
+
+    (An advisor's or a refused model's iterations are left out: they are billed at another model's rates, or not.)
+    """
+    own = [part for part in usage.get("iterations") or () if part["type"] == "compaction"]
+    sums = {name: count(usage.get(name)) + sum(count(part.get(name)) for part in own) for name in _COUNTS}
+    return usage | sums if own else usage
 
 
 def _usage(usage: dict[str, Any] | None) -> Buckets | None:

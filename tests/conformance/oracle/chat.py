@@ -28,7 +28,7 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
     if message.get("function_call"):
         _call({"function": message["function_call"]}, pieces)
     stop = _stop(choice.get("finish_reason"), pieces, refused=bool(message.get("refusal")))
-    return pieces.expected(stop, _usage(body))
+    return pieces.expected(stop, _usage(body), body, message)
 
 
 def stream(text: str) -> Expected | Failure:
@@ -37,12 +37,14 @@ def stream(text: str) -> Expected | Failure:
     finish: str | None = None
     done = False
     usage: dict[str, Any] = {}
+    served: dict[str, Any] = {}
     for _, data in events(text):
         if data == DONE:
             done = True
             break
         if data.get("error"):
             return Failure(words=words(data["error"]))
+        served |= {name: data[name] for name in ("model", "service_tier") if data.get(name)}
         grouped = data.get("usage") or (data.get("x_groq") or {}).get("usage")
         usage = grouped or usage
         for choice in data.get("choices") or ():
@@ -51,7 +53,8 @@ def stream(text: str) -> Expected | Failure:
                 finish = choice.get("finish_reason") or finish
     if finish is None and not done:
         return Failure(truncated=True)
-    return reply({"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage})
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return reply({**served, "choices": [choice], "usage": usage})
 
 
 def _add(delta: dict[str, Any], message: dict[str, Any]) -> None:

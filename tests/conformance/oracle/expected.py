@@ -26,13 +26,19 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """A reply. ``stop_reason`` is None where the canonical form has no word for the provider's."""
+    """A reply. ``stop_reason`` is None where the canonical form has no word for the provider's.
+
+    ``bill`` is what a price oracle needs: the model that served and its usage. ``native`` is what the provider
+    wants to be sent back when the conversation goes on: its content blocks, its items or its message.
+    """
 
     text: str = ""
     thinking: str = ""
     calls: tuple[Call, ...] = ()
     stop_reason: str | None = None
     usage: Buckets | None = None
+    bill: dict[str, Any] = field(default_factory=dict)
+    native: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +60,15 @@ class Pieces:
     thinking: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
-    def expected(self, stop_reason: str | None, usage: Buckets | None) -> Expected:
+    def expected(self, stop_reason: str | None, usage: Buckets | None, body: dict[str, Any], native: Any) -> Expected:
         return Expected(
             text="".join(self.text),
             thinking="".join(self.thinking),
             calls=tuple(self.calls),
             stop_reason=stop_reason,
             usage=usage,
+            bill={name: body[name] for name in ("model", "usage", "service_tier", "tool_usage") if name in body},
+            native=native,
         )
 
 

@@ -16,7 +16,7 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
     for call in message.get("tool_calls") or ():
         pieces.calls.append((call["function"]["name"], arguments(call["function"].get("arguments"))))
     stop = "max_tokens" if body.get("done_reason") == "length" else "tool_use" if pieces.calls else "end_turn"
-    return pieces.expected(stop, _usage(body))
+    return pieces.expected(stop, _usage(body), body, message)
 
 
 def stream(text: str) -> Expected | Failure:

@@ -6,6 +6,9 @@ from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces
 from tests.conformance.oracle.frames import DONE, events
 
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal", "steered": "pause"}
+# Calls of the provider's own tools that the client has to carry out or allow. The turn then waits, which has no word
+# of its own: neither "the turn is over" nor "tools of the conversation are called" is wrong.
+_CLIENT_SIDE = ("computer_call", "local_shell_call", "apply_patch_call", "mcp_approval_request")
 _ENDS = ("response.completed", "response.incomplete")
 
 
@@ -27,7 +30,7 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
                 pieces.calls.append((item["name"], arguments(item["arguments"])))
             case "custom_tool_call":
                 pieces.calls.append((item["name"], {"input": item["input"]}))
-    return pieces.expected(_stop(body, pieces, refused=refused), _usage(body.get("usage")))
+    return pieces.expected(_stop(body, pieces, refused=refused), _usage(body.get("usage")), body, body["output"])
 
 
 def stream(text: str) -> Expected | Failure:
@@ -61,6 +64,8 @@ def _stop(body: dict[str, Any], pieces: Pieces, *, refused: bool) -> str | None:
             return "cancelled"
     if pieces.calls:
         return "tool_use"
+    if any(item["type"] in _CLIENT_SIDE or item.get("execution") == "client" for item in body["output"]):
+        return None
     return "refusal" if refused else "end_turn"
 
 

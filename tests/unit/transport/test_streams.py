@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
@@ -55,7 +54,6 @@ def dropped(transport: HttpTransport) -> None:
     context = transport.stream(ADAPTER, STREAM)
     next(context.__enter__().chunks)
     del context
-    gc.collect()
 
 
 class EnoughError(Exception):
@@ -147,7 +145,6 @@ async def a_dropped(transport: AsyncHttpTransport) -> None:
     context = transport.stream(ADAPTER, STREAM)
     await anext((await context.__aenter__()).chunks)
     del context
-    gc.collect()
     await asyncio.sleep(0.005)
 
 

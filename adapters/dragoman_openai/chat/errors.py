@@ -1,0 +1,20 @@
+"""Errors of Chat Completions: OpenAI's shapes, and where a reply or a chunk of the stream may hide one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman_openai.chat.dialect import Dialect, lookup
+from dragoman_openai.errors import from_event, from_reply
+
+__all__ = ["failure", "from_event", "from_reply"]
+
+
+def failure(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
+    """The error that a reply or a chunk holds under a good status, as an object to read; None where it is well."""
+    for path in dialect.errors:
+        if error := lookup(native, path):
+            return {**native, "error": error}
+    for choice in native.get("choices") or ():
+        if error := choice.get("error"):
+            return {**native, "error": error}
+    return None

@@ -1,0 +1,152 @@
+"""Options to the parameters of a chat request, by dialect and by model (wire reference 3, 4 and 8.4)."""
+
+from typing import Any
+
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.outgoing import Outgoing
+from dragoman_openai.chat.dialect import Dialect, Path, assign
+from dragoman_openai.strict import strict_schema
+
+LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+SCHEMA_NAME = "answer"
+"""The wire wants a name for a schema; it is of no consequence."""
+
+
+def parameters(request: Outgoing, dialect: Dialect, *, tools: bool) -> dict[str, Any]:
+    """Everything but the model, the conversation and the tools."""
+    options = request.options
+    encoded: dict[str, Any] = {}
+    if options.stream:
+        encoded["stream"] = True
+        if dialect.stream_usage:
+            encoded["stream_options"] = {"include_usage": True}
+    if options.max_output_tokens is not None:
+        assign(encoded, dialect.max_tokens, options.max_output_tokens)
+    if options.stop_sequences:
+        _stop(request, dialect, encoded)
+    level = _reasoning(request, dialect, encoded, tools=tools)
+    _sampling(request, dialect, encoded, reasons=level != "none")
+    if options.output_schema is not None:
+        _response_format(request, dialect, encoded)
+    if tools:
+        _tool_choice(request, dialect, encoded, reasons=level != "none")
+    return encoded
+
+
+def _stop(request: Outgoing, dialect: Dialect, encoded: dict[str, Any]) -> None:
+    if dialect.stop is None or request.adapter.capabilities.wire.get("stop") is False:
+        request.lose_option("stop_sequences", f"{request.adapter.model} takes none")
+    else:
+        assign(encoded, dialect.stop, list(request.options.stop_sequences))
+
+
+def _reasoning(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> str | None:
+    """Writes what switches and measures reasoning; the level at which the model will reason, None if it is unknown."""
+    options, facts = request.options, request.adapter.capabilities.wire
+    off = options.thinking is False or options.effort == "none"
+    if off and dialect.thinking_off:
+        encoded |= dialect.thinking_off
+        return "none"
+    if options.thinking and not off:
+        encoded |= dialect.thinking_on
+    if options.thinking_budget is not None:
+        if dialect.thinking_budget is None:
+            request.lose_option("thinking_budget", f"{request.adapter.model} takes levels of effort, no budget")
+        else:
+            assign(encoded, dialect.thinking_budget, options.thinking_budget)
+    level = _level(request, dialect, "none" if off else options.effort, tools=tools)
+    if level is not None and dialect.effort is not None:
+        assign(encoded, dialect.effort, level)
+    if facts.get("efforts") == []:
+        return "none"  # a model that never reasons
+    return level or facts.get("default_effort")
+
+
+def _level(request: Outgoing, dialect: Dialect, wanted: str | None, *, tools: bool) -> str | None:
+    """The effort to ask for, moved to the nearest that the model has; None leaves it to the model."""
+    facts, model = request.adapter.capabilities.wire, request.adapter.model
+    levels: list[str] | None = facts.get("efforts")
+    if tools and facts.get("tools_effort"):
+        forced: str = facts["tools_effort"]
+        if wanted not in (None, forced):
+            request.lose_option("effort", f"{model} calls tools on this wire only with the effort {forced}")
+        return forced
+    if wanted is None and request.options.thinking and facts.get("default_effort") == "none":
+        wanted = "medium"
+    if wanted is None or (levels is not None and wanted in levels):
+        return wanted
+    if dialect.effort is None or levels == []:
+        if wanted != "none":
+            request.lose_option("effort", f"{model} has no levels of effort")
+        return None
+    if levels is None:
+        return wanted
+    if wanted not in LEVELS:
+        request.lose_option("effort", f"{wanted!r} is no level of {model}")
+        return None
+    nearest = min(levels, key=lambda level: abs(LEVELS.index(level) - LEVELS.index(wanted)))
+    request.lose_option("effort", f"{model} has no level {wanted}: {nearest} is asked for")
+    return nearest
+
+
+def _sampling(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, reasons: bool) -> None:
+    options, rule = request.options, request.adapter.capabilities.sampling
+    refused = rule == "never" or (rule == "without_reasoning" and reasons)
+    named: tuple[tuple[str, Path | None, Any], ...] = (
+        ("temperature", "temperature", options.temperature),
+        ("top_p", "top_p", options.top_p),
+        ("top_k", dialect.top_k, options.top_k),
+    )
+    for name, path, value in named:
+        if value is None:
+            continue
+        if path is None:
+            request.lose_option(name, "the endpoint has none")
+        elif refused:
+            request.lose_option(name, f"{request.adapter.model} takes no sampling parameters when it reasons")
+        else:
+            assign(encoded, path, value)
+    if options.seed is not None:
+        if dialect.seed is None:
+            request.lose_option("seed", "the endpoint has none")
+        else:
+            assign(encoded, dialect.seed, options.seed)
+
+
+def _response_format(request: Outgoing, dialect: Dialect, encoded: dict[str, Any]) -> None:
+    """A schema is binding only in strict mode; one that has no strict form goes as a hint."""
+    schema = dict(request.options.output_schema or {})
+    if not request.adapter.capabilities.supports_structured_output:
+        request.lose_option("output_schema", f"{request.adapter.model} has no structured output")
+    elif dialect.schema_format == "json_object":
+        request.lose_option("output_schema", "the endpoint promises JSON, but no schema")
+        encoded["response_format"] = {"type": "json_object"}
+    else:
+        strict = strict_schema(schema)
+        if strict is None:
+            request.lose_option("output_schema", "the schema has no strict form: it is sent as a hint")
+        described = {"name": SCHEMA_NAME, "schema": strict or schema, "strict": strict is not None}
+        encoded["response_format"] = {"type": "json_schema", "json_schema": described}
+
+
+def _tool_choice(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, reasons: bool) -> None:
+    choice, rule = request.options.tool_choice, request.adapter.capabilities.forced_tool_choice
+    forced = choice == "required" or isinstance(choice, NamedTool)
+    if forced and (rule == "never" or (rule == "without_reasoning" and reasons)):
+        request.lose_option("tool_choice", f"{request.adapter.model} cannot be forced to call a tool; it may choose")
+    elif isinstance(choice, NamedTool):
+        if dialect.named_tool_choice:
+            encoded["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+        else:
+            request.lose_option("tool_choice", "the endpoint cannot be told which tool to call")
+    elif choice is not None:
+        if choice in dialect.tool_choices:
+            encoded["tool_choice"] = dialect.tool_choices[choice]
+        else:
+            request.lose_option("tool_choice", f"the endpoint has no word for {choice!r}")
+    if request.options.parallel_tool_calls is not None:
+        if dialect.parallel_tool_calls:
+            encoded["parallel_tool_calls"] = request.options.parallel_tool_calls
+        else:
+            request.lose_option("parallel_tool_calls", "the endpoint has no such switch")

@@ -1,0 +1,244 @@
+"""The pieces of a message and the blocks that they are, in both directions (wire reference 4).
+
+A piece is a field of a message and one value of it: a content part, a tool call, the refusal, the reasoning. What a
+native piece holds beyond what we would write for its block is its note, kept in provider_raw. A note is a residue,
+with these keys besides: ``field`` where the block is written to another field than usual, ``kind`` where it is
+written as another type, and ``inner`` for the residue of the object under the piece's own type name.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.residue import residue, restore
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman_openai.chat.dialect import Dialect
+
+Piece = tuple[str, Any]
+Note = Mapping[str, Any]
+ToolId = Callable[[str], str]
+
+_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
+_AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+
+
+def said(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
+    """A message in pieces, in the order in which models say them."""
+    filled = ((name, native.get(name)) for name in dialect.reasoning_fields)
+    found: list[Piece] = [(name, text) for name, text in filled if text and isinstance(text, str)][:1]
+    content = native.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}] if content else []
+    found += [("content", part) for part in content or ()]
+    if refusal := native.get("refusal"):
+        found.append(("refusal", refusal))
+    if (audio := native.get("audio")) and audio.get("data"):
+        found.append(("audio", audio))
+    found += [("tool_calls", call) for call in native.get("tool_calls") or ()]
+    if (call := native.get("function_call")) and call.get("name"):
+        found.append(("function_call", call))
+    return found
+
+
+def native_id(piece: Piece) -> str | None:
+    """The provider's id of a call."""
+    field, value = piece
+    return value.get("id") or None if field == "tool_calls" else None
+
+
+def is_call(piece: Piece) -> bool:
+    return piece[0] in ("tool_calls", "function_call")
+
+
+def block(piece: Piece, tool_use_id: str, provider: str, *, cut: bool = False) -> tuple[ContentBlock, dict[str, Any]]:
+    """The block that a piece is, and where it stood if not in its usual place. ``cut``: a call that was broken off."""
+    field, value = piece
+    match field:
+        case "content":
+            return _part_block(value, provider)
+        case "tool_calls":
+            return _call_block(value, tool_use_id, provider, cut=cut)
+        case "function_call":
+            return _called(value, tool_use_id, cut=cut), {"field": field}
+        case "refusal":
+            return TextBlock(text=value), {"field": field}
+        case "audio":
+            source = MediaSource(kind="base64", data=value["data"])
+            return AudioBlock(source=source, transcript=value.get("transcript")), {"field": field}
+        case _:
+            return ThinkingBlock(text=value), {"field": field}
+
+
+def _part_block(part: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str, Any]]:
+    match part["type"]:
+        case "text":
+            return TextBlock(text=part["text"]), {}
+        case "refusal":
+            return TextBlock(text=part["refusal"]), {"kind": "refusal"}
+        case "thinking":
+            text = "".join(inner["text"] for inner in part["thinking"] if inner.get("type") == "text")
+            return ThinkingBlock(text=text, signature=part.get("signature")), {"field": "content"}
+        case "image_url":
+            image = part["image_url"]
+            image = {"url": image} if isinstance(image, str) else image
+            source, media_type = _source(image["url"])
+            return ImageBlock(source=source, media_type=media_type, detail=image.get("detail")), {}
+        case "video_url" if isinstance(part["video_url"], dict):
+            source, media_type = _source(part["video_url"]["url"])
+            return VideoBlock(source=source, media_type=media_type), {}
+        case "input_audio" if isinstance(part["input_audio"], dict):
+            audio = part["input_audio"]
+            media_type = _AUDIO_TYPES.get(audio["format"], f"audio/{audio['format']}")
+            return AudioBlock(source=MediaSource(kind="base64", data=audio["data"]), media_type=media_type), {}
+        case "file" if "file_id" in part["file"]:
+            source = MediaSource(kind="file_id", data=part["file"]["file_id"], provider=provider)
+            return DocumentBlock(source=source, title=part["file"].get("filename")), {}
+        case "file" if "file_data" in part["file"]:
+            source, media_type = _source(part["file"]["file_data"])
+            return DocumentBlock(source=source, media_type=media_type, title=part["file"].get("filename")), {}
+        case kind:
+            return ProviderBlock(provider=provider, kind=kind, data=part), {}
+
+
+def _call_block(
+    call: dict[str, Any], tool_use_id: str, provider: str, *, cut: bool
+) -> tuple[ContentBlock, dict[str, Any]]:
+    """A call. What a custom tool is given, which is free text, becomes the one argument ``input``."""
+    if isinstance(call.get("function"), dict):
+        return _called(call["function"], tool_use_id, cut=cut), {}
+    if call["type"] == "custom":
+        custom = call["custom"]
+        given = {"input": custom["input"]} if not cut else {}
+        raw = custom["input"] if cut else None
+        return ToolUseBlock(id=tool_use_id, name=custom["name"], input=given, raw_input=raw), {"kind": "custom"}
+    return ProviderBlock(provider=provider, kind=call["type"], data=call), {"field": "tool_calls"}
+
+
+def _called(function: Mapping[str, Any], tool_use_id: str, *, cut: bool) -> ToolUseBlock:
+    given, raw = arguments(function, cut=cut)
+    return ToolUseBlock(id=tool_use_id, name=function["name"], input=given, raw_input=raw)
+
+
+def arguments(function: Mapping[str, Any], *, cut: bool) -> tuple[dict[str, Any], str | None]:
+    """The input of a call and, where it is no object or was cut off, the text as received."""
+    given = function.get("arguments")
+    if isinstance(given, dict):  # some servers send the object itself
+        return given, None
+    return ({}, given or "") if cut else wirejson.parse_arguments(given or "")
+
+
+def _source(url: str) -> tuple[MediaSource, str | None]:
+    """A data URL's content and media type; other URLs as they are."""
+    head, comma, data = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return MediaSource(kind="base64", data=data), head[5:-7] or None
+    return MediaSource(kind="url", data=url), None
+
+
+def piece(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
+    """The piece that is written for a block, with what its note says beyond it."""
+    field, value = _plain_piece(content, note, tool_id, dialect)
+    return field, _restored(value, note) if isinstance(value, dict) else value
+
+
+def _plain_piece(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
+    match content:
+        case TextBlock():
+            if note.get("field") == "refusal":
+                return "refusal", content.text
+            kind = note.get("kind", "text")
+            return "content", {"type": kind, kind: content.text}
+        case ToolUseBlock():
+            return _call_piece(content, note, tool_id)
+        case ThinkingBlock():
+            field = note.get("field", "content" if dialect.thinking_parts else dialect.reasoning_fields[0])
+            if field != "content":
+                return field, content.text
+            thought = {"type": "thinking", "thinking": [{"type": "text", "text": content.text}]}
+            return "content", thought | ({"signature": content.signature} if content.signature else {})
+        case ImageBlock():
+            image = {"url": _url(content.source, content.media_type or "image/png")}
+            return "content", {"type": "image_url", "image_url": _without_none(image | {"detail": content.detail})}
+        case VideoBlock():
+            video = {"url": _url(content.source, content.media_type or "video/mp4")}
+            return "content", {"type": "video_url", "video_url": video}
+        case AudioBlock():
+            media_type = content.media_type or "audio/wav"
+            sound = {"data": content.source.data, "format": _FORMATS.get(media_type, media_type.partition("/")[2])}
+            return "content", {"type": "input_audio", "input_audio": sound}
+        case DocumentBlock():
+            return "content", _document(content)
+        case ProviderBlock():
+            return note.get("field", "content"), content.data
+        case _:
+            raise TypeError(f"the projection let a {content.type} block through")
+
+
+def _call_piece(call: ToolUseBlock, note: Note, tool_id: ToolId) -> Piece:
+    function = {"name": call.name, "arguments": wirejson.dumps_text(call.input)}
+    if note.get("field") == "function_call":
+        return "function_call", function
+    if note.get("kind") == "custom":
+        custom = {"name": call.name, "input": call.input.get("input", "")}
+        return "tool_calls", {"id": tool_id(call.id), "type": "custom", "custom": custom}
+    return "tool_calls", {"id": tool_id(call.id), "type": "function", "function": function}
+
+
+def _document(content: DocumentBlock) -> dict[str, Any]:
+    """A file; plain text, which the wire has no file for, goes as text under its title."""
+    source = content.source
+    if source.kind == "text":
+        return {"type": "text", "text": f"[document {content.title or 'without a title'}]\n{source.data}"}
+    if source.kind == "file_id":
+        return {"type": "file", "file": {"file_id": source.data}}
+    data = _url(source, content.media_type or "application/pdf")
+    return {"type": "file", "file": {"filename": content.title or "document.pdf", "file_data": data}}
+
+
+def _url(source: MediaSource, media_type: str) -> str:
+    return source.data if source.kind == "url" else f"data:{media_type};base64,{source.data}"
+
+
+def _without_none(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if item is not None}
+
+
+def difference(piece: Piece, ours: Piece) -> dict[str, Any]:
+    """What a piece of a request holds beyond ours; an id that the provider left out is not missed."""
+    value, written = piece[1], ours[1]
+    if not isinstance(value, dict):
+        return {}
+    if "id" in written:
+        value = {**value, "id": written["id"]}
+    inner = written.get("type")
+    found: dict[str, Any] = {}
+    if isinstance(value.get(inner), dict) and isinstance(written.get(inner), dict):
+        if deeper := residue(value[inner], written[inner]):
+            found["inner"] = deeper
+        value = {**value, inner: written[inner]}
+    return (residue(value, written) or {}) | found
+
+
+def difference_in_reply(piece: Piece, ours: Piece) -> dict[str, Any]:
+    """As `difference`, for a piece that the provider itself wrote: what it left out we still say."""
+    note = difference(piece, ours)
+    kept = {key: value for key, value in note.get("set", {}).items() if value is not None and key != "index"}
+    inner = {key: value for key, value in note.get("inner", {}).get("set", {}).items() if value is not None}
+    return ({"set": kept} if kept else {}) | ({"inner": {"set": inner}} if inner else {})
+
+
+def _restored(value: dict[str, Any], note: Note) -> dict[str, Any]:
+    if "inner" in note and (inner := value.get("type")) in value:
+        value = {**value, inner: restore(value[inner], note["inner"])}
+    return restore(value, note)

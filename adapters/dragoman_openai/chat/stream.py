@@ -1,0 +1,259 @@
+"""Chunks to events for Chat Completions (wire reference 4 and 7). The terminal event is [DONE], by dialect."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.framing import Frame, SseDecoder
+from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman.canonical.usage import TokenUsage
+from dragoman_openai.chat import decode, errors, parts
+from dragoman_openai.chat.dialect import Dialect
+from dragoman_openai.chat.gathering import Call, Gathered, Part, Sound, Speech
+from dragoman_openai.chat.usage import usage
+
+DONE = b"[DONE]"
+
+_CHUNK_SPOKEN_FOR = frozenset({"choices", "object", "obfuscation"})
+_CHOICE_SPOKEN_FOR = frozenset({"index", "delta", "message", "finish_reason"})
+
+
+class ChatDecoder(StreamDecoder):
+    """Gathers the reply object that the chunks add up to, and emits an event for each change of its first choice."""
+
+    def __init__(self, provider: str, context: RequestContext, dialect: Dialect) -> None:
+        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
+        self._dialect = dialect
+        self._reply = Reply(context, provider)
+        self._model = context.model
+        self._started = False
+        self._head: dict[str, Any] = {}
+        self._choice: dict[str, Any] = {"index": 0}
+        self._others: dict[int, dict[str, Any]] = {}
+        self._said: list[Speech | Call | Sound | Part] = []
+        self._rest = Gathered()
+        self._logprobs = Gathered()
+        self._reasoning: str | None = None
+        self._counted: TokenUsage | None = None
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        data = frame.data.strip()
+        if data == DONE:
+            return self._finish()
+        if not data:
+            return ()
+        chunk = wirejson.loads_object(data, what="a stream event")
+        failed = errors.failure(chunk, self._dialect)
+        if failed is None and frame.event == "error":
+            failed = chunk
+        if failed is not None:
+            raise errors.from_event(failed, self.provider, self._model)
+        return self._chunk(chunk)
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if not self._started:
+            return None
+        cut = [place for place, item in enumerate(self._said) if isinstance(item, Call) and not item.ended]
+        return decode.message(self._native(), self._reply, self._dialect, status, said=self._pieces(), cut=cut)
+
+    def end(self) -> Iterable[StreamEvent]:
+        if not self._dialect.done_marker and self._choice.get("finish_reason"):
+            return self._finish()
+        return super().end()
+
+    def _chunk(self, chunk: dict[str, Any]) -> Iterator[StreamEvent]:
+        for field, value in chunk.items():
+            if value and field not in _CHUNK_SPOKEN_FOR:
+                self._head[field] = value
+        for choice in chunk.get("choices") or ():
+            if not self._started:
+                yield self._start()
+            index = choice.get("index") or 0
+            if index:
+                self._other(index, choice)
+            else:
+                yield from self._first(choice)
+        counted = usage(chunk, self._dialect)
+        if counted is not None and counted != self._counted:
+            self._counted = counted
+            if not self._started:
+                yield self._start()
+            yield UsageUpdate(self._reply.message_id, usage({**self._head, **chunk}, self._dialect) or counted)
+
+    def _start(self) -> MessageStart:
+        self._started = True
+        return MessageStart(self._reply.message_id, self._head.get("model") or self._model)
+
+    def _other(self, index: int, choice: dict[str, Any]) -> None:
+        """A further choice, which only provider_raw keeps."""
+        held = self._others.setdefault(index, {"index": index, "message": Gathered()})
+        for field, value in (choice.get("delta") or {}).items():
+            held["message"].add(field, value)
+        if choice.get("finish_reason"):
+            held["finish_reason"] = choice["finish_reason"]
+
+    def _first(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
+        for field, value in (choice.get("delta") or {}).items():
+            if value is not None and value != "":
+                yield from self._field(field, value)
+        for field, value in choice.items():
+            if field == "logprobs" and value:
+                for name, tokens in value.items():
+                    self._logprobs.add(name, tokens)
+            elif value and field not in _CHOICE_SPOKEN_FOR:
+                self._choice[field] = value
+        if choice.get("finish_reason"):
+            self._choice["finish_reason"] = choice["finish_reason"]
+            yield from self._ends()
+
+    def _field(self, field: str, value: Any) -> Iterable[StreamEvent]:
+        match field:
+            case "content":
+                return (self._text("content", value),) if isinstance(value, str) else self._parts(value)
+            case "tool_calls":
+                return [event for delta in value for event in self._call("tool_calls", delta)]
+            case "refusal":
+                return (self._text("refusal", value),)
+            case "function_call":
+                return self._call("function_call", value)
+            case "audio":
+                return self._sound(value)
+            case "role":
+                return ()
+            case _ if field in self._dialect.reasoning_fields and isinstance(value, str):
+                return self._thinking(field, value)
+            case _:
+                self._rest.add(field, value)
+                return ()
+
+    def _speech(self, field: str, kind: str) -> tuple[int, Speech]:
+        """The piece that goes on, or a new one behind what was said since."""
+        last = self._said[-1] if self._said else None
+        if not isinstance(last, Speech) or last.field != field or last.kind != kind:
+            last = Speech(field, kind)
+            self._said.append(last)
+        return len(self._said) - 1, last
+
+    def _text(self, field: str, text: str) -> TextDelta:
+        place, speech = self._speech(field, "text")
+        speech.fragments.append(text)
+        return TextDelta(self._reply.message_id, place, text)
+
+    def _thinking(self, field: str, text: str) -> Iterable[StreamEvent]:
+        """Some servers send the same reasoning under two names: the first that is filled counts."""
+        if self._reasoning is None:
+            self._reasoning = field
+        if field != self._reasoning:
+            return ()
+        place, speech = self._speech(field, "text")
+        speech.fragments.append(text)
+        return (ThinkingDelta(self._reply.message_id, place, text),)
+
+    def _parts(self, content: list[dict[str, Any]]) -> Iterator[StreamEvent]:
+        for part in content:
+            match part["type"]:
+                case "text":
+                    if part["text"]:
+                        yield self._text("content", part["text"])
+                case "thinking":
+                    place, speech = self._speech("content", "thinking")
+                    speech.native |= {key: value for key, value in part.items() if key != "thinking"}
+                    for inner in part["thinking"]:
+                        if inner.get("type") == "text" and inner["text"]:
+                            speech.fragments.append(inner["text"])
+                            yield ThinkingDelta(self._reply.message_id, place, inner["text"])
+                case _:
+                    self._said.append(Part(part))
+
+    def _sound(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        sound = next((item for item in self._said if isinstance(item, Sound)), None)
+        if sound is None:
+            sound = Sound()
+            self._said.append(sound)
+        sound.add(delta)
+        return ()
+
+    def _call(self, field: str, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        place, call = self._called(field, delta)
+        fragment = call.add(delta)
+        if fragment and call.ended:
+            raise ValueError("arguments arrived for a call that had ended")
+        if fragment:
+            call.pending.append(fragment)
+        if not call.name:
+            return
+        call_id = self._reply.call_id(place, call.id)
+        if not call.started:
+            call.started = True
+            yield ToolUseStart(self._reply.message_id, place, call_id, call.name)
+        if not call.is_custom:  # what a custom tool is given is no JSON
+            for held in call.pending:
+                yield ToolUseInputDelta(self._reply.message_id, place, call_id, held)
+        call.pending.clear()
+
+    def _called(self, field: str, delta: dict[str, Any]) -> tuple[int, Call]:
+        """The call that a delta goes on with: that of its index, or else the last. A name under another id, or
+        without any index, begins a new one."""
+        index = delta.get("index")
+        known = [
+            (place, item)
+            for place, item in enumerate(self._said)
+            if isinstance(item, Call) and item.field == field and (index is None or item.index == index)
+        ]
+        function = delta if field == "function_call" else delta.get("function") or delta.get("custom") or {}
+        if known and not (function.get("name") and self._is_another(delta, known[-1][1])):
+            return known[-1]
+        self._said.append(Call(field, index))
+        return len(self._said) - 1, self._said[-1]  # type: ignore[return-value]
+
+    def _is_another(self, delta: dict[str, Any], held: Call) -> bool:
+        given = delta.get("id")
+        if given and held.id:
+            return bool(given != held.id)
+        return held.field == "tool_calls" and delta.get("index") is None and bool(held.name)
+
+    def _ends(self) -> Iterator[StreamEvent]:
+        """The ends of the calls whose arguments are whole. One that was cut off, or is no object, never ends."""
+        pieces = self._pieces()
+        cut = decode.cut_by_length(pieces, self._choice.get("finish_reason"))
+        for place, call in enumerate(self._said):
+            if not isinstance(call, Call) or call.ended or not call.started:
+                continue
+            block, _ = parts.block(
+                pieces[place], self._reply.call_id(place, call.id), self.provider, cut=place in cut
+            )
+            if isinstance(block, ToolUseBlock) and block.raw_input is None:
+                call.ended = True
+                yield ToolUseEnd(self._reply.message_id, place, block.id, block.input)
+
+    def _finish(self) -> Iterator[StreamEvent]:
+        if not self._started:
+            raise ValueError("the stream ended without a choice")
+        yield from self._ends()
+        yield MessageComplete(decode.message(self._native(), self._reply, self._dialect, said=self._pieces()))
+
+    def _pieces(self) -> list[parts.Piece]:
+        return [item.piece() for item in self._said]
+
+    def _native(self) -> dict[str, Any]:
+        """The reply object as far as it came, without what was said."""
+        choice = {**self._choice, "message": self._rest.fields()}
+        if logprobs := self._logprobs.fields():
+            choice["logprobs"] = logprobs
+        others = [{**other, "message": other["message"].fields()} for _, other in sorted(self._others.items())]
+        return {**self._head, "choices": [choice, *others]}

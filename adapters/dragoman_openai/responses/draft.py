@@ -1,0 +1,155 @@
+"""Items while they are read into one canonical message: its blocks, and what `items` needs to write them again."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.residue import residue
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Channel, Role
+from dragoman_openai.responses import items, parts
+
+CHANNELS = {phase: channel for channel, phase in items.PHASES.items()}
+
+CallId = Callable[[str | None], str]
+
+
+def kind(native: Mapping[str, Any]) -> str:
+    """The type of an item; messages and references may come without one."""
+    return native.get("type") or ("message" if "role" in native else "item_reference")
+
+
+class Draft:
+    """The blocks of one message and its notes.
+
+    ``notes`` are by index of block: a part's or an item's residue. ``starts`` are by the index of a message item's
+    first block, with that item's residue; they keep items apart that one message holds.
+    """
+
+    def __init__(self, provider: str, role: Role, call_id: CallId) -> None:
+        self.provider = provider
+        self.role = role
+        self.blocks: list[ContentBlock] = []
+        self._call_id = call_id
+        self._notes: dict[str, Any] = {}
+        self._messages: list[tuple[int, dict[str, Any], list[dict[str, Any]]]] = []
+
+    def add(self, native: dict[str, Any]) -> None:
+        """One item; what the canonical form has no word for is kept whole."""
+        match kind(native):
+            case "message" if self._speaks(native):
+                self._message(native)
+            case "reasoning":
+                block = ThinkingBlock(text=thinking_text(native), signature=native.get("encrypted_content") or None)
+                form = _reasoning_form(native)
+                self._keep(block, form, native, items.reasoning(block, form))
+            case "function_call":
+                call = self._call(native)
+                self._keep(call, {}, native, items.call(call, lambda _: native["call_id"]))
+            case other:
+                self.blocks.append(ProviderBlock(provider=self.provider, kind=other, data=native))
+
+    @property
+    def channel(self) -> Channel | None:
+        """The channel of all message items, where they agree."""
+        phases = {str(native.get("phase")) for _, native, _ in self._messages}
+        return CHANNELS.get(phases.pop()) if len(phases) == 1 else None
+
+    def raw(self) -> dict[str, Any]:
+        """What provider_raw must hold for a faithful return trip."""
+        starts: dict[str, Any] = {}
+        for start, native, encoded in self._messages:
+            note = self._message_note(native, encoded)
+            if note or self.role is Role.ASSISTANT or not encoded:
+                starts[str(start)] = note
+        return {key: value for key, value in (("items", starts), ("blocks", self._notes)) if value}
+
+    def _speaks(self, native: Mapping[str, Any]) -> bool:
+        """Whether a message item is this message's own words; compacted replies hold the user's, too."""
+        if native.get("role") != self.role:
+            return False
+        return bool(native["content"]) or self.role is not Role.ASSISTANT
+
+    def _message(self, native: dict[str, Any]) -> None:
+        start = len(self.blocks)
+        content = native["content"]
+        if isinstance(content, str):
+            content = [{"type": f"{self._side}_text", "text": content}]
+        encoded: list[dict[str, Any]] = []
+        for part in content:
+            block, form = parts.decode(part, self.provider), parts.note(part)
+            encoded.append(self._keep(block, form, part, parts.encode(block, self._side, form)))
+        self._messages.append((start, native, encoded))
+
+    @property
+    def _side(self) -> str:
+        return "output" if self.role is Role.ASSISTANT else "input"
+
+    def _keep(
+        self, block: ContentBlock, form: dict[str, Any], native: dict[str, Any], encoded: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Takes a block in and notes what our encoding of it would not say; gives the native form back."""
+        if note := {**form, **(residue(native, encoded) or {})}:
+            self._notes[str(len(self.blocks))] = note
+        self.blocks.append(block)
+        return native
+
+    def _message_note(self, native: dict[str, Any], encoded: list[dict[str, Any]]) -> dict[str, Any]:
+        is_string = isinstance(native["content"], str)
+        written = items.message(self.role, self.channel, encoded, {})
+        note: dict[str, Any] = {} if isinstance(written["content"], str) == is_string else {"string": is_string}
+        return note | (residue(_without_content(native), _without_content(written)) or {})
+
+    def _call(self, native: dict[str, Any]) -> ToolUseBlock:
+        """A call that the reply was cut off in keeps its arguments as text, whatever they look like."""
+        text = native["arguments"]
+        arguments, malformed = wirejson.parse_arguments(text)
+        if native.get("status") == "incomplete":
+            arguments, malformed = {}, text
+        return ToolUseBlock(
+            id=self._call_id(native["call_id"]), name=native["name"], input=arguments, raw_input=malformed
+        )
+
+
+def thinking_text(native: Mapping[str, Any]) -> str:
+    """The summary, its parts joined by a blank line; the reasoning itself where there is no summary."""
+    return items.SEPARATOR.join(part["text"] for part in native.get("summary") or native.get("content") or ())
+
+
+def _reasoning_form(native: Mapping[str, Any]) -> dict[str, Any]:
+    field = "summary" if native.get("summary") or not native.get("content") else "content"
+    texts = [part["text"] for part in native.get(field) or ()]
+    form: dict[str, Any] = {"field": field} if field == "content" else {}
+    if len(texts) > 1 or texts == [""]:
+        form["lengths"] = [len(text) for text in texts]
+    return form
+
+
+def tool_result(native: dict[str, Any], tool_use_id: str, provider: str) -> tuple[ToolResultBlock, dict[str, Any]]:
+    """A function's output as a block, and its note."""
+    answer = native.get("output")
+    note: dict[str, Any] = {}
+    if isinstance(answer, list):
+        content: list[ContentBlock] = []
+        for index, part in enumerate(answer):
+            block, form = parts.decode(part, provider), parts.note(part)
+            content.append(block)
+            if form := {**form, **(residue(part, parts.encode(block, "input", form)) or {})}:
+                note.setdefault("parts", {})[str(index)] = form
+        note["list"] = True
+    else:
+        content = [TextBlock(text=answer)] if answer else []
+    result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
+    encoded = items.output(result, lambda _: native["call_id"], note)
+    return result, note | (residue(native, encoded) or {})
+
+
+def _without_content(native: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in native.items() if key != "content"}

@@ -1,0 +1,111 @@
+"""One output item while its events arrive."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman.canonical.events import StreamEvent
+from dragoman_openai.responses import items
+from dragoman_openai.responses.draft import kind, thinking_text
+
+_TEXT_PARTS = {"content": "output_text", "summary": "summary_text"}
+
+
+class GatheredItem:
+    """An item's object, the fragments that its deltas brought, and the events that wait for their turn.
+
+    A fragment belongs to a field and a position in it: ``("content", 1)`` is the second part of a message,
+    ``("arguments", 0)`` a call's arguments. ``first_block`` is the index of the item's first block in the message.
+    """
+
+    __slots__ = ("call", "closed", "first_block", "fragments", "native", "position", "queue", "shown")
+
+    def __init__(self, native: dict[str, Any], position: int, first_block: int) -> None:
+        self.native = dict(native)
+        self.position = position
+        self.first_block = first_block
+        self.call = ""
+        self.closed = False
+        self.shown: str | None = None
+        """The field of a reasoning item whose text is shown: the one that speaks first."""
+        self.fragments: dict[tuple[str, int], list[str]] = {}
+        self.queue: list[StreamEvent] = []
+
+    @property
+    def kind(self) -> str:
+        return kind(self.native)
+
+    @property
+    def holds(self) -> bool:
+        """Whether later items wait for this one: a call that has begun ends before the next one begins."""
+        return not self.closed and self.kind == "function_call"
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of the message the item becomes, as far as is known."""
+        return max(1, len(self.native.get("content") or ())) if self.kind == "message" else 1
+
+    def add(self, field: str, position: int, text: str) -> None:
+        """A fragment. Joined once, at the end: adding to a string would copy it for every delta."""
+        self.fragments.setdefault((field, position), []).append(text)
+
+    def part(self, field: str, position: int, native: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The part at a position of ``content`` or ``summary``; those that no event announced are made."""
+        if not isinstance(self.native.get(field), list):
+            self.native[field] = []
+        found: list[dict[str, Any]] = self.native[field]
+        text_part = "reasoning_text" if self.kind == "reasoning" and field == "content" else _TEXT_PARTS[field]
+        while len(found) <= position:
+            found.append({"type": text_part, "text": ""})
+        if native is not None:
+            found[position] = dict(native)
+        return found[position]
+
+    def said(self) -> list[str]:
+        """The text of each of the item's blocks, as far as its deltas told it."""
+        if self.kind == "message":
+            return ["".join(self.fragments.get(("content", index), ())) for index in range(self.blocks)]
+        if self.kind == "reasoning":
+            texts = ["".join(pieces) for (field, _), pieces in self.fragments.items() if field == self.shown]
+            return [items.SEPARATOR.join(texts)]
+        return ["".join(self.fragments.get(("arguments", 0), ()))]
+
+    def close(self, native: dict[str, Any]) -> list[str]:
+        """Takes the finished object in. Gives what its deltas left unsaid of each block."""
+        said = self.said()
+        self.native, self.closed = dict(native), True
+        self.fragments.clear()
+        return [
+            full[len(heard) :] if full.startswith(heard) else ""
+            for full, heard in zip(_texts(native), [*said, *[""] * self.blocks], strict=False)
+        ]
+
+    def settled(self, *, cut: bool = False) -> dict[str, Any]:
+        """The item's object as far as it came; a call that was ``cut`` off says so."""
+        native = dict(self.native)
+        for (field, position), pieces in self.fragments.items():
+            joined = "".join(pieces)
+            if field in _TEXT_PARTS:
+                listed = list(native[field])
+                key = "refusal" if listed[position]["type"] == "refusal" else "text"
+                listed[position] = {**listed[position], key: joined}
+                native[field] = listed
+            else:
+                native[field] = joined
+        if cut and not self.closed and self.kind == "function_call":
+            native["status"] = "incomplete"
+        return native
+
+
+def _texts(native: dict[str, Any]) -> Iterator[str]:
+    """The text of each block that an item becomes; empty for those without one."""
+    match kind(native):
+        case "message":
+            for part in native.get("content") or ():
+                text = part.get("text", part.get("refusal"))
+                yield text if isinstance(text, str) else ""
+        case "reasoning":
+            yield thinking_text(native)
+        case "function_call":
+            yield native["arguments"]
+        case _:
+            yield ""

@@ -1,0 +1,54 @@
+"""Costs against genai-prices, an independent calculator over the same public prices, wherever it knows the model."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from genai_prices import Usage, calc_price, extract_usage
+
+from dragoman import Message
+from tests.conformance.oracle.expected import Expected
+from tests.conformance.outcomes import Difference, Outcome, Respect
+from tests.conformance.subject import NOW, prices
+from tests.exchanges import Exchange
+
+_EXTRACTORS: dict[str, tuple[str, str]] = {
+    "anthropic": ("anthropic", "default"),
+    "openai-responses": ("openai", "responses"),
+    "openai-chat": ("openai", "chat"),
+}
+"""The provider and the flavour of reply by which genai-prices knows a recorded provider."""
+
+
+def judge(exchange: Exchange, expected: Expected, message: Message) -> Iterator[Outcome]:
+    """Nothing where there is no price table of ours, or where the oracle has no price."""
+    due = oracle_price(exchange.provider, expected.bill)
+    if prices() is None or due is None:
+        return
+    cost = message.usage.cost_usd if message.usage else None
+    status = message.usage.cost_status if message.usage else None
+    same = cost == due
+    yield Outcome(exchange, Respect.COST, () if same else (Difference("cost", f"{due} -> {cost} ({status})"),))
+
+
+def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
+    """The price that genai-prices calculates, None where it does not know the provider or the model."""
+    if provider not in _EXTRACTORS or not bill.get("usage"):
+        return None
+    name, flavour = _EXTRACTORS[provider]
+    try:
+        extracted = extract_usage(bill, provider_id=name, api_flavor=flavour)
+        usage = extracted.usage
+        # It reads no tool_usage, and prices a tier only when told: the reply names the one that served it.
+        if searches := ((bill.get("tool_usage") or {}).get("web_search") or {}).get("num_requests"):
+            usage = usage + Usage(web_searches=searches)
+        tier = {"service_tier": str(bill["service_tier"])} if bill.get("service_tier") else None
+        return calc_price(
+            usage,
+            str(bill["model"]),
+            provider_id=name,
+            genai_request_timestamp=NOW,
+            price_context=tier,
+        ).total_price
+    except (LookupError, ValueError):
+        return None

@@ -1,0 +1,80 @@
+"""Replies sent back: what a provider said must reach it again as it was, ids, signatures and native parts too."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman import AdapterOptions, Message
+from tests.conformance.jsondiff import differences
+from tests.conformance.oracle.expected import Expected
+from tests.conformance.outcomes import Difference, Outcome, Respect
+from tests.conformance.scope import model_of
+from tests.conformance.subject import adapter_for
+from tests.exchanges import Exchange
+
+
+def judge(exchange: Exchange, expected: Expected, message: Message) -> Iterator[Outcome]:
+    """The reply within a conversation that goes on; nothing where the reply is empty."""
+    theirs = _expected(exchange.provider, expected.native)
+    if not theirs:
+        return
+    results = [Message.tool(call.id, "done") for call in message.tool_uses]
+    history = [Message.user("Begin."), message, *results, Message.user("Go on.")]
+    try:
+        wire = adapter_for(model_of(exchange)).to_wire(history, [], AdapterOptions())
+    except Exception as error:
+        yield Outcome(exchange, Respect.ECHO, (Difference(f"raised {type(error).__name__}", str(error)),))
+        return
+    ours = _sent(exchange.provider, json.loads(wire.body))
+    yield Outcome(exchange, Respect.ECHO, tuple(differences(theirs, ours)))
+
+
+def _expected(provider: str, native: Any) -> Any:
+    """What of a reply has to be sent again. Nulls say nothing, and an empty text is refused by some."""
+    match provider:
+        case "anthropic":
+            return [_without_nulls(block) for block in native if block.get("text") != ""]
+        case "openai-responses":
+            return [_without_nulls(item) for item in native]
+        case _:
+            return _essential(native)
+
+
+def _sent(provider: str, body: dict[str, Any]) -> Any:
+    """The part of a request that stands for the reply."""
+    match provider:
+        case "anthropic":
+            (assistant,) = (message for message in body["messages"] if message["role"] == "assistant")
+            content = assistant["content"]
+            return (
+                [{"type": "text", "text": content}] if isinstance(content, str) else list(map(_without_nulls, content))
+            )
+        case "openai-responses":
+            ours = [item for item in body["input"] if item.get("role") != "user"]
+            return [_without_nulls(item) for item in ours if not _is_result(item)]
+        case _:
+            (assistant,) = (message for message in body["messages"] if message["role"] == "assistant")
+            return _essential(assistant)
+
+
+def _is_result(item: dict[str, Any]) -> bool:
+    return bool(item.get("type") == "function_call_output" and item.get("output") == "done")
+
+
+def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: inner for name, inner in value.items() if inner is not None}
+
+
+def _essential(message: dict[str, Any]) -> dict[str, Any]:
+    """A chat message as it counts: its text, its refusal and its calls."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    kept: dict[str, Any] = {
+        "content": "".join(part.get("text", "") for part in parts) if parts else content or "",
+        "refusal": message.get("refusal") or "",
+        "calls": [
+            {"id": call.get("id"), "function": {name: call["function"].get(name) for name in ("name", "arguments")}}
+            for call in message.get("tool_calls") or ()
+        ],
+    }
+    return {name: value for name, value in kept.items() if value}

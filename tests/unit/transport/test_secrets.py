@@ -1,0 +1,119 @@
+"""The key is in the request's header and in nothing that people see: messages, reprs, logs, tracebacks, pickles."""
+
+import asyncio
+import io
+import logging
+import pickle
+import traceback
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman.adapter.wire import WireRequest
+from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
+from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Reply, sse_reply
+from tests.unit.transport.actors import ADAPTER, BODY, KEY, STREAM, WAYS, WHOLE, VirtualTime, Way
+
+REPLIES = {
+    "success": Reply(body=b"{}"),
+    "echo of the key": Reply(status=401, body=f'{{"error": "bad key {KEY} given, {KEY}"}}'.encode()),
+    "echo in a server error": Reply(status=500, body=f"x-api-key: {KEY}".encode()),
+    "redirect to a URL with the key": Reply(status=302, headers={"location": f"http://127.0.0.1:9/?key={KEY}"}),
+    "reset": Reply(before=RESET),
+    "hang up": Reply(before=HANG_UP),
+    "garbage with the key": Reply(raw=f"HTTP/9 {KEY}\r\n\r\n".encode()),
+    "timeout": Reply(before=STALL),
+    "stream reset": sse_reply(b"data: 1\n\n", RESET),
+    "bad encoding": Reply(headers={"content-encoding": "br"}, body=b"x"),
+}
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """Everything that any logger says, at the finest level."""
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield text
+    root.setLevel(before)
+    root.removeHandler(handler)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_key_is_seen_by_the_provider_alone(name: str, request_: WireRequest, way: Way, log: io.StringIO) -> None:
+    """Whatever happens to a request, no text about it holds the key, local variables in tracebacks included."""
+    with FaultyServer(REPLIES[name]) as server:
+        got = way.call(
+            request_, base_url=server.url, timeout=0.2, retry=RetryPolicy(max_retries=1), timing=VirtualTime().timing
+        )
+    assert server.received[0].headers["x-api-key"] == KEY
+    seen = [log.getvalue(), repr(got.attempts)]
+    if got.error is not None:
+        shown = traceback.TracebackException.from_exception(got.error, capture_locals=True)
+        seen += [str(got.error), repr(got.error), "".join(shown.format())]
+        seen.append(repr(pickle.loads(pickle.dumps(got.error)).__dict__))
+        seen.append(str(vars(got.error)))
+    for text in seen:
+        assert KEY not in text.replace(f"HTTP/9 {KEY}", "")
+
+
+def test_a_transport_keeps_to_itself() -> None:
+    """Neither its repr nor its variables' reprs hold the key."""
+    for transport in (HttpTransport(api_key=KEY), AsyncHttpTransport(api_key=KEY)):
+        assert KEY not in repr(transport) + repr(vars(transport))
+        assert KEY not in repr([vars(value) for value in vars(transport).values() if hasattr(value, "__dict__")])
+        with pytest.raises(TypeError):
+            pickle.dumps(transport)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_refused_header_does_not_show_its_value(way: Way) -> None:
+    """A key with a line end in it, given as a header, is refused by name."""
+    request = WireRequest("POST", "/chat", BODY, {"authorization": f"Bearer {KEY}\n"})
+    got = way.call(request, base_url="http://127.0.0.1:9")
+    assert "authorization" in str(got.error)
+    assert KEY not in str(got.error)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_an_origin_gets_its_own_key_only(way: Way) -> None:
+    """Five hundred requests between two origins, redirects among them: neither ever sees the other's key."""
+    heard: dict[str, set[str]] = {"a": set(), "b": set()}
+    with FaultyServer(Reply()) as a, FaultyServer(Reply()) as b:
+        for server, other in ((a, b), (b, a)):
+            server._script = [
+                Reply(status=status, headers={"location": target})
+                for status in (301, 302, 303, 307, 308)
+                for target in (
+                    other.url, other.url + "/chat", f"//127.0.0.1:{other.port}/chat", f"http://user@127.0.0.1:{other.port}/",
+                    other.url.replace("127.0.0.1", "localhost"),
+                )
+            ]  # fmt: skip
+        for number in range(250):
+            for server, key in ((a, "key-of-a"), (b, "key-of-b")):
+                way.call(STREAM if number % 2 else WHOLE, api_key=key, base_url=server.url)
+        heard["a"] |= {received.headers["x-api-key"] for received in a.received}
+        heard["b"] |= {received.headers["x-api-key"] for received in b.received}
+        assert (len(a.received), len(b.received)) == (250, 250)
+    assert heard == {"a": {"key-of-a"}, "b": {"key-of-b"}}
+
+
+def test_the_transport_says_that_it_tries_again(caplog: pytest.LogCaptureFixture) -> None:
+    """One line at INFO for each wait, with what failed and how long it waits."""
+    caplog.set_level(logging.INFO, "dragoman.transport")
+    with FaultyServer([Reply(status=503), Reply(before=RESET), Reply()]) as server:
+
+        async def main() -> None:
+            async with AsyncHttpTransport(api_key=KEY, base_url=server.url, timing=VirtualTime().timing) as transport:
+                await transport.send(ADAPTER, WHOLE)
+
+        asyncio.run(main())
+    assert [record.message for record in caplog.records if record.name == "dragoman.transport"] == [
+        "plain: attempt 1 failed (rate_limit, status 503), the next one in 1.0 s",
+        "plain: attempt 2 failed (network, status None), the next one in 2.0 s",
+    ]
