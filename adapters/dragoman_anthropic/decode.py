@@ -83,22 +83,33 @@ def _stop_reason(native: str | None, status: MessageStatus) -> StopReason | None
 
 
 def usage(native: dict[str, Any] | None) -> TokenUsage | None:
-    """Anthropic counts cached tokens beside input_tokens and thinking inside output_tokens (wire reference 8.6)."""
+    """Anthropic counts cached tokens beside input_tokens and thinking inside output_tokens (wire reference 8.6).
+
+    The top level leaves out the iterations that compacted the conversation, which are billed all the same. What an
+    advisor used was another model's: it is counted as a call of a tool, for whose price we have no word.
+    """
     if not native or native.get("input_tokens") is None:
         return None
-    creation = native.get("cache_creation") or {}
+    iterations = [each for each in native.get("iterations") or () if isinstance(each, dict)]
+    billed = [native, *(each for each in iterations if each.get("type") == "compaction")]
+    advised = sum(each.get("type") == "advisor_message" for each in iterations)
+    tools = {name: count for name, count in (native.get("server_tool_use") or {}).items() if count}
     return TokenUsage(
-        input_tokens=native["input_tokens"],
-        output_tokens=native.get("output_tokens") or 0,
-        cached_input_tokens=native.get("cache_read_input_tokens") or 0,
-        cache_creation_input_tokens=native.get("cache_creation_input_tokens") or 0,
-        cache_creation_1h_input_tokens=creation.get("ephemeral_1h_input_tokens"),
+        input_tokens=_sum(billed, "input_tokens"),
+        output_tokens=_sum(billed, "output_tokens"),
+        cached_input_tokens=_sum(billed, "cache_read_input_tokens"),
+        cache_creation_input_tokens=_sum(billed, "cache_creation_input_tokens"),
+        cache_creation_1h_input_tokens=(native.get("cache_creation") or {}).get("ephemeral_1h_input_tokens"),
         reasoning_tokens=(native.get("output_tokens_details") or {}).get("thinking_tokens"),
-        server_tools={name: count for name, count in (native.get("server_tool_use") or {}).items() if count},
+        server_tools=tools | ({"advisor": advised} if advised else {}),
         service_tier=native.get("service_tier"),
         speed=native.get("speed"),
         raw=native,
     )
+
+
+def _sum(counts: list[dict[str, Any]], name: str) -> int:
+    return sum(each.get(name) or 0 for each in counts)
 
 
 def block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:

@@ -66,7 +66,8 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 """Types decide only where there is no status: a wrong key is an ``invalid_request_error`` with status 401."""
 
 _OVERFLOW = (
-    "maximum context length", "context window", "context length", "prompt is too long", "length of all messages is too long",
+    "maximum context length", "context window", "context length", "prompt is too long",
+    "length of all messages is too long",
 )  # fmt: skip
 _BAD_KEY = ("incorrect api key", "invalid api key", "api key not valid")
 

@@ -73,8 +73,9 @@ def _essential(message: dict[str, Any]) -> dict[str, Any]:
         "content": "".join(part.get("text", "") for part in parts) if parts else content or "",
         "refusal": message.get("refusal") or "",
         "calls": [
-            {"id": call.get("id"), "function": {name: call["function"].get(name) for name in ("name", "arguments")}}
+            {"id": call.get("id"), "called": _without_nulls(call.get("function") or call.get("custom"))}
             for call in message.get("tool_calls") or ()
         ],
+        "function_call": message.get("function_call"),
     }
     return {name: value for name, value in kept.items() if value}

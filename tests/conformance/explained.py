@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.conformance import oracle
+from tests.conformance.oracle.expected import Expected
 from tests.conformance.outcomes import Difference, Outcome, Respect
 from tests.conformance.scope import ADAPTERS
 from tests.conformance.validators import VALIDATORS
@@ -35,6 +37,14 @@ def _rejected(exchange: Exchange) -> bool:
     return exchange.status in (400, 422)
 
 
+def _unsendable_reasoning(exchange: Exchange) -> bool:
+    """Whether a reply holds reasoning that may not be sent again: without encrypted content, or with no item behind."""
+    expected = oracle.read(exchange)
+    items = expected.native if isinstance(expected, Expected) else []
+    empty = any(item["type"] == "reasoning" and not item.get("encrypted_content") for item in items)
+    return empty or bool(items and items[-1]["type"] == "reasoning")
+
+
 _EVERY = frozenset({"anthropic", "openai-responses", "openai-chat", "ollama"})
 
 RULES: tuple[Rule, ...] = (
@@ -51,6 +61,13 @@ RULES: tuple[Rule, ...] = (
         re.compile(r"\$\.(messages|input)\b.*"),
         "calls and results do not pair in this body: the projection pairs them, as every provider demands",
         _unpaired,
+    ),
+    Rule(
+        Respect.ECHO,
+        frozenset({"openai-responses"}),
+        re.compile(r"\$\[\] items (left out|changed)|\$\[\]\.id left out"),
+        "reasoning that no one could read again stays behind, and with it the ids of the items that depend on it",
+        _unsendable_reasoning,
     ),
 )
 

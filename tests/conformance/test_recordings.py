@@ -19,7 +19,7 @@ THRESHOLDS = {
     Respect.ERROR: 1.0,
     Respect.TOTAL: 1.0,
     Respect.COST: 1.0,
-    Respect.ECHO: 0.99,
+    Respect.ECHO: 0.97,
 }
 """The least share of genuine recordings that must be equal; differences that are explained still count as such."""
 

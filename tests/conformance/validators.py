@@ -140,7 +140,7 @@ def responses(body: dict[str, Any], *, foreign: bool) -> _Faults:
     for tool in body.get("tools", ()):
         if tool["type"] == "function":
             yield from _openai_tool(tool)
-    items = body["input"]
+    items = body.get("input", [])
     if isinstance(items, str):
         return
     if not items:
@@ -152,7 +152,7 @@ def responses(body: dict[str, Any], *, foreign: bool) -> _Faults:
             case "message":
                 yield from _responses_message(item)
             case "function_call":
-                yield from _openai_call(item.get("call_id"), item.get("name"), item.get("arguments"))
+                yield from _openai_call(item.get("call_id"), item.get("name"), item.get("arguments"), foreign=foreign)
                 calls.append(item["call_id"])
             case "function_call_output":
                 if item["call_id"] not in calls:
@@ -230,7 +230,7 @@ def chat(body: dict[str, Any], *, foreign: bool) -> _Faults:
         yield from _chat_content(message)
         for call in message.get("tool_calls") or ():
             function = call.get("function", {})
-            yield from _openai_call(call.get("id"), function.get("name"), function.get("arguments"))
+            yield from _openai_call(call.get("id"), function.get("name"), function.get("arguments"), foreign=foreign)
             if call["id"] in seen:
                 yield f"the id {call['id']} occurs twice"
             seen.add(call["id"])
@@ -270,7 +270,7 @@ def _chat_content(message: dict[str, Any]) -> _Faults:
 
 
 def ollama(body: dict[str, Any], *, foreign: bool) -> _Faults:
-    """Ollama's /api/chat."""
+    """Ollama's /api/chat. Its models read any thinking that is plain text, so that nothing in it is foreign."""
     yield from (f"{name} is no parameter" for name in ("tool_choice", "max_tokens", "system") if name in body)
     if not body["messages"]:
         yield "messages is empty"
@@ -297,8 +297,6 @@ def ollama(body: dict[str, Any], *, foreign: bool) -> _Faults:
             if not isinstance(call["function"].get("arguments"), dict):
                 yield "the arguments of a call are no object"
             waiting.append(call.get("id", ""))
-        if foreign and message.get("thinking"):
-            yield "thinking of foreign origin"
     if waiting:
         yield f"the calls {waiting} have no answer"
 
@@ -319,13 +317,14 @@ def _openai_tool(function: dict[str, Any]) -> _Faults:
         yield f"the parameters of {function.get('name')} are no schema"
 
 
-def _openai_call(call_id: Any, name: Any, arguments: Any) -> _Faults:
+def _openai_call(call_id: Any, name: Any, arguments: Any, *, foreign: bool) -> _Faults:
+    """A model's own malformed arguments are taken back as they are; from elsewhere they must be an object."""
     yield from _call(call_id, name, re.compile(rf".{{1,{_OPENAI_ID_LENGTH}}}"), _OPENAI_NAME)
     try:
         is_object = isinstance(json.loads(arguments), dict)
     except (TypeError, ValueError):
         is_object = False
-    if not is_object:
+    if not (is_object or (isinstance(arguments, str) and not foreign)):
         yield "the arguments of a call are no JSON object"
 
 

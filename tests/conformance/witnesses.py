@@ -52,11 +52,15 @@ def _missing(block: ContentBlock, said: str, calls: list[tuple[str, Any]], *, fo
                 return f"the text {block.text[:60]!r}"
             if block.citations and foreign:
                 return "the citations"
+        case ThinkingBlock() if block.text in said and (block.text or not block.signature):
+            return None
         case ThinkingBlock() | RedactedThinkingBlock() | ProviderBlock() if foreign:
             return f"the {block.type}"
         case ToolUseBlock():
-            if (block.name, block.input) not in calls:
+            if (block.name, block.raw_input or block.input) not in calls:
                 return f"the call of {block.name}"
+        case ToolResultBlock(is_error=True) if "tool_result" not in said:
+            return "that the tool failed"  # one wire alone has a flag for it, on blocks of that name
         case ToolResultBlock():
             return next(
                 (what for part in block.content if (what := _missing(part, said, calls, foreign=foreign))), None
@@ -85,10 +89,17 @@ def _calls(value: Any) -> Iterator[tuple[str, Any]]:
             if isinstance(value.get("input"), dict):
                 yield name, value["input"]
             elif "arguments" in value:
-                given = value["arguments"]
-                yield name, json.loads(given) if isinstance(given, str) else given
+                yield name, _input(value["arguments"])
         for inner in value.values():
             yield from _calls(inner)
     elif isinstance(value, list):
         for inner in value:
             yield from _calls(inner)
+
+
+def _input(arguments: Any) -> Any:
+    """Arguments as an object; text that is none stands for itself."""
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments

@@ -13,11 +13,11 @@ from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_openai.chat import decode, encode, errors
+from dragoman_openai.chat import decode, encode, errors, parameters
 from dragoman_openai.chat.dialect import OPENAI, Dialect
 from dragoman_openai.chat.stream import ChatDecoder
 
-_MODELS = ModelTable.of("dragoman_openai")
+_MODELS = ModelTable.of("dragoman_openai", "models.toml", "chat/models.toml")
 
 
 class ChatAdapter(Adapter):
@@ -65,7 +65,7 @@ class ChatAdapter(Adapter):
         with reading(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
             decode.history(native, reader, self.dialect)
-            return reader.messages, decode.tools(native, self.provider), decode.options(native, self, context)
+            return reader.messages, decode.tools(native, self.provider), parameters.read(native, self, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.from_reply(status, body, headers, self.provider, self.model)

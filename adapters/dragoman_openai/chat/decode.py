@@ -1,26 +1,19 @@
 """Wire to canonical: replies, and requests in the format of Chat Completions (wire reference 4)."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
-from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.incoming import HistoryReader, leftover
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.incoming import HistoryReader
 from dragoman.adapter.residue import residue
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_openai.chat import encode, parts
-from dragoman_openai.chat.dialect import Dialect, lookup
-from dragoman_openai.chat.parameters import parameters
+from dragoman_openai.chat.dialect import Dialect
 from dragoman_openai.chat.parts import Piece
 from dragoman_openai.chat.usage import usage
-
-if TYPE_CHECKING:
-    from dragoman_openai.chat.adapter import ChatAdapter
 
 STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -35,7 +28,7 @@ STOP_REASONS = {
 
 _REPLY_SPOKEN_FOR = {"model", "choices", "usage", "object"}
 _CHOICE_SPOKEN_FOR = {"index", "message", "delta"}
-_MESSAGE_SPOKEN_FOR = {"role", "content", "refusal", "audio", "tool_calls", "function_call"}
+_MESSAGE_SPOKEN_FOR = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
 
 Difference = Callable[[Piece, Piece], dict[str, Any]]
 
@@ -136,7 +129,8 @@ def _blocks(
         block, note = parts.block(piece, tool_use_id, provider, cut=position in cut)
         content.append(block)
         if piece[0] != "audio":  # what a model spoke goes back as its transcript
-            note |= difference(piece, parts.piece(block, note, lambda _, piece=piece: parts.native_id(piece) or "", dialect))  # type: ignore[misc]
+            ours = parts.piece(block, note, lambda _, piece=piece: parts.native_id(piece) or "", dialect)  # type: ignore[misc]
+            note |= difference(piece, ours)
         if note:
             notes[str(position)] = note
     return content, notes
@@ -179,15 +173,18 @@ def history(native: dict[str, Any], reader: HistoryReader, dialect: Dialect) -> 
         content, notes = _blocks(
             said, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, parts.difference
         )
-        unnamed = next((block.id for block, piece in zip(content, said, strict=True) if _is_unnamed(block, piece)), None)
+        unnamed = _unnamed_call(content, said)
         raw = {"list": isinstance(item.get("content"), list), "blocks": notes}
         raw["residue"] = _message_residue(item, content, notes, said, raw, dialect)
         content = _cited(content, item.get("annotations"))
         reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
 
 
-def _is_unnamed(block: ContentBlock, piece: Piece) -> bool:
-    return isinstance(block, ToolUseBlock) and parts.native_id(piece) is None
+def _unnamed_call(content: Iterable[ContentBlock], said: Iterable[Piece]) -> str | None:
+    for block, piece in zip(content, said, strict=True):
+        if isinstance(block, ToolUseBlock) and parts.native_id(piece) is None:
+            return block.id
+    return None
 
 
 def _message_residue(
@@ -216,7 +213,7 @@ def _add_result(reader: HistoryReader, native: dict[str, Any], tool_use_id: str,
     note: dict[str, Any] = {"list": True} if isinstance(native.get("content"), list) else {}
     if notes:
         note["parts"] = notes
-    ours = encode.result(answer, content, note, lambda _: native.get("tool_call_id", ""), dialect)
+    ours = encode.result(answer, note, lambda _: native.get("tool_call_id", ""), dialect)
     spoken_for = {field for field, _ in said}
     note |= residue(_others(native, spoken_for), _others(ours, spoken_for)) or {}
     reader.add(Role.TOOL, (answer,), {"blocks": {"0": note}} if note else {})
@@ -244,59 +241,3 @@ def _tool(function: dict[str, Any], native: dict[str, Any], provider: str, raw: 
     if note := parts.difference(("tools", native), ("tools", encode.tool(marked, provider))):
         raw = {**raw, "residue": note}
     return definition.model_copy(update={"provider_raw": {"by": provider, **raw}}) if raw else definition
-
-
-def options(native: dict[str, Any], adapter: "ChatAdapter", context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    dialect = adapter.dialect
-    stop = native.get("stop") or ()
-    schema = lookup(native, "response_format.json_schema.schema")
-    effort = lookup(native, dialect.effort) if dialect.effort else None
-    limit = lookup(native, dialect.max_tokens)
-    for older in ("max_completion_tokens", "max_tokens"):
-        limit = native.get(older) if limit is None else limit
-    read = AdapterOptions(
-        max_output_tokens=limit,
-        temperature=native.get("temperature"),
-        top_p=native.get("top_p"),
-        top_k=lookup(native, dialect.top_k) if dialect.top_k else None,
-        seed=lookup(native, dialect.seed) if dialect.seed else None,
-        stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
-        tool_choice=_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),
-        parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=schema,
-        effort=effort,
-        thinking=_thinking(native, dialect),
-        thinking_budget=lookup(native, dialect.thinking_budget) if dialect.thinking_budget else None,
-        stream=native.get("stream") or False,
-        context=context,
-    )
-    offered = [key for key in ("tools", "functions") if native.get(key)]
-    written = parameters(Outgoing(adapter, read, context, (), []), dialect, tools=bool(offered))
-    extra = leftover(native, {"model": adapter.model, **written}, ["messages", *offered])
-    return replace(read, extra={adapter.provider: extra} if extra else {})
-
-
-def _tool_choice(native: Any, dialect: Dialect) -> Any:
-    """Ours for the provider's word or object; a choice among several tools counts as its mode."""
-    if isinstance(native, str):
-        return next((ours for ours, theirs in dialect.tool_choices.items() if theirs == native), None)
-    if not isinstance(native, dict):
-        return None
-    kind = native.get("type")
-    inner = native.get(kind) if isinstance(native.get(kind), dict) else native
-    return NamedTool(inner["name"]) if "name" in inner else _tool_choice(inner.get("mode"), dialect)
-
-
-def _thinking(native: Mapping[str, Any], dialect: Dialect) -> bool | None:
-    """What the switches of the dialect say; None where they say nothing."""
-    for thinking, fields in ((False, dialect.thinking_off), (True, dialect.thinking_on)):
-        if fields and all(_holds(native.get(name), value) for name, value in fields.items()):
-            return thinking
-    return None
-
-
-def _holds(given: Any, asked: Any) -> bool:
-    if isinstance(asked, dict) and isinstance(given, dict):
-        return all(_holds(given.get(name), value) for name, value in asked.items())
-    return bool(given == asked)

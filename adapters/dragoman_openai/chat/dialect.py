@@ -4,9 +4,11 @@ The defaults are OpenAI's own. Whatever else speaks this wire is a row of such f
 What differs from model to model (limits, roles, media, tool ids, sampling) is not here but in models.toml.
 """
 
-from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from typing import Any, Literal
+
+from pydantic import Field
 
 from dragoman.canonical.blocks import Frozen
 from dragoman.canonical.guard import JsonObject
@@ -28,20 +30,22 @@ class Dialect(Frozen):
     stream_usage: bool = True
     """Whether a stream must be asked for its usage with stream_options; others send it unasked."""
     parallel_tool_calls: bool = True
-    tool_choices: dict[str, str] = {"auto": "auto", "none": "none", "required": "required"}
+    tool_choices: dict[str, str] = Field(default={"auto": "auto", "none": "none", "required": "required"})
     """The endpoint's words for ours; a word that is missing cannot be asked for."""
     named_tool_choice: bool = True
     schema_format: Literal["json_schema", "json_object"] = "json_schema"
     """json_object: the endpoint promises JSON, but no schema."""
     effort: Path | None = "reasoning_effort"
     thinking_budget: Path | None = None
-    thinking_on: JsonObject = {}
-    thinking_off: JsonObject = {}
+    thinking_on: JsonObject = Field(default={})
+    thinking_off: JsonObject = Field(default={})
     """Body fields that switch reasoning; where they are empty, the effort does it."""
 
     # Messages.
     part_roles: tuple[str, ...] = ("user", "assistant", "system", "developer")
     """Roles whose content may be a list of several texts; those of the others are joined."""
+    free_arguments: bool = True
+    """Whether the arguments of an earlier call may be a text that is no JSON."""
     tool_name: bool = False
     """Whether a tool's message names the tool."""
 
@@ -82,9 +86,16 @@ OPENAI = Dialect()
 
 def lookup(native: Any, path: Path) -> Any:
     """The value at a path; None where there is nothing."""
-    for name in path.split("."):
-        native = native.get(name) if isinstance(native, Mapping) else None
+    for name in _steps(path):
+        if not isinstance(native, dict):
+            return None
+        native = native.get(name)
     return native
+
+
+@cache
+def _steps(path: Path) -> tuple[str, ...]:
+    return tuple(path.split("."))
 
 
 def first(native: Any, paths: tuple[Path, ...]) -> Any:

@@ -1,17 +1,15 @@
 """Canonical to wire: the body of a chat request (wire reference 4 and 8.1 to 8.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import MADE, Turn
 from dragoman.canonical.blocks import (
-    MEDIA_BLOCKS,
     ContentBlock,
     DocumentBlock,
-    ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -19,9 +17,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_openai.chat import parts
+from dragoman_openai.chat import parameters, parts
 from dragoman_openai.chat.dialect import Dialect
-from dragoman_openai.chat.parameters import parameters
 from dragoman_openai.chat.parts import Note, ToolId
 
 Written = dict[str, list[Any]]
@@ -32,7 +29,7 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition], dialect: Dialect) -
     """The whole body."""
     usable = request.usable(tools)
     encoded: dict[str, Any] = {"model": request.adapter.model}
-    encoded |= parameters(request, dialect, tools=bool(usable))
+    encoded |= parameters.write(request, dialect, tools=bool(usable))
     encoded["messages"] = messages(request, dialect)
     for definition in usable:
         legacy = _own(definition, request.provider).get("legacy")
@@ -55,11 +52,10 @@ def messages(request: Outgoing, dialect: Dialect) -> list[dict[str, Any]]:
 
 def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     raw = turn.raw(request.provider)
-    notes = raw.get("blocks", {})
     blocks = [
-        (block, notes.get(str(origin), {}) if origin != MADE else {})
-        for block, origin in zip(turn.blocks, turn.origins, strict=True)
-        if _is_sent(request, turn, block, origin, dialect)
+        (block, note)
+        for index, (block, note) in enumerate(_noted(turn, raw))
+        if _is_sent(request, turn, index, note, dialect)
     ]
     wrote = written(blocks, request.tool_id, dialect)
     if dialect.reasoning_required and "tool_calls" in wrote and not dialect.thinking_parts:
@@ -67,18 +63,28 @@ def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     return message(str(turn.role), wrote, raw, dialect)
 
 
-def _is_sent(request: Outgoing, turn: Turn, block: ContentBlock, origin: int, dialect: Dialect) -> bool:
+def _noted(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
+    """The blocks of a turn with their notes; one that the projection made or changed has none."""
+    notes = raw.get("blocks", {})
+    for block, origin in zip(turn.blocks, turn.origins, strict=True):
+        yield block, notes.get(str(origin), {}) if origin != MADE else {}
+
+
+def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
     """Whether a block has a place on this wire; what has none, or only in part, is named as a loss."""
-    match block:
-        case TextBlock() if block.citations:
-            _lose(request, turn, origin, LossKind.CITATIONS, "the sources of a text are not sent", block)
-        case DocumentBlock() if block.context:
-            _lose(request, turn, origin, LossKind.MEDIA, "the note that goes with a document is not sent", block)
+    match turn.blocks[index]:
+        case TextBlock() as text if text.citations:
+            severity = Severity.INFO if turn.raw(request.provider) else Severity.WARNING
+            request.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent", severity)
+        case DocumentBlock() as document if document.context:
+            request.lose_block(turn, index, LossKind.MEDIA, "the note that goes with a document is not sent")
+        case ToolUseBlock() as call if call.raw_input and not ("inner" in note or dialect.free_arguments):
+            request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
         case ThinkingBlock() if dialect.reasoning_replay != "always":
             calls = any(isinstance(other, ToolUseBlock) for other in turn.blocks)
             if dialect.reasoning_replay == "never" or not calls:
                 why = "the endpoint reads no earlier reasoning here: left out"
-                _lose(request, turn, origin, LossKind.THINKING, why, block, Severity.INFO)
+                request.lose_block(turn, index, LossKind.THINKING, why, Severity.INFO)
                 return False
         case _:
             pass
@@ -129,16 +135,13 @@ def _without(residue: Note | None, wrote: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _results(request: Outgoing, turn: Turn, names: Mapping[str, str], dialect: Dialect) -> list[dict[str, Any]]:
-    notes = turn.raw(request.provider).get("blocks", {})
     encoded: list[dict[str, Any]] = []
-    for block, origin in zip(turn.blocks, turn.origins, strict=True):
+    for index, (block, note) in enumerate(_noted(turn, turn.raw(request.provider))):
         if not isinstance(block, ToolResultBlock):
             continue
         if block.is_error and not any(loss.reason == _NO_ERROR_FLAG for loss in request.losses):
-            _lose(request, turn, origin, LossKind.FLATTENED, _NO_ERROR_FLAG, block, Severity.INFO)
-        content = [part for part in block.content if _is_part(request, turn, part, origin)]
-        note = notes.get(str(origin), {}) if origin != MADE else {}
-        answer = result(block, content, note, request.tool_id, dialect)
+            request.lose_block(turn, index, LossKind.FLATTENED, _NO_ERROR_FLAG, Severity.INFO)
+        answer = result(block, note, request.tool_id, dialect)
         if dialect.tool_name and block.tool_use_id in names:
             answer.setdefault("name", names[block.tool_use_id])
         encoded.append(answer)
@@ -148,35 +151,14 @@ def _results(request: Outgoing, turn: Turn, names: Mapping[str, str], dialect: D
 _NO_ERROR_FLAG = "the wire has no flag for a failed tool: its answer must say so itself"
 
 
-def _is_part(request: Outgoing, turn: Turn, part: ContentBlock, origin: int) -> bool:
-    own = isinstance(part, ProviderBlock) and part.provider == request.provider
-    if own or isinstance(part, (TextBlock, *MEDIA_BLOCKS)):
-        return True
-    _lose(request, turn, origin, LossKind.NATIVE_BLOCK, f"a tool's answer holds no {part.type}", part)
-    return False
-
-
-def result(
-    block: ToolResultBlock, content: Sequence[ContentBlock], note: Note, tool_id: ToolId, dialect: Dialect
-) -> dict[str, Any]:
-    """A tool's answer; ``content`` are the parts of it that can be sent."""
+def result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
+    """A tool's answer. Texts are joined by line feeds (specification D5.4), unless the provider's own was a list."""
     notes = note.get("parts", {})
-    wrote = written([(part, notes.get(str(index), {})) for index, part in enumerate(content)], tool_id, dialect)
+    parts_of = [(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    wrote = written(parts_of, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}
     encoded["content"] = _content("tool", wrote, note, dialect)
     return restore(encoded, _without(note, wrote))
-
-
-def _lose(
-    request: Outgoing,
-    turn: Turn,
-    origin: int,
-    kind: LossKind,
-    reason: str,
-    block: ContentBlock,
-    severity: Severity = Severity.WARNING,
-) -> None:
-    request.losses.append(Loss(kind, turn.message.id, origin, reason, severity, block.type))
 
 
 def _own(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dragoman.adapter import wirejson
 from dragoman_openai.chat.parts import Piece
 
 
@@ -109,12 +110,21 @@ class Call:
             if self.field == "tool_calls" and field not in ("index", "id", "type", "function", "custom"):
                 self._native.add(field, value)
         given = function.get("input" if self.is_custom else "arguments")
-        if isinstance(given, dict):
+        if isinstance(given, dict):  # some servers send the object itself
             self._object = given
-            return ""
+            return wirejson.dumps_text(given)
         if given:
             self.fragments.append(given)
         return given or ""
+
+    def is_continued_by(self, delta: Mapping[str, Any]) -> bool:
+        """Whether a delta goes on with this call: a name under another id, or one more without any index, does not."""
+        function = delta if self.field == "function_call" else delta.get("function") or delta.get("custom") or {}
+        if not function.get("name"):
+            return True
+        if delta.get("id") and self.id:
+            return bool(delta["id"] == self.id)
+        return self.field == "function_call" or delta.get("index") is not None or not self.name
 
     def piece(self) -> Piece:
         given: Any = "".join(self.fragments) if self._object is None else self._object

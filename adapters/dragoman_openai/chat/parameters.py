@@ -1,11 +1,18 @@
-"""Options to the parameters of a chat request, by dialect and by model (wire reference 3, 4 and 8.4)."""
+"""Options and the parameters of a chat request, in both directions (wire reference 3, 4 and 8.4)."""
 
-from typing import Any
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.incoming import leftover
 from dragoman.adapter.outgoing import Outgoing
-from dragoman_openai.chat.dialect import Dialect, Path, assign
+from dragoman_openai.chat.dialect import Dialect, Path, assign, lookup
 from dragoman_openai.strict import strict_schema
+
+if TYPE_CHECKING:
+    from dragoman_openai.chat.adapter import ChatAdapter
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -13,8 +20,8 @@ SCHEMA_NAME = "answer"
 """The wire wants a name for a schema; it is of no consequence."""
 
 
-def parameters(request: Outgoing, dialect: Dialect, *, tools: bool) -> dict[str, Any]:
-    """Everything but the model, the conversation and the tools."""
+def write(request: Outgoing, dialect: Dialect, *, tools: bool) -> dict[str, Any]:
+    """Everything but the model, the conversation and the tools. Caching needs no word: it is automatic."""
     options = request.options
     encoded: dict[str, Any] = {}
     if options.stream:
@@ -46,10 +53,10 @@ def _reasoning(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, 
     options, facts = request.options, request.adapter.capabilities.wire
     off = options.thinking is False or options.effort == "none"
     if off and dialect.thinking_off:
-        encoded |= dialect.thinking_off
+        encoded |= deepcopy(dialect.thinking_off)
         return "none"
     if options.thinking and not off:
-        encoded |= dialect.thinking_on
+        encoded |= deepcopy(dialect.thinking_on)
     if options.thinking_budget is not None:
         if dialect.thinking_budget is None:
             request.lose_option("thinking_budget", f"{request.adapter.model} takes levels of effort, no budget")
@@ -69,7 +76,7 @@ def _level(request: Outgoing, dialect: Dialect, wanted: str | None, *, tools: bo
     levels: list[str] | None = facts.get("efforts")
     if tools and facts.get("tools_effort"):
         forced: str = facts["tools_effort"]
-        if wanted not in (None, forced):
+        if wanted != forced:
             request.lose_option("effort", f"{model} calls tools on this wire only with the effort {forced}")
         return forced
     if wanted is None and request.options.thinking and facts.get("default_effort") == "none":
@@ -150,3 +157,59 @@ def _tool_choice(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *
             encoded["parallel_tool_calls"] = request.options.parallel_tool_calls
         else:
             request.lose_option("parallel_tool_calls", "the endpoint has no such switch")
+
+
+def read(native: dict[str, Any], adapter: "ChatAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    dialect = adapter.dialect
+    stop = native.get("stop") or ()
+    schema = lookup(native, "response_format.json_schema.schema")
+    effort = lookup(native, dialect.effort) if dialect.effort else None
+    limit = lookup(native, dialect.max_tokens)
+    for older in ("max_completion_tokens", "max_tokens"):
+        limit = native.get(older) if limit is None else limit
+    options = AdapterOptions(
+        max_output_tokens=limit,
+        temperature=native.get("temperature"),
+        top_p=native.get("top_p"),
+        top_k=lookup(native, dialect.top_k) if dialect.top_k else None,
+        seed=lookup(native, dialect.seed) if dialect.seed else None,
+        stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
+        tool_choice=_choice_read(native.get("tool_choice", native.get("function_call")), dialect),
+        parallel_tool_calls=native.get("parallel_tool_calls"),
+        output_schema=schema,
+        effort=effort,
+        thinking=_thinking(native, dialect),
+        thinking_budget=lookup(native, dialect.thinking_budget) if dialect.thinking_budget else None,
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    offered = [key for key in ("tools", "functions") if native.get(key)]
+    written = write(Outgoing(adapter, options, context, (), []), dialect, tools=bool(offered))
+    extra = leftover(native, written, ["model", "messages", *offered])
+    return replace(options, extra={adapter.provider: extra}) if extra else options
+
+
+def _choice_read(native: Any, dialect: Dialect) -> Any:
+    """Ours for the provider's word or object; a choice among several tools counts as its mode."""
+    if isinstance(native, str):
+        return next((ours for ours, theirs in dialect.tool_choices.items() if theirs == native), None)
+    if not isinstance(native, dict):
+        return None
+    inner = native.get(str(native.get("type")))
+    inner = inner if isinstance(inner, dict) else native
+    return NamedTool(inner["name"]) if "name" in inner else _choice_read(inner.get("mode"), dialect)
+
+
+def _thinking(native: Mapping[str, Any], dialect: Dialect) -> bool | None:
+    """What the switches of the dialect say; None where they say nothing."""
+    for thinking, fields in ((False, dialect.thinking_off), (True, dialect.thinking_on)):
+        if fields and all(_holds(native.get(name), value) for name, value in fields.items()):
+            return thinking
+    return None
+
+
+def _holds(given: Any, asked: Any) -> bool:
+    if isinstance(asked, dict) and isinstance(given, dict):
+        return all(_holds(given.get(name), value) for name, value in asked.items())
+    return bool(given == asked)

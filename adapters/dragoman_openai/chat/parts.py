@@ -75,7 +75,8 @@ def block(piece: Piece, tool_use_id: str, provider: str, *, cut: bool = False) -
             return TextBlock(text=value), {"field": field}
         case "audio":
             source = MediaSource(kind="base64", data=value["data"])
-            return AudioBlock(source=source, transcript=value.get("transcript")), {"field": field}
+            rest = {key: item for key, item in value.items() if key not in ("data", "transcript")}
+            return AudioBlock(source=source, transcript=value.get("transcript")), {**rest, "field": field}
         case _:
             return ThinkingBlock(text=value), {"field": field}
 
@@ -126,6 +127,8 @@ def _call_block(
 
 
 def _called(function: Mapping[str, Any], tool_use_id: str, *, cut: bool) -> ToolUseBlock:
+    if not (function["name"] or cut):
+        raise ValueError("a call has no name")
     given, raw = arguments(function, cut=cut)
     return ToolUseBlock(id=tool_use_id, name=function["name"], input=given, raw_input=raw)
 
@@ -160,7 +163,7 @@ def _plain_piece(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Di
             kind = note.get("kind", "text")
             return "content", {"type": kind, kind: content.text}
         case ToolUseBlock():
-            return _call_piece(content, note, tool_id)
+            return _call_piece(content, note, tool_id, dialect)
         case ThinkingBlock():
             field = note.get("field", "content" if dialect.thinking_parts else dialect.reasoning_fields[0])
             if field != "content":
@@ -185,12 +188,13 @@ def _plain_piece(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Di
             raise TypeError(f"the projection let a {content.type} block through")
 
 
-def _call_piece(call: ToolUseBlock, note: Note, tool_id: ToolId) -> Piece:
-    function = {"name": call.name, "arguments": wirejson.dumps_text(call.input)}
+def _call_piece(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
+    as_received = call.raw_input if dialect.free_arguments else None
+    function = {"name": call.name, "arguments": as_received or wirejson.dumps_text(call.input)}
     if note.get("field") == "function_call":
         return "function_call", function
     if note.get("kind") == "custom":
-        custom = {"name": call.name, "input": call.input.get("input", "")}
+        custom = {"name": call.name, "input": call.raw_input or call.input.get("input", "")}
         return "tool_calls", {"id": tool_id(call.id), "type": "custom", "custom": custom}
     return "tool_calls", {"id": tool_id(call.id), "type": "function", "function": function}
 
@@ -234,7 +238,7 @@ def difference_in_reply(piece: Piece, ours: Piece) -> dict[str, Any]:
     """As `difference`, for a piece that the provider itself wrote: what it left out we still say."""
     note = difference(piece, ours)
     kept = {key: value for key, value in note.get("set", {}).items() if value is not None and key != "index"}
-    inner = {key: value for key, value in note.get("inner", {}).get("set", {}).items() if value is not None}
+    inner = {key: value for key, value in note.get("inner", {}).get("set", {}).items() if value not in (None, "")}
     return ({"set": kept} if kept else {}) | ({"inner": {"set": inner}} if inner else {})
 
 

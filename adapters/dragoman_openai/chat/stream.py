@@ -23,7 +23,7 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
 from dragoman_openai.chat import decode, errors, parts
-from dragoman_openai.chat.dialect import Dialect
+from dragoman_openai.chat.dialect import Dialect, lookup
 from dragoman_openai.chat.gathering import Call, Gathered, Part, Sound, Speech
 from dragoman_openai.chat.usage import usage
 
@@ -88,12 +88,13 @@ class ChatDecoder(StreamDecoder):
                 self._other(index, choice)
             else:
                 yield from self._first(choice)
-        counted = usage(chunk, self._dialect)
-        if counted is not None and counted != self._counted:
-            self._counted = counted
-            if not self._started:
-                yield self._start()
-            yield UsageUpdate(self._reply.message_id, usage({**self._head, **chunk}, self._dialect) or counted)
+        if any(lookup(chunk, path) for path in self._dialect.usage):
+            counted = usage(self._head, self._dialect)
+            if counted is not None and counted != self._counted:
+                self._counted = counted
+                if not self._started:
+                    yield self._start()
+                yield UsageUpdate(self._reply.message_id, counted)
 
     def _start(self) -> MessageStart:
         self._started = True
@@ -108,11 +109,15 @@ class ChatDecoder(StreamDecoder):
             held["finish_reason"] = choice["finish_reason"]
 
     def _first(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
-        for field, value in (choice.get("delta") or {}).items():
+        delta = choice.get("delta") or {}
+        for field in self._dialect.reasoning_fields:  # first, as models think before they speak
+            if delta.get(field):
+                yield from self._thinking(field, delta[field])
+        for field, value in delta.items():
             if value is not None and value != "":
                 yield from self._field(field, value)
         for field, value in choice.items():
-            if field == "logprobs" and value:
+            if field == "logprobs" and isinstance(value, dict):
                 for name, tokens in value.items():
                     self._logprobs.add(name, tokens)
             elif value and field not in _CHOICE_SPOKEN_FOR:
@@ -133,12 +138,10 @@ class ChatDecoder(StreamDecoder):
                 return self._call("function_call", value)
             case "audio":
                 return self._sound(value)
-            case "role":
-                return ()
-            case _ if field in self._dialect.reasoning_fields and isinstance(value, str):
-                return self._thinking(field, value)
-            case _:
+            case _ if field != "role" and field not in self._dialect.reasoning_fields:
                 self._rest.add(field, value)
+                return ()
+            case _:
                 return ()
 
     def _speech(self, field: str, kind: str) -> tuple[int, Speech]:
@@ -207,43 +210,34 @@ class ChatDecoder(StreamDecoder):
         call.pending.clear()
 
     def _called(self, field: str, delta: dict[str, Any]) -> tuple[int, Call]:
-        """The call that a delta goes on with: that of its index, or else the last. A name under another id, or
-        without any index, begins a new one."""
+        """The call that a delta goes on with: that of its index, or else the last of all."""
         index = delta.get("index")
-        known = [
-            (place, item)
-            for place, item in enumerate(self._said)
-            if isinstance(item, Call) and item.field == field and (index is None or item.index == index)
-        ]
-        function = delta if field == "function_call" else delta.get("function") or delta.get("custom") or {}
-        if known and not (function.get("name") and self._is_another(delta, known[-1][1])):
-            return known[-1]
-        self._said.append(Call(field, index))
-        return len(self._said) - 1, self._said[-1]  # type: ignore[return-value]
-
-    def _is_another(self, delta: dict[str, Any], held: Call) -> bool:
-        given = delta.get("id")
-        if given and held.id:
-            return bool(given != held.id)
-        return held.field == "tool_calls" and delta.get("index") is None and bool(held.name)
+        for place in range(len(self._said) - 1, -1, -1):
+            held = self._said[place]
+            if isinstance(held, Call) and held.field == field and index in (None, held.index):
+                if held.is_continued_by(delta):
+                    return place, held
+                break
+        call = Call(field, index)
+        self._said.append(call)
+        return len(self._said) - 1, call
 
     def _ends(self) -> Iterator[StreamEvent]:
         """The ends of the calls whose arguments are whole. One that was cut off, or is no object, never ends."""
-        pieces = self._pieces()
-        cut = decode.cut_by_length(pieces, self._choice.get("finish_reason"))
         for place, call in enumerate(self._said):
             if not isinstance(call, Call) or call.ended or not call.started:
                 continue
-            block, _ = parts.block(
-                pieces[place], self._reply.call_id(place, call.id), self.provider, cut=place in cut
-            )
+            piece = call.piece()
+            last = place == len(self._said) - 1
+            cut = last and bool(decode.cut_by_length([piece], self._choice.get("finish_reason")))
+            block, _ = parts.block(piece, self._reply.call_id(place, call.id), self.provider, cut=cut)
             if isinstance(block, ToolUseBlock) and block.raw_input is None:
                 call.ended = True
                 yield ToolUseEnd(self._reply.message_id, place, block.id, block.input)
 
     def _finish(self) -> Iterator[StreamEvent]:
-        if not self._started:
-            raise ValueError("the stream ended without a choice")
+        if not self._said and not self._choice.get("finish_reason"):
+            yield from super().end()  # a marker behind nothing at all
         yield from self._ends()
         yield MessageComplete(decode.message(self._native(), self._reply, self._dialect, said=self._pieces()))
 

@@ -33,9 +33,11 @@ def usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:
         output += beside  # reasoning that only the total tells of
     cached, written = first(counts, dialect.cached_tokens) or 0, first(counts, dialect.cache_write_tokens) or 0
     if cached + written > prompt:
-        logger.warning("%d cached tokens of %d in the prompt: the rest counts as none", cached + written, prompt)
+        logger.warning("%d cached tokens are more than the %d of the prompt: what is over is left out", cached, prompt)
+        cached = min(cached, prompt)
+        written = min(written, prompt - cached)
     return TokenUsage(
-        input_tokens=max(0, prompt - cached - written),
+        input_tokens=prompt - cached - written,
         output_tokens=output,
         cached_input_tokens=cached,
         cache_creation_input_tokens=written,

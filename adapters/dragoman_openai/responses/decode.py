@@ -94,9 +94,14 @@ def _stop_reason(native: Mapping[str, Any], status: MessageStatus) -> StopReason
     items = [item for item in native["output"] if kind(item) != "reasoning"]
     if any(kind(item) == "function_call" for item in items) or (items and kind(items[-1]) in WAITING):
         return StopReason.TOOL_USE
-    if any(part.get("type") == "refusal" for item in items if kind(item) == "message" for part in item["content"]):
+    if any(_refuses(item) for item in items):
         return StopReason.REFUSAL
     return StopReason.END_TURN
+
+
+def _refuses(item: Mapping[str, Any]) -> bool:
+    content = item["content"] if kind(item) == "message" else ()
+    return isinstance(content, list) and any(part.get("type") == "refusal" for part in content)
 
 
 def usage(native: Mapping[str, Any]) -> TokenUsage | None:

@@ -26,6 +26,11 @@ def kind(native: Mapping[str, Any]) -> str:
     return native.get("type") or ("message" if "role" in native else "item_reference")
 
 
+def call_name(native: Mapping[str, Any]) -> str | None:
+    """The id that a call's output refers to; dialects that give none mean the item's."""
+    return native.get("call_id") or native.get("id")
+
+
 class Draft:
     """The blocks of one message and its notes.
 
@@ -52,7 +57,7 @@ class Draft:
                 self._keep(block, form, native, items.reasoning(block, form))
             case "function_call":
                 call = self._call(native)
-                self._keep(call, {}, native, items.call(call, lambda _: native["call_id"]))
+                self._keep(call, {}, native, items.call(call, lambda _: call_name(native) or ""))
             case other:
                 self.blocks.append(ProviderBlock(provider=self.provider, kind=other, data=native))
 
@@ -75,7 +80,7 @@ class Draft:
         """Whether a message item is this message's own words; compacted replies hold the user's, too."""
         if native.get("role") != self.role:
             return False
-        return bool(native["content"]) or self.role is not Role.ASSISTANT
+        return native["content"] != [] or self.role is not Role.ASSISTANT
 
     def _message(self, native: dict[str, Any]) -> None:
         start = len(self.blocks)
@@ -114,7 +119,7 @@ class Draft:
         if native.get("status") == "incomplete":
             arguments, malformed = {}, text
         return ToolUseBlock(
-            id=self._call_id(native["call_id"]), name=native["name"], input=arguments, raw_input=malformed
+            id=self._call_id(call_name(native)), name=native["name"], input=arguments, raw_input=malformed
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
@@ -20,6 +21,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SHOWN_EFFORT = "medium"
 """What asking for thinking means on a model that does not reason by default."""
 
+_GO_ON = "Continue."
 _ABSENT = ("top_k", "seed", "stop_sequences")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_LENGTH = 64
@@ -40,30 +42,33 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
     encoded: dict[str, Any] = {"model": request.adapter.model}
     turns = request.turns
-    if turns and (instructions := _instructions(turns[0], request.provider)):
+    if instructions := _instructions(turns, request.provider):
         encoded["instructions"] = instructions
         turns = turns[1:]
-    if turns:
-        encoded["input"] = _input(request, turns)
+    given = _input(request, turns)
+    if not given and request.losses:
+        request.lose(LossKind.EMPTY_MESSAGE, "nothing is left of the history: the user asks to go on", Severity.INFO)
+        given = _GO_ON
+    if given:
+        encoded["input"] = given
     encoded |= parameters(request)
     if usable := request.usable(tools):
         encoded["tools"] = [tool(definition, request.provider) for definition in usable]
     return encoded
 
 
-def _instructions(turn: Turn, provider: str) -> str | None:
-    """The first turn, where it goes into ``instructions``: a system message of one text, not read from the list.
+def _instructions(turns: Sequence[Turn], provider: str) -> str | None:
+    """The text of the first turn, where it goes into ``instructions``.
 
-    Instructions are no part of the history that the provider stores, so a conversation that goes on from its state
-    is told them each time, while an item would be added to it each time. Only the first message can be meant: what
-    is added behind it must not change how it was sent.
+    That is a system message of one text that was read from there, or from nowhere on this wire. Instructions are no
+    part of the history that the provider stores, so a conversation that goes on from its state is told them each
+    time, while an item would be added to it each time. Only the first message can be meant: what is added behind it
+    must not change how it was sent. Alone it is an item, because a request needs input.
     """
-    raw = turn.raw(provider)
-    if turn.role is not Role.SYSTEM or (raw and not raw.get("instructions")):
-        return None
-    match turn.blocks:
-        case (TextBlock(text=text),):
-            return text or None
+    match turns:
+        case [Turn(role=Role.SYSTEM, blocks=(TextBlock(text=text),)) as first, *others]:
+            raw = first.raw(provider)
+            return text if raw.get("instructions") or (others and not raw) else None
         case _:
             return None
 

@@ -1,13 +1,23 @@
 """One output item while its events arrive."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dragoman.canonical.events import StreamEvent
+from dragoman.canonical.events import TextDelta, ThinkingDelta, ToolUseEnd, ToolUseInputDelta, ToolUseStart
 from dragoman_openai.responses import items
 from dragoman_openai.responses.draft import kind, thinking_text
 
+BlockEvent = TextDelta | ThinkingDelta | ToolUseStart | ToolUseInputDelta | ToolUseEnd
+
 _TEXT_PARTS = {"content": "output_text", "summary": "summary_text"}
+_MOST_PARTS = 1024
+"""Far more than any item has: an index that is out of its mind must not fill the memory."""
+
+
+def name_of(native: Mapping[str, Any]) -> str | None:
+    """What an item is called by: its id, or its call's where a dialect gives it none."""
+    name = native.get("id") or native.get("call_id")
+    return name if isinstance(name, str) else None
 
 
 class GatheredItem:
@@ -28,7 +38,11 @@ class GatheredItem:
         self.shown: str | None = None
         """The field of a reasoning item whose text is shown: the one that speaks first."""
         self.fragments: dict[tuple[str, int], list[str]] = {}
-        self.queue: list[StreamEvent] = []
+        self.queue: list[BlockEvent] = []
+
+    @property
+    def name(self) -> str | None:
+        return name_of(self.native)
 
     @property
     def kind(self) -> str:
@@ -50,6 +64,8 @@ class GatheredItem:
 
     def part(self, field: str, position: int, native: dict[str, Any] | None = None) -> dict[str, Any]:
         """The part at a position of ``content`` or ``summary``; those that no event announced are made."""
+        if not 0 <= position < _MOST_PARTS:
+            raise ValueError(f"part {position} of an item's {field}")
         if not isinstance(self.native.get(field), list):
             self.native[field] = []
         found: list[dict[str, Any]] = self.native[field]
@@ -86,7 +102,7 @@ class GatheredItem:
             joined = "".join(pieces)
             if field in _TEXT_PARTS:
                 listed = list(native[field])
-                key = "refusal" if listed[position]["type"] == "refusal" else "text"
+                key = "refusal" if listed[position].get("type") == "refusal" else "text"
                 listed[position] = {**listed[position], key: joined}
                 native[field] = listed
             else:

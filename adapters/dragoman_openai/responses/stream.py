@@ -27,8 +27,8 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_openai import errors
 from dragoman_openai.responses import decode, items
-from dragoman_openai.responses.draft import kind
-from dragoman_openai.responses.gather import GatheredItem
+from dragoman_openai.responses.draft import call_name, kind
+from dragoman_openai.responses.gather import BlockEvent, GatheredItem, name_of
 
 GATHERED = {
     "response.custom_tool_call_input.delta": "input",
@@ -67,6 +67,7 @@ class ResponsesDecoder(StreamDecoder):
         self._by_index: dict[int, GatheredItem] = {}
         self._by_id: dict[str, GatheredItem] = {}
         self._front = 0
+        self._block = 0
         self._calls = 0
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -138,18 +139,19 @@ class ResponsesDecoder(StreamDecoder):
 
     def _known(self, native: dict[str, Any], index: int | None) -> GatheredItem | None:
         """The item that a finished object is: by its place, by its id, or the first open one of its kind."""
-        if index is not None:
-            item = self._by_index.get(index)
-            return item if item is not None and item.kind == kind(native) else self._by_id.get(native.get("id") or "")
-        if item := self._by_id.get(native.get("id") or ""):
+        alike = [item for item in self._items if item.kind == kind(native)]
+        if index is not None and (item := self._by_index.get(index)) in alike:
             return item
-        return next((item for item in self._items if not item.closed and item.kind == kind(native)), None)
+        named = [item for item in alike if item.name == name_of(native)]
+        if index is not None or all(item.closed for item in alike):
+            return named[-1] if named else None
+        return next(item for item in (*named, *alike) if not item.closed)
 
     def _added(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
         yield from self._begin({})
         item = self._open(native, index)
         if item.kind == "function_call":
-            item.call = self._reply.call_id(self._calls, native["call_id"])
+            item.call = self._reply.call_id(self._calls, call_name(native))
             self._calls += 1
             start = ToolUseStart(self._reply.message_id, item.first_block, item.call, native["name"])
             yield from self._emit(item, start)
@@ -159,30 +161,30 @@ class ResponsesDecoder(StreamDecoder):
         item = GatheredItem(native, len(self._items), last.first_block + last.blocks if last else 0)
         self._items.append(item)
         self._by_index[len(self._by_index) if index is None else index] = item
-        if isinstance(item_id := native.get("id"), str):
-            self._by_id[item_id] = item
+        if item.name:
+            self._by_id[item.name] = item
         return item
 
     def _text(self, item: GatheredItem, data: dict[str, Any], *, refusal: bool) -> Iterable[StreamEvent]:
         position, text = data.get("content_index") or 0, data["delta"]
         if ("content", position) not in item.fragments:
             part = item.part("content", position)
-            if refusal and part["type"] != "refusal":
+            if refusal and part.get("type") != "refusal":
                 item.part("content", position, {"type": "refusal", "refusal": ""})
         item.add("content", position, text)
         return self._emit(item, TextDelta(self._reply.message_id, item.first_block + position, text))
 
     def _thought(self, item: GatheredItem, field: str, position: int, text: str) -> Iterable[StreamEvent]:
+        """Parts of one field are one text. Where both fields come, the one that came first is shown."""
         item.shown = item.shown or field
-        if (field, position) not in item.fragments:
+        starts = (field, position) not in item.fragments
+        if starts:
             item.part(field, position)
-            text_before = any(shown == field for shown, _ in item.fragments)
-        else:
-            text_before = False
+        follows = starts and any(named == field for named, _ in item.fragments)
         item.add(field, position, text)
         if field != item.shown:
             return ()
-        if text_before:
+        if follows:
             text = items.SEPARATOR + text
         return self._emit(item, ThinkingDelta(self._reply.message_id, item.first_block, text))
 
@@ -224,16 +226,10 @@ class ResponsesDecoder(StreamDecoder):
                 pass
         yield from self._release()
 
-    def _emit(self, item: GatheredItem, event: StreamEvent) -> Iterable[StreamEvent]:
-        """Hands an event out in its turn, so that the indexes of blocks never go back.
-
-        What waits behind an open call waits with its item. What comes after later items have spoken is left to the
-        final message.
-        """
-        if item.position < self._front:
-            return ()
+    def _emit(self, item: GatheredItem, event: BlockEvent) -> Iterable[StreamEvent]:
+        """Hands an event out in its turn: it waits with its item while a call before it is open."""
         if item.position == self._front and not item.queue:
-            return (event,)
+            return (event,) if self._in_order(event) else ()
         item.queue.append(event)
         return self._release()
 
@@ -242,9 +238,16 @@ class ResponsesDecoder(StreamDecoder):
             if item.queue:
                 self._front = item.position
                 waiting, item.queue = item.queue, []
-                yield from waiting
+                yield from filter(self._in_order, waiting)
             if item.holds:
                 return
+
+    def _in_order(self, event: BlockEvent) -> bool:
+        """Indexes of blocks never go back: what comes after a later block has spoken is left to the final message."""
+        if event.content_block_index < self._block:
+            return False
+        self._block = event.content_block_index
+        return True
 
     def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         """The final object, whose items may be missing although they were streamed."""

@@ -137,9 +137,15 @@ class ModelTable:
         self._seen: dict[str, AdapterCapabilities] = {}
 
     @classmethod
-    def of(cls, package: str, name: str = "models.toml") -> "ModelTable":
-        """The table that lies in an adapter's package."""
-        return cls(tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8")))
+    def of(cls, package: str, *names: str) -> "ModelTable":
+        """The table in an adapter's package: models.toml, or the named files, of which later ones override."""
+        default: dict[str, Any] = {}
+        rows: list[dict[str, Any]] = []
+        for name in names or ("models.toml",):
+            data = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
+            default = _merge(default, data.get("default", {}))
+            rows += data.get("model", [])
+        return cls({"default": default, "model": rows})
 
     def capabilities(self, model: str) -> AdapterCapabilities:
         """The declarations for one model name, without its provider."""

@@ -69,7 +69,8 @@ class RequestContext:
     def for_model(cls, model: str, **fields: Any) -> Self:
         """A fresh session with an empty id map and the bundled prices. Raises ValueError on a malformed model id."""
         ModelId.parse(model)
-        fields.setdefault("prices", bundled_prices())
+        if "prices" not in fields:
+            fields["prices"] = bundled_prices()
         return cls(model=model, **fields)
 
 

@@ -59,9 +59,11 @@ class Outgoing:
                 kept.append(tool)
         return kept
 
-    def lose_block(self, turn: Turn, index: int, kind: LossKind, reason: str) -> None:
+    def lose_block(
+        self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
+    ) -> None:
         """Notes a block that the wire cannot carry after all. Raises CriticalLossError where it is marked critical."""
-        loss = Loss(kind, turn.message.id, turn.origins[index], reason, Severity.WARNING, turn.blocks[index].type)
+        loss = Loss(kind, turn.message.id, turn.origins[index], reason, severity, turn.blocks[index].type)
         refuse_critical([turn.message], [loss])
         self.losses.append(loss)
 

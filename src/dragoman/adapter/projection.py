@@ -73,7 +73,7 @@ def project(messages: Sequence[Message], target: Target) -> Projection:
     turns = [projector.native(turn) for turn in turns]
     turns = list(projector.roles(turns))
     turns = list(projector.empty(turns))
-    turns = projector.prefill(turns)
+    turns = projector.prefill(turns) if turns else projector.instead(messages)
     refuse_critical(messages, losses)
     return Projection(tuple(turns), tuple(losses))
 
@@ -312,6 +312,14 @@ class _Projector:
             )  # fmt: skip
             return [*turns, Turn.made(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
         return turns
+
+    def instead(self, messages: Sequence[Message]) -> list[Turn]:
+        """Where nothing is left of a history, the user's word stands for it: no wire takes a request without any."""
+        if not messages:
+            return []
+        only = Turn.made(messages[-1], Role.USER, (TextBlock(text=_CONTINUE),))
+        self._lose(only, MADE, LossKind.EMPTY_MESSAGE, "nothing is left to send: a user's turn is added", Severity.INFO)
+        return [only]
 
     def _lose(self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
         content = turn.message.content

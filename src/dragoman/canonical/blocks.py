@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.guard import Json, JsonObject, Text, own_json
+from dragoman.canonical.guard import Count, Integer, Json, JsonObject, Text, own_json
 
 MAX_NESTED_RESULTS = 16
 """How deep tool results may lie inside tool results."""
@@ -104,8 +104,8 @@ class Citation(Frozen):
     title: Text | None = None
     url: Text | None = None
     cited_text: Text | None = None
-    start: int | None = None
-    end: int | None = None
+    start: Integer | None = None
+    end: Integer | None = None
     data: JsonObject | None = None
 
 
@@ -142,7 +142,7 @@ class AudioBlock(Frozen):
     type: Literal["audio"] = "audio"
     source: MediaSource
     media_type: Text | None = None
-    duration_ms: int | None = None
+    duration_ms: Count | None = None
     transcript: Text | None = None
 
 
@@ -150,7 +150,7 @@ class VideoBlock(Frozen):
     type: Literal["video"] = "video"
     source: MediaSource
     media_type: Text | None = None
-    duration_ms: int | None = None
+    duration_ms: Count | None = None
 
 
 class DocumentBlock(Frozen):
@@ -191,7 +191,7 @@ class ResourceBlock(Frozen):
     content: Text | None = None
     blob: Text | None = None
     mime_type: Text | None = None
-    size_bytes: int | None = None
+    size_bytes: Count | None = None
     annotations: JsonObject = Field(default_factory=dict)
     version: Text | None = None
 
@@ -210,8 +210,8 @@ class ResourceRefBlock(Frozen):
     uri: Text
     resource_type: ResourceType
     name: Text | None = None
-    range_start: int | None = None
-    range_end: int | None = None
+    range_start: Integer | None = None
+    range_end: Integer | None = None
     selector: Text | None = None
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ so they are refused once, where a value enters, with the path of the offender.
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic_core import PydanticCustomError
 
 MAX_DEPTH = 128
@@ -172,6 +172,12 @@ _TOO_LARGE = "{path} takes the value over {limit} bytes: store the data elsewher
 
 Text = Annotated[str, AfterValidator(check_text)]
 """A string that every encoder can write."""
+
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""A number that databases and every JSON parser can hold."""
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+"""An Integer that is not negative."""
 
 Json = Annotated[Any, AfterValidator(own_json)]
 """Any JSON value without NaN, infinity, lone surrogates or more than 128 levels; a copy of its own."""

@@ -18,7 +18,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from dragoman.canonical.guard import JsonObject, Text
+from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import Usage
@@ -76,7 +76,7 @@ class MessageMetadata(Frozen):
     provider_raw: JsonObject | None = None
     user_id: Text | None = None
     team_id: Text | None = None
-    critical: bool | tuple[int, ...] = False
+    critical: bool | tuple[Count, ...] = False
     """Blocks that may not be lost in a projection, by index; True means all of them."""
 
 

@@ -7,10 +7,10 @@ cache writes, audio, images) are parts of a bucket and never add to the total.
 from decimal import Decimal
 from enum import StrEnum
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from dragoman.canonical.blocks import Frozen
-from dragoman.canonical.guard import JsonObject, Text
+from dragoman.canonical.guard import Count, JsonObject, Text
 
 
 class CostStatus(StrEnum):
@@ -26,30 +26,30 @@ class CostStatus(StrEnum):
 class TokenUsage(Frozen):
     """What one reply used. All counts are tokens; subsets are None where the provider does not tell."""
 
-    input_tokens: NonNegativeInt = 0
+    input_tokens: Count = 0
     """Prompt tokens that were neither read from nor written to a cache."""
-    output_tokens: NonNegativeInt = 0
+    output_tokens: Count = 0
     """Everything the model generated, reasoning included."""
-    cached_input_tokens: NonNegativeInt = 0
+    cached_input_tokens: Count = 0
     """Prompt tokens read from a cache."""
-    cache_creation_input_tokens: NonNegativeInt = 0
+    cache_creation_input_tokens: Count = 0
     """Prompt tokens written to a cache."""
 
-    reasoning_tokens: NonNegativeInt | None = None
+    reasoning_tokens: Count | None = None
     """Part of output_tokens."""
-    cache_creation_1h_input_tokens: NonNegativeInt | None = None
+    cache_creation_1h_input_tokens: Count | None = None
     """Part of cache_creation_input_tokens: written with the one-hour lifetime."""
-    audio_input_tokens: NonNegativeInt | None = None
-    audio_output_tokens: NonNegativeInt | None = None
-    image_input_tokens: NonNegativeInt | None = None
-    image_output_tokens: NonNegativeInt | None = None
+    audio_input_tokens: Count | None = None
+    audio_output_tokens: Count | None = None
+    image_input_tokens: Count | None = None
+    image_output_tokens: Count | None = None
 
-    server_tools: dict[Text, NonNegativeInt] = Field(default_factory=dict)
+    server_tools: dict[Text, Count] = Field(default_factory=dict)
     """Billed calls of the provider's own tools, by its name for them."""
     service_tier: Text | None = None
     """The tier that served the request, as the reply states it."""
     speed: Text | None = None
-    reported_total: NonNegativeInt | None = None
+    reported_total: Count | None = None
     """The provider's own total, where it sends one."""
     reported_cost_usd: Decimal | None = None
     """The provider's own figure, where it sends one."""
@@ -75,4 +75,4 @@ class Usage(TokenUsage):
     unpriced: tuple[Text, ...] = ()
     """The buckets without a known price, where the status is partial or unpriced."""
     pricing_version: Text | None = None
-    latency_ms: NonNegativeInt | None = None
+    latency_ms: Count | None = None

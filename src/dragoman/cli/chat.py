@@ -46,7 +46,7 @@ def chat(
 
 def _read(out: Console) -> str | None:
     try:
-        return out.input("[bold blue]› [/]").strip()
+        return out.input("[bold blue]> [/]").strip()
     except EOFError:
         return None
     except KeyboardInterrupt:

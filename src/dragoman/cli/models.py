@@ -17,7 +17,7 @@ _COLUMNS = (
     ("schema", "supports_structured_output"),
     ("cache", "supports_prompt_caching"),
 )
-_MARKS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: "–"}
+_MARKS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: "-"}
 
 
 def models(

@@ -40,7 +40,6 @@ def config() -> dict[str, Any]:
     return {
         "serializer": SERIALIZER,
         "match_on": [MATCHER],
-        "allow_playback_repeats": False,
         "decode_compressed_response": True,
         "before_record_request": _scrub_request,
         "before_record_response": _scrub_response,

@@ -77,8 +77,8 @@ class Call:
     handed_out: bool = False
     """Whether the caller has taken any of its chunks."""
 
-    def limits(self) -> dict[str, float | None]:
-        """The attempt's time limits in seconds, as httpx names them."""
+    def new_attempt(self) -> dict[str, float | None]:
+        """Forgets the last reply. Returns the attempt's time limits in seconds, as httpx names them."""
         self.headers = Headers()
         left = None if math.isinf(self.tries.left) else max(self.tries.left, 0.001)
         connect = self.connect_timeout if left is None else min(self.connect_timeout, left)
@@ -93,6 +93,11 @@ class Call:
         """What opens the body; None where it is plain, or was opened already by whoever read it before us."""
         return None if response.is_stream_consumed else inflater_for(self.headers.get("content-encoding"))
 
+    def without_key(self, body: bytes) -> bytes:
+        """A failing reply as it may be shown: some providers repeat the key in it."""
+        key = self.prepared.key
+        return body if key is None else body.replace(key.reveal().encode(), b"***")
+
     def judge(self, status: int, body: bytes) -> WireResponse | DragomanError:
         """The reply, or the error that it is."""
         if status < 300:
@@ -105,15 +110,13 @@ class Call:
                 provider=self.adapter.provider,
                 status=status,
             )
-        if (key := self.prepared.key) is not None:
-            body = body.replace(key.reveal().encode(), b"***")
         error = self.adapter.error(status, body, self.headers)
         error.provider = error.provider or self.adapter.provider
         return error
 
     def understand(self, raised: Exception) -> DragomanError:
         """The error that an exception during an attempt means. Bugs are raised as they are."""
-        error = as_error(raised, self.adapter.provider)
+        error = as_error(raised, self.adapter.provider, self.prepared.key)
         if error is None:
             raise raised
         if isinstance(error, ProviderError):
@@ -168,15 +171,21 @@ class Body:
         return True
 
     def end(self) -> bytes:
-        if self._inflater is not None and not self._fails:
+        """The body. Raises StreamTruncatedError where its compressed data is cut."""
+        if self._fails:
+            return self._told()
+        if self._inflater is not None:
             self._inflater.finish()
-        return b"".join(self._pieces)[: self._cap]
+        return b"".join(self._pieces)
 
     def cut(self, raised: Exception) -> bytes:
         """Reading broke off: a failing reply is what had arrived of it; of any other, the exception goes on."""
         if self._fails and as_error(raised, self._call.adapter.provider) is not None:
-            return b"".join(self._pieces)
+            return self._told()
         raise raised
+
+    def _told(self) -> bytes:
+        return self._call.without_key(b"".join(self._pieces)[: self._cap])
 
 
 def checked_timeout(seconds: float) -> float:

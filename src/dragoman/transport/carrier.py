@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from itertools import islice
-from typing import Self
+from typing import Self, TypedDict
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
@@ -26,13 +26,23 @@ _LINGER = 0.2
 _LINGER_CHUNKS = 64
 
 
-class Settings:
-    """What both drivers are told.
+class Settings(TypedDict, total=False):
+    """What every transport over HTTP may be told.
 
     ``timeout``: seconds for a whole call, its retries and waits included; of a stream, until it begins, and from then
-    on the longest silence. None leaves time limits to the client below. ``connect_timeout``: seconds for one
+    on the longest silence. None leaves time limits to the client below. ``connect_timeout``: seconds for making one
     connection. ``body_cap``: the most bytes, decompressed, of a whole reply.
     """
+
+    timeout: float | None
+    connect_timeout: float
+    retry: RetryPolicy
+    body_cap: int
+    timing: Timing
+
+
+class _Carrying:
+    """What both drivers do alike."""
 
     def __init__(
         self,
@@ -61,7 +71,7 @@ class Settings:
         return Call(adapter, prepared, tries, self._connect_timeout, self._body_cap)
 
 
-class Carrier(Settings, ABC):
+class Carrier(_Carrying, ABC):
     """The sync driver; a subclass says how one attempt is sent."""
 
     @abstractmethod
@@ -136,7 +146,7 @@ class Carrier(Settings, ABC):
             return body.cut(raised)
 
 
-class AsyncCarrier(Settings, ABC):
+class AsyncCarrier(_Carrying, ABC):
     """The async driver: `Carrier`, with await."""
 
     @abstractmethod

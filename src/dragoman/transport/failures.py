@@ -5,7 +5,6 @@ classes. The library's exception is not chained to ours: it holds the request, a
 """
 
 import re
-import ssl
 
 from dragoman.adapter.errors import (
     ConfigurationError,
@@ -16,12 +15,17 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     mask_secrets,
 )
+from dragoman.transport.keys import ApiKey
 
 _HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2"})
+_BROKEN = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError"})
+_BELOW = frozenset({"anyio"})
+"""Whose exceptions httpx lets through now and then, when TLS ends badly."""
 _VENDORS = frozenset({"anthropic", "openai", "ollama"})
 _URL_SECRETS = re.compile(r"(?<=://)[^/\s@]*@|\?\S+")
 _MAX_TEXT = 300
 
+_SILENCE = "nothing arrived in time: raise timeout if the model may take longer"
 _TIMEOUTS = {
     "ConnectTimeout": "no connection was made in time",
     "PoolTimeout": "no connection became free in time: raise max_connections, or read and leave streams sooner",
@@ -29,35 +33,36 @@ _TIMEOUTS = {
 }
 
 
-def as_error(raised: Exception, provider: str) -> DragomanError | None:
-    """The error that an exception means; None where it is no failure of a request but a bug, which should show."""
+def as_error(raised: Exception, provider: str, key: ApiKey | None = None) -> DragomanError | None:
+    """The error that an exception means; None where it is no failure of a request but a bug, which should show.
+
+    The exception's text may repeat what the provider sent; the key is taken out of it.
+    """
     if isinstance(raised, DragomanError):
         return raised
     kinds = _names(raised, _HTTP_LIBRARIES)
     if "TimeoutException" in kinds or isinstance(raised, TimeoutError):
-        said = next((text for name, text in _TIMEOUTS.items() if name in kinds), "nothing arrived in time")
+        said = next((text for name, text in _TIMEOUTS.items() if name in kinds), _SILENCE)
         return RequestTimeoutError(said, provider=provider)
     if "DecodingError" in kinds:
-        return MalformedReplyError(_told("the reply could not be decoded", raised), provider=provider)
+        return MalformedReplyError(_told("the reply could not be decoded", raised, key), provider=provider)
     if kinds & {"LocalProtocolError", "UnsupportedProtocol", "InvalidURL"}:
         return RequestError(f"the request cannot be sent: {type(raised).__name__}")
-    if kinds & {"TransportError", "StreamError", "NetworkError", "ProtocolError"} or isinstance(
-        raised, (OSError, ssl.SSLError)
-    ):
-        return NetworkError(_told("the connection failed", raised), provider=provider)
-    return _vendor_error(raised, provider)
+    if kinds & _BROKEN or isinstance(raised, OSError) or _names(raised, _BELOW):
+        return NetworkError(_told("the connection failed", raised, key), provider=provider)
+    return _vendor_error(raised, provider, key)
 
 
-def _vendor_error(raised: Exception, provider: str) -> DragomanError | None:
+def _vendor_error(raised: Exception, provider: str, key: ApiKey | None) -> DragomanError | None:
     kinds = _names(raised, _VENDORS)
     if "APITimeoutError" in kinds:
-        return RequestTimeoutError("nothing arrived in time", provider=provider)
+        return RequestTimeoutError(_SILENCE, provider=provider)
     if "APIConnectionError" in kinds:
         cause = raised.__cause__
-        inner = as_error(cause, provider) if isinstance(cause, Exception) else None
-        return inner or NetworkError(_told("the connection failed", raised), provider=provider)
+        inner = as_error(cause, provider, key) if isinstance(cause, Exception) else None
+        return inner or NetworkError(_told("the connection failed", raised, key), provider=provider)
     if kinds or (isinstance(raised, TypeError) and "authentication" in str(raised)):
-        return ConfigurationError(_told("the client refuses to send the request", raised))
+        return ConfigurationError(_told("the client refuses to send the request", raised, key))
     return None
 
 
@@ -65,6 +70,7 @@ def _names(raised: Exception, libraries: frozenset[str]) -> set[str]:
     return {kind.__name__ for kind in type(raised).__mro__ if kind.__module__.partition(".")[0] in libraries}
 
 
-def _told(what: str, raised: Exception) -> str:
-    text = _URL_SECRETS.sub("***", str(raised)).strip()
+def _told(what: str, raised: Exception, key: ApiKey | None) -> str:
+    text = str(raised) if key is None else str(raised).replace(key.reveal(), "***")
+    text = _URL_SECRETS.sub("***", text).strip()
     return mask_secrets(f"{what}: {type(raised).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")

@@ -7,13 +7,13 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 from weakref import WeakKeyDictionary
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.call import AsyncResponse, Call, Prepared, SyncResponse
-from dragoman.transport.carrier import AsyncCarrier, Carrier
+from dragoman.transport.carrier import AsyncCarrier, Carrier, Settings
 from dragoman.transport.keys import Credentials
 from dragoman.transport.pool import IDLE, ClientT, Pool
 from dragoman.transport.prepare import brings_own_key, checked_method, full_url, http_headers
@@ -40,7 +40,7 @@ class HttpTransport(Carrier):
         client: "httpx.Client | None" = None,
         max_connections: int = MAX_CONNECTIONS,
         environ: Mapping[str, str] = os.environ,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
@@ -83,7 +83,7 @@ class AsyncHttpTransport(AsyncCarrier):
         client: "httpx.AsyncClient | None" = None,
         max_connections: int = MAX_CONNECTIONS,
         environ: Mapping[str, str] = os.environ,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
@@ -125,9 +125,12 @@ class AsyncHttpTransport(AsyncCarrier):
 
     async def close(self) -> None:
         """Closes this transport's own connections of the running event loop; a later call opens new ones."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        loop = asyncio.get_running_loop()
+        pool = self._pools.pop(loop, None)
         for client in pool.empty() if pool is not None else ():
             await client.aclose()
+        for task in [task for task in self._closing if task.get_loop() is loop]:
+            await task
 
 
 def _cancelled_again() -> bool:
@@ -159,7 +162,7 @@ def _request(client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.R
         prepared.url,
         headers=prepared.headers,
         content=prepared.body,
-        extensions={"timeout": call.limits()},
+        extensions={"timeout": call.new_attempt()},
     )
 
 

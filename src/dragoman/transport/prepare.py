@@ -25,8 +25,8 @@ _PATH = re.compile(r"/[A-Za-z0-9!$%&'()*+,\-./:;=@_~]*(?:\?[A-Za-z0-9!$%&'()*+,\
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f\\]")
 _FRAMING = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive", "expect"}
-)
-"""Headers that decide where a request goes or where it ends: the transport's own business."""
+) | {"accept-encoding"}
+"""Headers that decide where a request goes, where it ends and how its reply is packed: the transport's business."""
 
 ACCEPTED = "gzip, deflate"
 """The compressions that `inflate` reads."""
@@ -98,5 +98,6 @@ def user_agent() -> str:
 
 
 def brings_own_key(request: WireRequest, endpoint: Endpoint) -> bool:
-    wanted = endpoint.key_header.lower()
-    return any(name.lower() == wanted for name in request.headers)
+    """Whether the caller has put a credential among the headers, in the endpoint's way or as an Authorization."""
+    ways = (endpoint.key_header.lower(), "authorization")
+    return any(name.lower() in ways for name in request.headers)

@@ -46,11 +46,17 @@ def stream(text: str) -> Expected | Failure:
         if kind == "response.output_item.done":
             items[data["output_index"]] = data["item"]
         if kind in _ENDS:
-            body = data["response"]
-            # Some servers leave the final output empty, or out, although they streamed the items.
-            streamed = [items[index] for index in sorted(items)]
-            return reply({**body, "output": streamed or body.get("output") or []})
+            return reply({**data["response"], "output": _output(data["response"].get("output"), items)})
     return Failure(truncated=True)
+
+
+def _output(final: list[dict[str, Any]] | None, streamed: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items of a stream. Some servers leave the final output empty, or out, although they streamed the items.
+
+    Where both are there, an item counts as it was when it was done: its encrypted content may differ later.
+    """
+    done = {item.get("id"): item for item in streamed.values()}
+    return [done.get(item.get("id"), item) for item in final or ()] or [streamed[index] for index in sorted(streamed)]
 
 
 def _stop(body: dict[str, Any], pieces: Pieces, *, refused: bool) -> str | None:

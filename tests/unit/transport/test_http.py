@@ -21,7 +21,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncHttpTransport, Attempt, HttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Pause, Reply, json_reply, sse_reply
+from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Pause, Reply, Step, json_reply, sse_reply
 from tests.unit.transport.actors import (
     ADAPTER,
     BODY,
@@ -60,6 +60,16 @@ def test_the_requests_own_headers_win(way: Way) -> None:
     assert got.error is None
     headers = server.received[0].headers
     assert (headers["x-api-key"], headers["accept"], headers["x-extra"]) == ("mine", "text/plain", "1")
+
+
+def test_a_caller_may_authorize_in_another_way(way: Way) -> None:
+    """An Authorization among the headers stands in for the key, which is then neither looked for nor sent."""
+    request = WireRequest("POST", "/chat", BODY, {"Authorization": "Bearer mine"})
+    with FaultyServer(json_reply({})) as server:
+        got = way.call(request, api_key=None, base_url=server.url, environ={"PLAIN_KEY": KEY})
+    assert got.error is None
+    assert server.received[0].headers["authorization"] == "Bearer mine"
+    assert "x-api-key" not in server.received[0].headers
 
 
 def test_a_failing_status_is_the_adapters_error(way: Way) -> None:
@@ -158,9 +168,13 @@ def test_silence_is_a_timeout(way: Way, request_: WireRequest, reply: Reply) -> 
     assert len(got.attempts) == 1
 
 
+def drip(times: int, seconds: float) -> list[Step]:
+    return [step for _ in range(times) for step in (b"x", Pause(seconds))]
+
+
 def test_a_reply_that_drips_is_cut_at_the_time_limit(way: Way) -> None:
     """Bytes that keep coming do not keep a whole reply alive beyond its time."""
-    with FaultyServer(sse_reply(*[b"x", Pause(0.05)] * 100)) as server:
+    with FaultyServer(sse_reply(*drip(100, 0.05))) as server:
         got = way.call(base_url=server.url, timeout=0.3)
     assert type(got.error) is RequestTimeoutError
     assert "not complete in time" in str(got.error)
@@ -168,7 +182,7 @@ def test_a_reply_that_drips_is_cut_at_the_time_limit(way: Way) -> None:
 
 def test_a_stream_may_take_longer_than_the_time_limit(way: Way) -> None:
     """For a stream the limit is the longest silence, not the whole of it."""
-    with FaultyServer(sse_reply(*[b"x", Pause(0.1)] * 6)) as server:
+    with FaultyServer(sse_reply(*drip(6, 0.1))) as server:
         got = way.call(STREAM, base_url=server.url, timeout=0.4)
     assert (got.body, got.error) == (b"xxxxxx", None)
 

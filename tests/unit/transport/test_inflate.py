@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -19,7 +20,7 @@ def raw_deflate(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-PACKERS = {
+PACKERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": ("gzip", gzip.compress),
     "zlib": ("deflate", zlib.compress),
     "raw deflate": ("deflate", raw_deflate),

@@ -87,7 +87,7 @@ def test_the_environment_is_read_at_the_call() -> None:
 @pytest.mark.parametrize("given_", [{"api_key": "k"}, {"base_url": "https://gateway.test"}])
 def test_what_was_given_serves_one_service(given_: dict[str, str]) -> None:
     """A key or an address given for one service is never used for another, whose key it would reveal."""
-    credentials = Credentials(**given_, environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})  # type: ignore[arg-type]
+    credentials = Credentials(**given_, environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
     credentials.target(ADAPTER)
     credentials.target(PlainAdapter("another model"))
     with pytest.raises(ConfigurationError, match="other is another service"):

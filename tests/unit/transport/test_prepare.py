@@ -45,7 +45,7 @@ HEADER_NAMES = [
 ]  # fmt: skip
 FRAMING = [
     "Host", "host", "Content-Length", "content-length", "Transfer-Encoding", "Connection", "Upgrade", "TE", "Trailer",
-    "Keep-Alive", "Expect",
+    "Keep-Alive", "Expect", "Accept-Encoding",
 ]  # fmt: skip
 PATHS = [
     *(f"/chat{end}{_EVIL}" for end in _ENDS),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 
 from dragoman.adapter.errors import NetworkError
+from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
 from tests.servers import RESET, STALL, FaultyServer, Pause, Received, Reply, json_reply, sse_reply
 from tests.unit.transport.actors import ADAPTER, KEY, STREAM, WAYS, WHOLE, Way
@@ -18,7 +19,9 @@ ENDLESS = [step for number in range(3) for step in (b"data: %d\n\n" % number, Pa
 
 
 def script(received: Received) -> Reply:
-    """A stream that never ends to who asks for an event stream, a whole reply to everybody else."""
+    """A stream that never ends to who asks for a stream, nothing at all to who waits, a whole reply to the others."""
+    if received.path == "/silence":
+        return Reply(before=STALL)
     return sse_reply(*ENDLESS, STALL) if received.headers["accept-encoding"] == "identity" else json_reply({"ok": 1})
 
 
@@ -120,6 +123,16 @@ async def a_cancelled_twice(transport: AsyncHttpTransport) -> None:
         await task
 
 
+async def a_cancelled_twice_before_the_head(transport: AsyncHttpTransport) -> None:
+    task = asyncio.create_task(transport.send(ADAPTER, WireRequest("POST", "/silence", b"{}")))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def a_left_waiting(transport: AsyncHttpTransport) -> None:
     async with transport.stream(ADAPTER, STREAM) as reply:
         async for _ in reply.chunks:
@@ -149,7 +162,7 @@ async def a_dropped(transport: AsyncHttpTransport) -> None:
 
 
 ASYNC: list[Callable[[AsyncHttpTransport], Awaitable[None]]] = [
-    a_never_iterated, a_left_after_one, a_kept_after_leaving, a_cancelled_midway, a_cancelled_twice,
+    a_never_iterated, a_left_after_one, a_kept_after_leaving, a_cancelled_midway, a_cancelled_twice, a_cancelled_twice_before_the_head,
     a_cancelled_while_connecting, a_timed_out_from_outside, a_dropped,
 ]  # fmt: skip
 

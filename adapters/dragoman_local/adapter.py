@@ -1,0 +1,61 @@
+"""The adapter for models that run in this process."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.decoding import StreamDecoder, reading
+from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_local import decode, encode, errors
+from dragoman_local.stream import LocalDecoder
+
+PATH = "/chat"
+
+_MODELS = ModelTable.of("dragoman_local")
+
+
+class LocalAdapter(Adapter):
+    """Chats with a GGUF model in this process: ``local:smollm2-135m``, or ``local:`` and the path of a .gguf file."""
+
+    provider: ClassVar[str] = "local"
+    endpoint: ClassVar[Endpoint] = Endpoint(base_url="local:", key_required=False)
+    transport: ClassVar[str] = "local"
+    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        return _MODELS.capabilities(self.model)
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        request = Outgoing.begin(self, messages, options)
+        return request.wire(PATH, encode.body(request, tools))
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        with reading(self.provider):
+            if response.status >= 400:
+                raise self.error(response.status, response.body, response.headers)
+            return decode.message(decode.reply_object(response.body), Reply(context, self.provider))
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        return LocalDecoder(self.provider, context)
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        native = request_object(body)
+        with reading(self.provider, request=True):
+            reader = HistoryReader(self.provider, self.model, context)
+            decode.history(native, reader)
+            return reader.messages, decode.tools(native), decode.options(native, self, context)
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return errors.from_reply(status, body, headers, self.provider, self.model)

@@ -1,0 +1,113 @@
+"""Canonical to wire: the body that `dragoman.transport.local` runs.
+
+A body names the model, how it is to be prompted, the messages as lists of parts, the tools and the options::
+
+    {"model": "smollm2-135m", "prompting": "guided",
+     "messages": [{"role": "user", "content": [{"type": "text", "text": "Read README.md."}]},
+                  {"role": "assistant", "content": [{"type": "call", "id": "a", "name": "read_file",
+                                                     "arguments": {"path": "README.md"}}]},
+                  {"role": "tool", "content": [{"type": "result", "id": "a",
+                                                "content": [{"type": "text", "text": "Hello"}]}]}],
+     "tools": [{"name": "read_file", "description": "Read a file", "parameters": {...}}],
+     "tool_choice": "auto", "options": {"max_tokens": 200}, "stream": true}
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.turns import MADE, Turn
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.tools import ToolDefinition
+
+OPTIONS = {
+    "max_output_tokens": "max_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "seed",
+}
+"""Our options and the names that they have on this wire."""
+
+ToolId = Callable[[str], str]
+
+
+def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body."""
+    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded["prompting"] = request.adapter.capabilities.wire["prompting"]
+    encoded["messages"] = [_message(request, turn) for turn in request.turns]
+    if usable := request.usable(tools):
+        encoded["tools"] = [tool(definition) for definition in usable]
+    return encoded | parameters(request)
+
+
+def parameters(request: Outgoing) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options = request.options
+    encoded: dict[str, Any] = {}
+    if options.tool_choice is not None:
+        choice = options.tool_choice
+        encoded["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
+    if options.parallel_tool_calls is not None:
+        encoded["parallel_tool_calls"] = options.parallel_tool_calls
+    if options.output_schema is not None:
+        encoded["output_schema"] = dict(options.output_schema)
+    settings: dict[str, Any] = {
+        theirs: value for ours, theirs in OPTIONS.items() if (value := getattr(options, ours)) is not None
+    }
+    if options.stop_sequences:
+        settings["stop"] = list(options.stop_sequences)
+    if settings:
+        encoded["options"] = settings
+    if options.stream:
+        encoded["stream"] = True
+    _lose_the_rest(request)
+    return encoded
+
+
+def _lose_the_rest(request: Outgoing) -> None:
+    options, model = request.options, request.adapter.model
+    if options.thinking or options.effort not in (None, "none"):
+        request.lose_option("thinking" if options.thinking else "effort", f"{model} does not reason")
+    if options.thinking_budget is not None:
+        request.lose_option("thinking_budget", f"{model} does not reason")
+    if options.prompt_cache is not None:
+        request.lose_option("prompt_cache", "a model in this process keeps no prompt between requests")
+    if options.parallel_tool_calls and not request.adapter.capabilities.supports_parallel_tool_calls:
+        request.lose_option("parallel_tool_calls", f"{model} calls one tool at a time")
+
+
+def tool(definition: ToolDefinition) -> dict[str, Any]:
+    return {
+        "name": definition.name,
+        "description": definition.description,
+        "parameters": definition.input_schema,
+    }
+
+
+def _message(request: Outgoing, turn: Turn) -> dict[str, Any]:
+    for index, block in enumerate(turn.blocks):
+        if isinstance(block, TextBlock) and block.citations and turn.origins[index] != MADE:
+            request.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent")
+    return {"role": str(turn.role), "content": [part(block, request.tool_id) for block in turn.blocks]}
+
+
+def part(block: ContentBlock, tool_id: ToolId) -> dict[str, Any]:
+    """One block. A call whose arguments were no object carries them as the text that they were."""
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text}
+        case ToolUseBlock():
+            arguments = block.input if block.raw_input is None else block.raw_input
+            return {"type": "call", "id": tool_id(block.id), "name": block.name, "arguments": arguments}
+        case ToolResultBlock():
+            encoded: dict[str, Any] = {"type": "result", "id": tool_id(block.tool_use_id)}
+            encoded["content"] = [part(inner, tool_id) for inner in block.content]
+            return encoded | ({"is_error": True} if block.is_error else {})
+        case ProviderBlock():
+            return block.data
+        case _:
+            raise TypeError(f"the projection let a {block.type} block through")

@@ -1,0 +1,126 @@
+"""Chunks to events: one JSON object a line, the last with the type end."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.framing import Frame, NdjsonDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_local import decode, errors
+
+
+class LocalDecoder(StreamDecoder):
+    """Gathers the reply object that the lines describe, and emits an event for each change.
+
+    The lines are start, then text pieces and calls (call, arguments, call_end), then end with the reason and the
+    counts; or error.
+    """
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
+        self._reply = Reply(context, provider)
+        self._model = context.model
+        self._native: dict[str, Any] = {}
+        self._content: list[dict[str, Any]] = []
+        self._pieces: list[str] = []
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        line = wirejson.loads_object(frame.data, what="a stream line")
+        match line["type"]:
+            case "text":
+                return self._text(line["text"])
+            case "arguments":
+                return self._arguments(line["text"])
+            case "call":
+                return self._call(line["name"])
+            case "call_end":
+                return self._call_end()
+            case "start":
+                return self._start(line["model"])
+            case "end":
+                return self._end(line)
+            case "error":
+                raise errors.from_event(line, self.provider, self._model)
+            case kind:
+                return self.unknown(kind)
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if not self._native:
+            return None
+        return decode.message(self._gathered(), self._reply, status)
+
+    def _start(self, model: str) -> Iterator[StreamEvent]:
+        if self._native:
+            raise ValueError("a second message starts in one stream")
+        self._native = {"model": model}
+        yield MessageStart(self._reply.message_id, model)
+
+    def _text(self, text: str) -> Iterator[StreamEvent]:
+        if not self._content or self._content[-1]["type"] != "text":
+            self._add({"type": "text"})
+        self._pieces.append(text)
+        yield TextDelta(self._reply.message_id, len(self._content) - 1, text)
+
+    def _call(self, name: str) -> Iterator[StreamEvent]:
+        self._add({"type": "call", "name": name})
+        index = len(self._content) - 1
+        yield ToolUseStart(self._reply.message_id, index, self._reply.call_id(index, None), name)
+
+    def _arguments(self, text: str) -> Iterator[StreamEvent]:
+        index = self._open_call()
+        self._pieces.append(text)
+        yield ToolUseInputDelta(self._reply.message_id, index, self._reply.call_id(index, None), text)
+
+    def _call_end(self) -> Iterator[StreamEvent]:
+        index = self._open_call()
+        arguments, malformed = wirejson.parse_arguments("".join(self._pieces))
+        if malformed is None:
+            self._pieces.clear()
+            self._content[index]["arguments"] = arguments
+            yield ToolUseEnd(self._reply.message_id, index, self._reply.call_id(index, None), arguments)
+
+    def _open_call(self) -> int:
+        if not self._content or self._content[-1]["type"] != "call" or "arguments" in self._content[-1]:
+            raise ValueError("arguments outside a call")
+        return len(self._content) - 1
+
+    def _end(self, line: dict[str, Any]) -> Iterator[StreamEvent]:
+        if not self._native:
+            raise ValueError("a message ends that has not started")
+        self._native |= {key: value for key, value in line.items() if key != "type"}
+        if (counted := decode.usage(line.get("usage"))) is not None:
+            yield UsageUpdate(self._reply.message_id, counted)
+        yield MessageComplete(decode.message(self._gathered(), self._reply))
+
+    def _add(self, item: dict[str, Any]) -> None:
+        self._settle()
+        self._content.append(item)
+
+    def _settle(self) -> None:
+        """Joins what the last part's pieces brought. Arguments that have not ended stay text."""
+        if not self._content:
+            return
+        last = self._content[-1]
+        if last["type"] == "text":
+            last["text"] = last.get("text", "") + "".join(self._pieces)
+        elif "arguments" not in last:
+            last["arguments"] = "".join(self._pieces)
+        self._pieces.clear()
+
+    def _gathered(self) -> dict[str, Any]:
+        """The reply object as far as it came."""
+        self._settle()
+        return {**self._native, "content": self._content}

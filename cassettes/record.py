@@ -1,0 +1,44 @@
+"""Records the demo's session from a running llama-server: `python cassettes/record.py http://127.0.0.1:8931`.
+
+See README.md for how to build and start the server.
+"""
+
+import sys
+from pathlib import Path
+
+import vcr
+
+from dragoman.cli import script
+from dragoman.session import Session
+from dragoman.testing import recording
+
+SERVER = "llama-server"
+
+
+def main(origin: str) -> None:
+    recorder = vcr.VCR(**recording.config(), record_mode="all")
+    recording.register(recorder, server=SERVER)
+    target = Path(__file__).parent / script.CASSETTE
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    first, *others = script.RECORDED_PARTS
+    providers = {
+        part.provider: {"api_key": "recorded", "base_url": origin + script.BASE_PATHS[part.provider]}
+        for part in script.RECORDED_PARTS
+    }
+    with (
+        recorder.use_cassette(str(target)),
+        Session(first.model, tools=script.TOOLS, providers=providers, new_id=script.counted_ids()) as session,
+    ):
+        for part in (first, *others):
+            if session.model != part.model:
+                session.swap(part.model)
+            for _ in session.stream(part.prompt, max_output_tokens=128):
+                pass
+            reply = session.messages[-1]
+            called = [call.name for message in session.messages for call in message.tool_uses]
+            print(f"{session.model}: {reply.text!r} after {len(called)} calls: {', '.join(called)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1].rstrip("/"))

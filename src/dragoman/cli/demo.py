@@ -1,0 +1,102 @@
+"""`dragoman demo`: one session over three recorded wires and a live model, without key or network."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dragoman.adapter.errors import MissingExtraError
+from dragoman.bundled import bundled
+from dragoman.canonical.events import MessageComplete
+from dragoman.cli import script
+from dragoman.cli.show import EventPrinter, console, show_preview, usage_line
+from dragoman.session import Session
+from dragoman.testing.cassettes import Cassette, CassetteTransport
+
+COMPARED_MODELS = (
+    "anthropic:claude-opus-5-5",
+    "anthropic:claude-haiku-4-5",
+    "openai:gpt-5.4",
+    "openai:gpt-5.4-mini",
+    "openrouter:deepseek/deepseek-v3.2",
+)
+
+
+def demo() -> None:
+    """Runs one conversation over four models and shows what happens at each swap."""
+    out = console()
+    cassette = Cassette.load(bundled("cassettes") / script.CASSETTE)
+    out.print(
+        f"[bold]One conversation, three providers' wires and a model in this process.[/]\n"
+        f"The first three answer from a recording of a real {escape(cassette.server)}, replayed without a network;"
+        f" the last one runs live.\n"
+    )
+    with httpx.Client(transport=CassetteTransport(cassette)) as client:
+        first, *others = script.RECORDED_PARTS
+        session = Session(
+            first.model,
+            tools=script.TOOLS,
+            providers={part.provider: replayed(part.provider, client) for part in script.RECORDED_PARTS},
+            new_id=script.counted_ids(),
+        )
+        with session:
+            _part(out, session, f"{first.wire} wire, replayed", first.prompt)
+            for part in others:
+                _swap(out, session, part.model)
+                _part(out, session, f"{part.wire} wire, replayed", part.prompt)
+            live = _live_part(out, session)
+            _summary(out, session)
+    if live is not None:
+        out.print(f"\n[yellow]The live part was left out:[/] {escape(str(live))}", soft_wrap=True)
+
+
+def replayed(provider: str, client: httpx.Client) -> Mapping[str, Any]:
+    """Settings that send a provider's requests to the cassette."""
+    return {
+        "client": client,
+        "api_key": "replayed",
+        "base_url": f"http://replayed.invalid{script.BASE_PATHS[provider]}",
+    }
+
+
+def _live_part(out: Console, session: Session) -> MissingExtraError | None:
+    _swap(out, session, script.LOCAL_MODEL)
+    try:
+        _part(out, session, "the embedded model, live", script.LOCAL_PROMPT)
+    except MissingExtraError as missing:
+        return missing
+    return None
+
+
+def _swap(out: Console, session: Session, model: str) -> None:
+    out.print(f"[bold magenta]swap[/] to {escape(model)}")
+    show_preview(out, session.swap(model))
+    out.print()
+
+
+def _part(out: Console, session: Session, where: str, prompt: str) -> None:
+    out.rule(f"[bold]{escape(session.model)}[/] · {where}", align="left", style="dim")
+    out.print(f"[bold blue]you[/] {escape(prompt)}", soft_wrap=True)
+    printer = EventPrinter(out)
+    for event in session.stream(prompt, max_output_tokens=128):
+        printer.show(event)
+        if isinstance(event, MessageComplete):
+            printer.end()
+            out.print(f"  [dim]{escape(usage_line(event.message))}[/]", soft_wrap=True)
+    out.print()
+
+
+def _summary(out: Console, session: Session) -> None:
+    usage = session.usage
+    out.rule("[bold]what it came to[/]", align="left", style="dim")
+    out.print(
+        f"{len(session.messages)} messages, {usage.prompt_tokens:,} tokens read and {usage.output_tokens:,} written."
+        f" The recorded model and the embedded one cost nothing; the same tokens elsewhere, at today's prices:"
+    )
+    table = Table("model", "would have cost", box=None, pad_edge=False)
+    for model in COMPARED_MODELS:
+        table.add_row(model, escape(str(session.cost_on(model))))
+    out.print(table)

@@ -1,0 +1,84 @@
+"""What the demo says, and to whom: the same script is recorded from a real server and replayed from the cassette."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from dragoman.canonical.ids import encode_ulid
+from dragoman.session import Tool, tool
+
+RECORDED_MODEL = "qwen2.5-coder-0.5b"
+"""The model behind the recorded server (llama.cpp), which speaks three providers' wires."""
+
+CASSETTE = "llama-server/swap/three_wires.yaml"
+
+LOCAL_MODEL = "local:smollm2-135m"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One turn of the demo: which provider's wire, and what the user says."""
+
+    provider: str
+    wire: str
+    prompt: str
+
+    @property
+    def model(self) -> str:
+        return f"{self.provider}:{RECORDED_MODEL}"
+
+
+RECORDED_PARTS = (
+    Part("anthropic", "Anthropic's Messages", "Use read_file to read config.toml and tell me the port."),
+    Part("openai", "OpenAI's Responses", "What is 17 + 25? Use the add tool."),
+    Part("openai-chat", "OpenAI's Chat Completions", "Use read_file to read notes.txt and tell me what it says."),
+)
+
+LOCAL_PROMPT = "Use the add tool to add 8080 and 1."
+
+FILES = {
+    "config.toml": "port = 8080",
+    "notes.txt": "The new port goes live on Monday.",
+}
+
+
+@tool(side_effects="read")
+def read_file(path: str) -> str:
+    """Read a text file and return its content.
+
+    Args:
+        path: Path of the file.
+    """
+    if path not in FILES:
+        raise FileNotFoundError(f"{path}; there are {', '.join(FILES)}")
+    return FILES[path]
+
+
+@tool(side_effects="none")
+def add(a: float, b: float) -> str:
+    """Add two numbers.
+
+    Args:
+        a: The first number.
+        b: The second number.
+    """
+    return f"{a + b:g}"
+
+
+TOOLS: tuple[Tool, ...] = (read_file, add)
+
+BASE_PATHS = {"anthropic": "", "openai": "/v1", "openai-chat": "/v1"}
+"""What follows the recorded server's origin in each provider's base URL."""
+
+
+def counted_ids() -> Callable[[], str]:
+    """Ids that are the same in every run, so that a replayed request equals the recorded one."""
+    numbers: Iterator[int] = iter(range(1, 1 << 30))
+    return lambda: encode_ulid(next(numbers))
+
+
+def counted_time() -> Callable[[], datetime]:
+    """A clock that moves on by a millisecond each time it is read."""
+    ticks: Iterator[int] = iter(range(1 << 30))
+    start = datetime(2026, 11, 21, tzinfo=UTC)
+    return lambda: start + timedelta(milliseconds=next(ticks))

@@ -1,0 +1,261 @@
+"""Unsafe values are refused where they enter, with their path."""
+
+from collections import OrderedDict
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dragoman.canonical import guard
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    Citation,
+    DocumentBlock,
+    Frozen,
+    ImageBlock,
+    MediaSource,
+    PromptRequestBlock,
+    PromptResultBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, MessageMetadata
+from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage, Usage
+from tests.unit.canonical.samples import BLOCKS, CITATION, MESSAGE, METADATA, ROUTING, SOURCE, TOOL, USAGE
+
+SAMPLES: list[tuple[type[Frozen], dict[str, Any]]] = [
+    (TextBlock, BLOCKS["text"]), (ToolUseBlock, BLOCKS["tool_use"]), (ToolResultBlock, BLOCKS["tool_result"]),
+    (ImageBlock, BLOCKS["image"]), (AudioBlock, BLOCKS["audio"]), (VideoBlock, BLOCKS["video"]),
+    (DocumentBlock, BLOCKS["document"]), (ThinkingBlock, BLOCKS["thinking"]), (ResourceBlock, BLOCKS["resource"]),
+    (RedactedThinkingBlock, BLOCKS["redacted_thinking"]), (ResourceRefBlock, BLOCKS["resource_ref"]),
+    (PromptRequestBlock, BLOCKS["prompt_request"]), (PromptResultBlock, BLOCKS["prompt_result"]),
+    (ProviderBlock, BLOCKS["provider"]), (Citation, CITATION), (MediaSource, SOURCE), (Message, MESSAGE),
+    (MessageMetadata, METADATA), (RoutingDecisionRecord, ROUTING), (TokenUsage, USAGE), (Usage, USAGE),
+    (ToolDefinition, TOOL),
+]  # fmt: skip
+FIELDS = [(model, sample, field) for model, sample in SAMPLES for field in model.model_fields]
+
+
+def refusal(model: type[Frozen], fields: dict[str, Any]) -> tuple[str, str, str]:
+    """The one error's kind, the field that it names, and what it says."""
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(fields)
+    (error,) = caught.value.errors(include_url=False)
+    return error["type"], str(error["loc"][0]), error["msg"]
+
+
+@pytest.mark.parametrize(
+    ("model", "sample", "field"),
+    [row for row in FIELDS if "check_text" in repr(row[0].model_fields[row[2]])],
+    ids=lambda part: part.__name__ if isinstance(part, type) else str(part)[:20],
+)
+def test_a_lone_surrogate_is_refused_in_every_text(model: type[Frozen], sample: dict[str, Any], field: str) -> None:
+    """Whatever the field, the error names it and the position of the surrogate."""
+    kind, where, said = refusal(model, {**sample, field: "ab\ud800"})
+    assert (kind, where) == ("surrogate", field)
+    assert "character 2" in said
+
+
+@pytest.mark.parametrize(("model", "sample", "field"), FIELDS)
+def test_no_field_takes_a_lone_surrogate(model: type[Frozen], sample: dict[str, Any], field: str) -> None:
+    """There is no field of any kind through which a surrogate gets in: not as a text, an item or a key."""
+    for hostile in ("\udc00", ["\udc00"], {"\udc00": 1}, {"key": "\udc00"}, [{"key": ["\udc00"]}]):
+        with pytest.raises(ValidationError):
+            model.model_validate({**sample, field: hostile})
+
+
+def test_the_samples_are_valid_and_complete() -> None:
+    """The tables above refuse for the reason that they name: untouched, every sample is accepted."""
+    assert len(FIELDS) > 100
+    for model, sample in SAMPLES:
+        assert model.model_validate(sample)
+
+
+deepest: Any = {}
+for _ in range(guard.MAX_DEPTH - 1):
+    deepest = {"a": deepest}
+
+UNSAFE: list[tuple[Any, str, str]] = [
+    (float("nan"), "not_finite", "$.x is nan"),
+    (float("inf"), "not_finite", "$.x is inf"),
+    (float("-inf"), "not_finite", "$.x is -inf"),
+    (1e999, "not_finite", "$.x is inf"),
+    ([1, {"b": [float("nan")]}], "not_finite", "$.x[1].b[0] is nan"),
+    ("a\ud800", "surrogate", "$.x has a lone surrogate at character 1"),
+    ({"\ud800": 1}, "surrogate", "$.x has a lone surrogate at character 0"),
+    ({1: 2}, "json_key", "$.x has a key that is a int, not a string"),
+    ({None: 2}, "json_key", "$.x has a key that is a NoneType, not a string"),
+    (b"bytes", "not_json", "$.x is a bytes, not a JSON value"),
+    ({1, 2}, "not_json", "$.x is a set, not a JSON value"),
+    ([object()], "not_json", "$.x[0] is a object, not a JSON value"),
+    (1j, "not_json", "$.x is a complex, not a JSON value"),
+    (deepest, "too_deep", ".a is nested over 128 levels deep"),
+    (10**4300, "integer_too_long", "$.x is an integer of over 14000 bits"),
+]
+JSON_FIELDS: list[tuple[type[Frozen], dict[str, Any], str]] = [
+    (ToolUseBlock, BLOCKS["tool_use"], "input"), (ProviderBlock, BLOCKS["provider"], "data"),
+    (ResourceBlock, BLOCKS["resource"], "annotations"), (PromptRequestBlock, BLOCKS["prompt_request"], "arguments"),
+    (Citation, CITATION, "data"), (MessageMetadata, METADATA, "provider_raw"), (TokenUsage, USAGE, "raw"),
+    (ToolDefinition, TOOL, "input_schema"), (ToolDefinition, TOOL, "provider_raw"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "kind", "message"), UNSAFE, ids=[row[2][:40] for row in UNSAFE])
+@pytest.mark.parametrize(("model", "sample", "field"), JSON_FIELDS)
+def test_unsafe_json_is_refused_with_its_path(
+    model: type[Frozen], sample: dict[str, Any], field: str, value: Any, kind: str, message: str
+) -> None:
+    """In every field that holds free JSON, each unsafe value is named by the path to it."""
+    found = refusal(model, {**sample, field: {"x": value}})
+    assert found[:2] == (kind, field)
+    assert message in found[2]
+
+
+def test_the_path_leads_through_the_message() -> None:
+    """The error of a whole message names the block, and inside it the key."""
+    block = {"type": "tool_use", "id": "tu_1", "name": "f", "input": {"a": [{"b": float("inf")}]}}
+    with pytest.raises(ValidationError) as caught:
+        Message.model_validate({"role": "assistant", "content": [{"type": "text", "text": ""}, block]})
+    (error,) = caught.value.errors()
+    assert error["loc"] == ("content", 1, "tool_use", "input")
+    assert error["msg"] == "$.a[0].b is inf, which JSON cannot carry"
+
+
+def test_an_error_shows_no_value() -> None:
+    """What was refused may be a secret or a prompt: the error tells where it is, not what it is."""
+    with pytest.raises(ValidationError) as caught:
+        Message.model_validate({"role": "user", "content": [{"type": "text", "text": "my secret\ud800"}]})
+    assert "my secret" not in str(caught.value)
+
+
+def test_128_levels_pass_and_129_do_not() -> None:
+    """The limit counts the object itself."""
+    block = ToolUseBlock(id="tu_1", name="f", input=deepest)
+    assert ToolUseBlock.model_validate_json(block.model_dump_json()) == block
+    assert refusal(ToolUseBlock, {**BLOCKS["tool_use"], "input": {"a": deepest}})[0] == "too_deep"
+
+
+@pytest.mark.parametrize("levels", [200, 5_000, 100_000])
+def test_endless_depth_is_no_recursion_error(levels: int) -> None:
+    """Lists, objects and tool results within each other, however deep, are refused like anything else."""
+    lists: Any = []
+    objects: dict[str, Any] = {}
+    results: dict[str, Any] = {"type": "tool_result", "tool_use_id": "tu_1"}
+    for _ in range(levels):
+        lists, objects, results = [lists], {"a": objects}, {**results, "content": [results]}
+    for fields in ({"input": {"a": lists}}, {"input": objects}):
+        assert refusal(ToolUseBlock, {**BLOCKS["tool_use"], **fields})[0] == "too_deep"
+    with pytest.raises(ValidationError, match=r"too_deep|recursion"):
+        Message.model_validate({"role": "tool", "content": [results]})
+    del lists, objects, results
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    """A cycle is endless depth."""
+    cycle: dict[str, Any] = {}
+    cycle["again"] = cycle
+    assert refusal(ToolUseBlock, {**BLOCKS["tool_use"], "input": cycle})[0] == "too_deep"
+
+
+def test_results_inside_results_have_a_limit_of_their_own() -> None:
+    """Blocks built one around the other are counted too, not only JSON that is read."""
+    block = ToolResultBlock(tool_use_id="tu_1")
+    for _ in range(15):
+        block = ToolResultBlock(tool_use_id="tu_1", content=(block,))
+    with pytest.raises(ValidationError, match="nested over 16 levels"):
+        ToolResultBlock(tool_use_id="tu_1", content=(block,))
+
+
+class TestSize:
+    @pytest.fixture(autouse=True)
+    def _small_cap(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(guard, "MAX_BODY_BYTES", 1000)
+
+    def test_a_text_over_the_cap_is_refused(self) -> None:
+        """The cap counts characters, and is itself allowed."""
+        assert TextBlock(text="x" * 1000)
+        assert refusal(TextBlock, {"text": "x" * 1001})[0] == "too_large"
+
+    def test_a_json_object_over_the_cap_is_refused(self) -> None:
+        """Keys, values and structure count together."""
+        assert refusal(ToolUseBlock, {**BLOCKS["tool_use"], "input": {"x" * 600: "x" * 600}})[0] == "too_large"
+        assert refusal(ToolUseBlock, {**BLOCKS["tool_use"], "input": {"x": [0] * 200}})[0] == "too_large"
+
+    @pytest.mark.parametrize("kind", ["text", "tool_use", "tool_result", "image", "provider", "resource"])
+    def test_a_message_over_the_cap_is_refused(self, kind: str) -> None:
+        """Blocks that are small enough alone can be too large together; the error names the one that is too much."""
+        large: dict[str, Any] = {
+            "text": {"text": "x" * 450},
+            "tool_use": {"input": {"x": "x" * 450}},
+            "tool_result": {"content": "x" * 450},
+            "image": {"source": {"kind": "base64", "data": "x" * 450}},
+            "provider": {"data": {"x": "x" * 450}},
+            "resource": {"content": "x" * 450},
+        }[kind]
+        block = {"type": kind, **BLOCKS[kind], **large}
+        assert Message.model_validate({"role": "user", "content": [block]})
+        with pytest.raises(ValidationError, match=r"content\[[12]\] takes the message over 1000 bytes"):
+            Message.model_validate({"role": "user", "content": [block, block, block]})
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "owned"),
+    [
+        ((1, (2,)), [1, [2]]),
+        (OrderedDict(a=1), {"a": 1}),
+        (Colour.RED, "red"),
+        (Number.ONE, 1),
+        (True, True),
+        (None, None),
+        ("\u2028", "\u2028"),
+        (2**64, 2**64),
+    ],
+    ids=str,
+)
+def test_values_become_plain_json(given: Any, owned: Any) -> None:
+    """Tuples become lists and subclasses their plain types, so that a copy read from JSON is equal."""
+    copied = guard.own_json(given)
+    assert copied == owned
+    assert type(copied) is type(owned)
+
+
+def test_a_block_owns_its_json() -> None:
+    """Changing what was passed in does not change the block."""
+    given: dict[str, Any] = {"lines": [1, 2]}
+    block = ToolUseBlock(id="tu_1", name="f", input=given)
+    given["lines"].append(3)
+    assert block.input == {"lines": [1, 2]}
+
+
+def test_unknown_blocks_are_guarded_too() -> None:
+    """A kind that this version does not know may hold anything that is safe JSON."""
+    assert UnknownBlock.model_validate({"type": "hologram", "shape": [1]}).model_extra == {"shape": [1]}
+    with pytest.raises(ValidationError, match="is nan"):
+        UnknownBlock.model_validate({"type": "hologram", "shape": [float("nan")]})
+
+
+def test_a_long_path_is_shortened() -> None:
+    """Keys of any length do not make an error of any length."""
+    value = {"k" * 5000: {"last": float("nan")}}
+    with pytest.raises(ValueError, match="last is nan") as caught:
+        guard.own_json(value)
+    assert len(str(caught.value)) < 300
