@@ -110,6 +110,8 @@ class Call:
             if self.field == "tool_calls" and field not in ("index", "id", "type", "function", "custom"):
                 self._native.add(field, value)
         given = function.get("input" if self.is_custom else "arguments")
+        if given and self.ended:
+            raise ValueError("arguments arrived for a call that had ended")
         if isinstance(given, dict):  # some servers send the object itself
             self._object = given
             return wirejson.dumps_text(given)

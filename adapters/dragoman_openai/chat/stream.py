@@ -194,8 +194,6 @@ class ChatDecoder(StreamDecoder):
     def _call(self, field: str, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         place, call = self._called(field, delta)
         fragment = call.add(delta)
-        if fragment and call.ended:
-            raise ValueError("arguments arrived for a call that had ended")
         if fragment:
             call.pending.append(fragment)
         if not call.name:

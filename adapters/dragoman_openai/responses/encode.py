@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter.contract import NamedTool
-from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
@@ -21,7 +20,6 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SHOWN_EFFORT = "medium"
 """What asking for thinking means on a model that does not reason by default."""
 
-_GO_ON = "Continue."
 _ABSENT = ("top_k", "seed", "stop_sequences")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_LENGTH = 64
@@ -45,12 +43,8 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     if instructions := _instructions(turns, request.provider):
         encoded["instructions"] = instructions
         turns = turns[1:]
-    given = _input(request, turns)
-    if not given and request.losses:
-        request.lose(LossKind.EMPTY_MESSAGE, "nothing is left of the history: the user asks to go on", Severity.INFO)
-        given = _GO_ON
-    if given:
-        encoded["input"] = given
+    if turns:
+        encoded["input"] = _input(request, turns)
     encoded |= parameters(request)
     if usable := request.usable(tools):
         encoded["tools"] = [tool(definition, request.provider) for definition in usable]

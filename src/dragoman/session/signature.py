@@ -1,122 +1,147 @@
-"""A tool's definition from a Python function: schema from its signature, descriptions from its docstring."""
+"""A tool's schema and its arguments' types, from a Python function's signature."""
 
+import functools
 import inspect
-import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
-from pydantic.errors import PydanticUserError
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticErrorMixin
+from pydantic_core import to_jsonable_python
 
-from dragoman.adapter.errors import ToolSchemaError
+from dragoman.canonical.guard import own_json
+from dragoman.session import docstring
 
-_ARGUMENT = re.compile(r"^\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
+_PLACES = {"items", "additionalProperties", "not"}
+"""Keywords whose value is a schema."""
+_LISTS = {"anyOf", "oneOf", "allOf", "prefixItems"}
+"""Keywords whose value is a list of schemas."""
 
 
-def arguments_model(function: Callable[..., Any], name: str) -> type[BaseModel]:
-    """A pydantic model of the function's parameters. Raises ToolSchemaError where one cannot be named or typed."""
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a model needs to know to call a function. ``problems`` keep it from becoming a tool."""
+
+    description: str
+    schema: dict[str, Any]
+    arguments: Mapping[str, TypeAdapter[Any]]
+    problems: tuple[str, ...]
+
+
+def read(function: Callable[..., Any]) -> Signature:
+    """Reads a signature and its docstring. Never raises for what it finds there."""
+    doc = inspect.getdoc(function) or ""
+    parameters = inspect.signature(function).parameters
+    hints, problems = _hints(function)
+    described = docstring.parameters(doc, parameters)
+    arguments: dict[str, TypeAdapter[Any]] = {}
+    properties: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        try:
+            arguments[name], properties[name] = _argument(parameter, hints)
+        except _ProblemError as problem:
+            problems.append(f"$.properties.{name}: {problem}")
+            continue
+        if name in described:
+            properties[name].setdefault("description", described[name])
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required := [name for name in properties if parameters[name].default is inspect.Parameter.empty]:
+        schema["required"] = required
+    return Signature(docstring.summary(doc), schema, arguments, tuple(problems))
+
+
+class _ProblemError(Exception):
+    """Why a parameter cannot be an argument of a tool."""
+
+
+def _hints(function: Callable[..., Any]) -> tuple[dict[str, Any], list[str]]:
+    """The annotations, those written as strings resolved; or what keeps them from being resolved."""
+    target: Any = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not inspect.isroutine(target):
+        target = type(target).__call__
     try:
-        hints = get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise ToolSchemaError(name, [f"annotations: {error}"]) from None
-    described = parameter_descriptions(inspect.getdoc(function) or "")
-    fields: dict[str, Any] = {}
-    problems: list[str] = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            problems.append(f"$.properties.{parameter.name}: a model can only pass arguments by name")
-        elif parameter.name not in hints:
-            problems.append(f"$.properties.{parameter.name}: needs a type annotation")
-        else:
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (
-                hints[parameter.name],
-                Field(default, description=described.get(parameter.name)),
-            )
-    if problems:
-        raise ToolSchemaError(name, problems)
+        return get_type_hints(target, include_extras=True), []
+    except Exception as error:  # whatever the evaluation of an annotation raises
+        return {}, [f"annotations: {type(error).__name__}: {error}"]
+
+
+def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    """The type that checks an argument, and its schema. Raises _ProblemError."""
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise _ProblemError("a model can only pass single arguments, by name")
+    if parameter.name not in hints:
+        raise _ProblemError("needs a type annotation")
     try:
-        return create_model(name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
-    except PydanticUserError as error:
-        raise ToolSchemaError(name, [f"$: {error.message}"]) from None
-
-
-def input_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The model's JSON Schema, brought into the subset: references inlined, ``X | None`` as a list of types."""
-    schema = model.model_json_schema()
+        adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
+        schema = adapter.json_schema()
+    except Exception as error:  # pydantic has many ways to say that it does not know a type
+        said = error.message if isinstance(error, PydanticErrorMixin) else str(error)
+        raise _ProblemError(said.partition("\n")[0]) from None
     definitions = schema.pop("$defs", {})
-    simplified: dict[str, Any] = _simplify(schema, definitions)
-    simplified.pop("title", None)
-    simplified.setdefault("properties", {})
-    return simplified
+    simplified = _simplify(schema, definitions)
+    if parameter.default is not parameter.empty and parameter.default is not None:
+        _note_default(simplified, parameter.default)
+    return adapter, simplified
 
 
-def _simplify(node: Any, definitions: dict[str, Any], inside: tuple[str, ...] = ()) -> Any:
-    if isinstance(node, list):
-        return [_simplify(item, definitions, inside) for item in node]
-    if not isinstance(node, dict):
-        return node
-    reference = node.get("$ref", "").removeprefix("#/$defs/")
+def _note_default(schema: dict[str, Any], default: Any) -> None:
+    """A default that is no JSON stays the function's own business."""
+    try:
+        schema["default"] = own_json(to_jsonable_python(default))
+    except ValueError:
+        return
+
+
+def _simplify(schema: dict[str, Any], definitions: Mapping[str, Any], inside: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The schema brought into the subset as far as it means the same: references inlined, titles left out,
+    ``X | None`` as a list of types. What refers to itself stays as it is, for the subset's check to name."""
+    reference = schema.get("$ref", "").removeprefix("#/$defs/")
     if reference and reference not in inside:
-        merged = {**definitions[reference], **{key: value for key, value in node.items() if key != "$ref"}}
+        merged = {**definitions[reference], **{key: value for key, value in schema.items() if key != "$ref"}}
         return _simplify(merged, definitions, (*inside, reference))
-    simplified = {
-        key: {name: _simplify(inner, definitions, inside) for name, inner in value.items()}
-        if key == "properties"
-        else _simplify(value, definitions, inside)
-        for key, value in node.items()
-        if not (key == "title" and isinstance(value, str))
-    }
+    simplified: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            simplified[key] = {name: _simplify(inner, definitions, inside) for name, inner in value.items()}
+        elif key in _PLACES and isinstance(value, dict):
+            simplified[key] = _simplify(value, definitions, inside)
+        elif key in _LISTS:
+            simplified[key] = [_simplify(inner, definitions, inside) for inner in value]
+        elif key != "title":
+            simplified[key] = value
     return _without_union(simplified)
 
 
+_NOTES = {"description", "default", "examples"}
+"""Keywords that restrict nothing."""
+
+
 def _without_union(schema: dict[str, Any]) -> dict[str, Any]:
-    """``anyOf`` of plain types becomes a list of types; any other union is left for the subset check to name."""
-    branches = schema.get("anyOf")
-    if not branches or not all(isinstance(branch.get("type"), str) for branch in branches):
-        return schema
-    described = [branch for branch in branches if len(branch) > 1]
-    if len(described) > 1:
+    """``anyOf`` of types becomes a list of types where that means the same; any other union is left as it is.
+
+    Most keywords speak of values of one type only, so those of different types can stand side by side. An enum speaks
+    of all values: it can only be joined by null.
+    """
+    branches: list[dict[str, Any]] = schema.get("anyOf", [])
+    types = [branch.get("type") for branch in branches]
+    if not branches or not all(isinstance(kind, str) for kind in types):
         return schema
     merged = {key: value for key, value in schema.items() if key != "anyOf"}
-    for branch in described:
-        merged |= branch
-    return {**merged, "type": [branch["type"] for branch in branches]}
-
-
-def summary(function: Callable[..., Any]) -> str:
-    """The docstring up to its first section."""
-    lines: list[str] = []
-    for line in (inspect.getdoc(function) or "").splitlines():
-        if line.strip().rstrip(":") in ("Args", "Arguments", "Parameters", "Returns", "Raises", "Example", "Examples"):
-            break
-        lines.append(line)
-    return "\n".join(lines).strip()
-
-
-def parameter_descriptions(docstring: str) -> dict[str, str]:
-    """The entries of a Google-style ``Args:`` section."""
-    described: dict[str, str] = {}
-    current: str | None = None
-    inside = False
-    for line in docstring.splitlines():
-        if line.strip() in ("Args:", "Arguments:", "Parameters:"):
-            inside = True
-        elif inside and line and not line[0].isspace():
-            break
-        elif inside and (match := _ARGUMENT.match(line)) and _indent(line) <= _indent_of_entries(docstring):
-            current = match[1]
-            described[current] = match[2].strip()
-        elif inside and current and line.strip():
-            described[current] += " " + line.strip()
-    return described
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _indent_of_entries(docstring: str) -> int:
-    lines = docstring.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.strip() in ("Args:", "Arguments:", "Parameters:"))
-    return next((_indent(line) for line in lines[start + 1 :] if line.strip()), 0)
+    kinds = Counter("number" if kind == "integer" else kind for kind in types)
+    for branch, kind in zip(branches, types, strict=True):
+        for key in branch.keys() - {"type"}:
+            if key in _NOTES:
+                merged.setdefault(key, branch[key])
+            elif key in merged or kinds["number" if kind == "integer" else kind] > 1:
+                return schema
+            else:
+                merged[key] = branch[key]
+    if merged.keys() & {"enum", "const"}:
+        if len(types) != 2 or "null" not in types:
+            return schema
+        merged["enum"] = [*merged.get("enum", [merged.pop("const", None)]), None]
+    return {**merged, "type": types}

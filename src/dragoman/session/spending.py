@@ -1,11 +1,20 @@
 """What a session has used and what that cost."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
+from dragoman.adapter.contract import Prices
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+
+_BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
+_SUBSETS = (
+    "reasoning_tokens", "cache_creation_1h_input_tokens", "audio_input_tokens", "audio_output_tokens",
+    "image_input_tokens", "image_output_tokens",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +22,7 @@ class Cost:
     """``usd`` is the sum of what is known; None where no reply has a known cost.
 
     ``status`` is free where all is free, priced where every reply is priced or free, partial where some cost is
-    unknown, and unpriced where all of it is.
+    unknown, and unpriced where all of it is. ``by_model`` has the same sums for each model that replied.
     """
 
     usd: Decimal | None
@@ -27,48 +36,48 @@ class Cost:
         return f"${self.usd:.6f}{'' if self.status is not CostStatus.PARTIAL else ' at least: some of it is unpriced'}"
 
 
-def usages(history: Sequence[Message]) -> list[tuple[str, Usage]]:
-    """(model, usage) of each reply that has a usage."""
+def total_usage(history: Iterable[Message]) -> TokenUsage:
+    """The sum of all replies' buckets and tool calls; a subset is summed where any reply tells it."""
+    counted = [usage for _, usage in _replies(history) if usage is not None]
+    tools: Counter[str] = Counter()
+    for usage in counted:
+        tools.update(usage.server_tools)
+    sums = {name: sum(getattr(usage, name) for usage in counted) for name in _BUCKETS}
+    for name in _SUBSETS:
+        told = [value for usage in counted if (value := getattr(usage, name)) is not None]
+        if told:
+            sums[name] = sum(told)
+    return TokenUsage(**sums, server_tools=dict(tools))
+
+
+def total_cost(history: Iterable[Message]) -> Cost:
+    """The sum of all replies' costs. A reply that came without token counts has an unknown one."""
+    return _sum(_replies(history))
+
+
+def cost_on(history: Iterable[Message], model: str, prices: Prices, at: datetime) -> Cost:
+    """The sum of what the same token counts would have cost on that model."""
+    return _sum([(model, usage and prices.price(model, usage, at)) for _, usage in _replies(history)])
+
+
+def _replies(history: Iterable[Message]) -> list[tuple[str, Usage | None]]:
+    """Model and usage of every message that a provider sent."""
     return [
         (message.metadata.model or "", message.metadata.usage)
         for message in history
-        if message.metadata.usage is not None
+        if message.metadata.usage is not None or message.metadata.provider
     ]
 
 
-def total_usage(history: Sequence[Message]) -> TokenUsage:
-    """The sum of all replies' buckets; subsets are summed where any reply tells them."""
-    counted = [usage for _, usage in usages(history)]
-
-    def subset(name: str) -> int | None:
-        known = [value for usage in counted if (value := getattr(usage, name)) is not None]
-        return sum(known) if known else None
-
-    return TokenUsage(
-        input_tokens=sum(usage.input_tokens for usage in counted),
-        output_tokens=sum(usage.output_tokens for usage in counted),
-        cached_input_tokens=sum(usage.cached_input_tokens for usage in counted),
-        cache_creation_input_tokens=sum(usage.cache_creation_input_tokens for usage in counted),
-        reasoning_tokens=subset("reasoning_tokens"),
-        cache_creation_1h_input_tokens=subset("cache_creation_1h_input_tokens"),
-    )
-
-
-def total_cost(history: Sequence[Message]) -> Cost:
-    """The sum of all replies' costs, honest about what is unknown."""
-    counted = usages(history)
-    by_model: dict[str, Decimal | None] = {}
-    for model, usage in counted:
-        if usage.cost_usd is not None:
-            by_model[model] = (by_model.get(model) or Decimal(0)) + usage.cost_usd
-        else:
-            by_model.setdefault(model, None)
-    statuses = {usage.cost_status for _, usage in counted}
-    unknown = any(message.metadata.provider and message.metadata.usage is None for message in history)
-    if unknown:
-        statuses.add(CostStatus.UNPRICED)
-    known = [usage.cost_usd for _, usage in counted if usage.cost_usd is not None]
-    return Cost(sum(known, Decimal(0)) if known else None, _status(statuses), by_model, len(counted))
+def _sum(replies: Sequence[tuple[str, Usage | None]]) -> Cost:
+    by_model: dict[str, Decimal | None] = {model: None for model, _ in replies}
+    statuses: set[CostStatus] = set()
+    for model, usage in replies:
+        statuses.add(usage.cost_status if usage is not None else CostStatus.UNPRICED)
+        if usage is not None and usage.cost_usd is not None:
+            by_model[model] = (by_model[model] or Decimal(0)) + usage.cost_usd
+    known = [cost for cost in by_model.values() if cost is not None]
+    return Cost(sum(known, Decimal(0)) if known else None, _status(statuses), by_model, len(replies))
 
 
 def _status(statuses: set[CostStatus]) -> CostStatus:

@@ -1,40 +1,33 @@
-"""Tools that a session runs itself: registration, validation of what the model asks for, and the answer."""
+"""Tools that a session runs itself: how a function becomes one, and what a model may ask of it."""
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter, ValidationError
 
-from dragoman.adapter import wirejson
-from dragoman.adapter.errors import DragomanError, ToolSchemaError
-from dragoman.canonical.blocks import (
-    MEDIA_BLOCKS,
-    ContentBlock,
-    ResourceBlock,
-    ResourceRefBlock,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from dragoman.adapter.errors import ToolSchemaError
+from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.session import signature
+from dragoman.session.calls import Prepared
 
 logger = logging.getLogger("dragoman.tools")
-
-_MAX_ERROR = 2000
-_RESULT_BLOCKS = (TextBlock, ResourceBlock, ResourceRefBlock, *MEDIA_BLOCKS)
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A definition and the function behind it. Calling the tool calls the function."""
+    """A definition and the function behind it. Calling the tool calls the function.
+
+    ``arguments`` are the types that the model's arguments are brought to, by name; an argument without one is passed
+    as the JSON value that it is.
+    """
 
     definition: ToolDefinition
     function: Callable[..., Any]
-    arguments: type[BaseModel] | None = None
+    arguments: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -42,7 +35,8 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
+        call = getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -73,29 +67,19 @@ def tool(
     """
 
     def make(function: Callable[..., Any]) -> Tool:
-        called = name or function.__name__
-        arguments = signature.arguments_model(function, called)
+        called = name or str(getattr(function, "__name__", "")) or type(function).__name__
+        read = signature.read(function)
         definition = ToolDefinition(
             name=called,
-            description=description or signature.summary(function),
-            input_schema=signature.input_schema(arguments),
+            description=description or read.description,
+            input_schema=read.schema,
             side_effects=SideEffects(side_effects),
         )
-        if problems := definition.problems():
+        if problems := [*read.problems, *definition.problems()]:
             raise ToolSchemaError(called, problems)
-        return Tool(definition, function, arguments)
+        return Tool(definition, function, read.arguments)
 
     return make if function is None else make(function)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A call that may run: the function with its arguments; or the answer, where it may not."""
-
-    call: ToolUseBlock
-    tool: Tool | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    refusal: str | None = None
 
 
 class Toolbox:
@@ -113,9 +97,11 @@ class Toolbox:
         problems = added.definition.problems()
         if added.name in self._tools:
             problems.append(f"name: {added.name!r} is registered already")
+        validator = None if problems else _validator(added.definition, problems)
         if problems:
             raise ToolSchemaError(added.name, problems)
         self._tools[added.name] = added
+        self._validators[added.name] = validator
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -136,82 +122,34 @@ class Toolbox:
             return Prepared(call, refusal=f"There is no tool {call.name!r}. Known tools: {known}.")
         if call.raw_input is not None:
             return Prepared(call, refusal="The arguments were no complete JSON object, so the tool was not run.")
-        if violations := self._violations(found, call.input):
+        violations = [
+            _violation(error.instance_path, error.message) for error in self._validators[call.name].iter_errors(call.input)
+        ]
+        # Only what the model gave: the function's own defaults serve for the rest.
+        arguments = dict(call.input)
+        for name in () if violations else found.arguments.keys() & arguments:
+            try:
+                arguments[name] = found.arguments[name].validate_python(arguments[name])
+            except ValidationError as error:
+                violations += [_violation((name, *fault["loc"]), fault["msg"]) for fault in error.errors()]
+            except Exception as error:  # a validator of the tool's own types
+                violations.append(_violation((name,), f"{type(error).__name__}: {error}"))
+        if violations:
             logger.warning("tool.input_invalid: %s: %d violations", call.name, len(violations))
             return Prepared(call, refusal="The arguments do not fit the schema: " + "; ".join(violations))
-        if found.arguments is None:
-            return Prepared(call, found, call.input)
-        try:
-            parsed = found.arguments.model_validate(call.input)
-        except ValueError as error:
-            return Prepared(call, refusal=f"The arguments do not fit: {error}"[:_MAX_ERROR])
-        # Only what the model gave: the function's own defaults serve for the rest.
-        return Prepared(call, found, {name: getattr(parsed, name) for name in parsed.model_fields_set})
-
-    def _violations(self, found: Tool, given: Mapping[str, Any]) -> list[str]:
-        validator = self._validators.get(found.name)
-        if validator is None:
-            import jsonschema_rs  # imported late: only sessions that run tools need it
-
-            validator = jsonschema_rs.validator_for(found.definition.input_schema)
-            self._validators[found.name] = validator
-        return [
-            f"{'.'.join(map(str, error.instance_path)) or 'input'}: {error.message}"[:_MAX_ERROR]
-            for error in validator.iter_errors(given)
-        ]
+        return Prepared(call, found, arguments)
 
 
-def run(prepared: Prepared) -> ToolResultBlock:
-    """Runs a prepared call; whatever the tool raises becomes its answer."""
-    if prepared.tool is None:
-        return refused(prepared)
+def _validator(definition: ToolDefinition, problems: list[str]) -> Any:
+    """What checks arguments against the definition's schema. A keyword with a senseless value is a problem."""
+    import jsonschema_rs  # imported late: only sessions with tools need it
+
     try:
-        return answered(prepared, prepared.tool.function(**prepared.arguments))
-    except Exception as error:
-        return failed(prepared, error)
+        return jsonschema_rs.validator_for(definition.input_schema)
+    except jsonschema_rs.ValidationError as error:
+        problems.append(f"{'.'.join(('$', *map(str, error.instance_path)))}: {error.message}")
+    return None
 
 
-async def run_async(prepared: Prepared, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]) -> ToolResultBlock:
-    """The async twin of `run`; plain functions run in a thread."""
-    if prepared.tool is None:
-        return refused(prepared)
-    function, arguments = prepared.tool.function, prepared.arguments
-    try:
-        if prepared.tool.is_async:
-            return answered(prepared, await function(**arguments))
-        return answered(prepared, await in_thread(lambda: function(**arguments)))
-    except Exception as error:
-        return failed(prepared, error)
-
-
-def refused(prepared: Prepared) -> ToolResultBlock:
-    return _result(prepared, (TextBlock(text=prepared.refusal or "The call was refused."),), is_error=True)
-
-
-def failed(prepared: Prepared, error: Exception) -> ToolResultBlock:
-    logger.warning("the tool %s failed: %s", prepared.call.name, type(error).__name__)
-    return _result(prepared, (TextBlock(text=f"{type(error).__name__}: {error}"[:_MAX_ERROR]),), is_error=True)
-
-
-def answered(prepared: Prepared, value: Any) -> ToolResultBlock:
-    """The answer as blocks: strings and blocks as they are, everything else as JSON."""
-    return _result(prepared, _as_blocks(value), is_error=False)
-
-
-def _result(prepared: Prepared, content: tuple[ContentBlock, ...], *, is_error: bool) -> ToolResultBlock:
-    return ToolResultBlock(tool_use_id=prepared.call.id, content=content, is_error=is_error)
-
-
-def _as_blocks(value: Any) -> tuple[ContentBlock, ...]:
-    if isinstance(value, str):
-        return (TextBlock(text=value),)
-    if isinstance(value, _RESULT_BLOCKS):
-        return (value,)
-    if isinstance(value, (list, tuple)) and value and all(isinstance(item, _RESULT_BLOCKS) for item in value):
-        return tuple(value)
-    try:
-        return (TextBlock(text=wirejson.dumps_text(value)),)
-    except DragomanError as error:
-        raise TypeError(
-            f"the tool returned a {type(value).__name__}, which is neither text, blocks nor JSON"
-        ) from error
+def _violation(path: Iterable[Any], message: str) -> str:
+    return f"{'.'.join(map(str, path)) or 'input'}: {message}"

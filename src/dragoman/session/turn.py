@@ -1,31 +1,34 @@
 """One turn, without I/O: a generator that says what is to be done and is told how it went.
 
 `Session` and `AsyncSession` are its two drivers. What the turn yields is an effect; what it is sent is the effect's
-result; what is thrown into it is the effect's failure. It returns the assistant's last message.
+result; what is thrown into it is the effect's failure.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.errors import ProviderError, TurnLimitError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.session.events import ToolAnswered
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send this and read the reply; the result is the assistant's Message."""
+    """Send this, read the reply, and put it into the history; the result is the reply.
+
+    ``unkept`` is what the reply answers and the history does not hold yet: both go into the history together.
+    """
 
     adapter: Adapter
     request: WireRequest
     context: RequestContext
     unkept: tuple[Message, ...]
-    """What the reply answers and the history does not hold yet; it is kept together with the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +40,22 @@ class RunTools:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Add these messages to the history; no result."""
+    """Put these messages into the history, then show the events that tell of them; no result."""
 
     messages: tuple[Message, ...]
+    events: tuple[ToolAnswered, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait that many seconds; no result."""
+    """Wait that many seconds before the provider is asked again; no result."""
 
     seconds: float
+    provider: str
 
 
 Effect = Ask | RunTools | Keep | Wait
+Turn = Generator[Effect, Any, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,70 +64,91 @@ class Plan:
 
     adapter: Adapter
     history: Sequence[Message]
+    """Read when the turn begins."""
     said: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...]
     options: AdapterOptions
     new_context: Callable[[], RequestContext]
     new_result: Callable[[ToolResultBlock], Message]
+    with_files: Callable[[Sequence[Message]], Sequence[Message]]
+    """The history as it is sent: its files read. Raises RequestError."""
     max_rounds: int
     retry_delay: Callable[[ProviderError, int], float | None]
 
 
-def run_turn(plan: Plan) -> Generator[Effect, Any, Message]:
+def run_turn(plan: Plan) -> Turn:
     """Asks, runs the tools that the reply calls, and asks again until the reply calls none.
 
-    The first reply and what it answers are kept together: a turn whose first request fails leaves no trace.
-    Raises ProviderError as the driver reports it and TurnLimitError after ``max_rounds`` rounds of tools.
+    A turn whose first request fails leaves no trace. Raises ProviderError as the driver reports it, and
+    TurnLimitError after ``max_rounds`` rounds of tools.
     """
-    history = [*plan.history, *plan.said]
-    unkept = plan.said
+    history, unkept = [*plan.history, *plan.said], plan.said
+    options = plan.options
     for _ in range(plan.max_rounds):
-        reply = yield from _ask(plan, history, unkept)
-        history.append(reply)
-        yield Keep((*unkept, reply))
-        unkept = ()
-        calls = reply.tool_uses
-        if not calls or not _wants_results(reply):
-            return reply
-        results: Sequence[ToolResultBlock] = yield RunTools(calls)
-        answers = tuple(plan.new_result(result) for result in results)
-        history.extend(answers)
-        yield Keep(answers)
+        reply = yield from _ask(plan, history, unkept, options)
+        if not _wants_results(reply):
+            return
+        results: Sequence[ToolResultBlock] = yield RunTools(reply.tool_uses)
+        answers = tuple(map(plan.new_result, results))
+        names = (call.name for call in reply.tool_uses)
+        yield Keep(answers, tuple(map(ToolAnswered, names, results)))
+        history += (reply, *answers)
+        unkept, options = (), _unforced(options)
     raise TurnLimitError(
         f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or ask(None) to go on"
     )
 
 
+def advance(turn: Turn, outcome: Any) -> Effect | None:
+    """The next effect, given what came of the last one: its result, or the exception it failed with; None at the end."""
+    try:
+        return turn.throw(outcome) if isinstance(outcome, Exception) else turn.send(outcome)
+    except StopIteration:
+        return None
+
+
 def _wants_results(reply: Message) -> bool:
-    # A reply that ran into its length may end in half a call; it is answered all the same, as an error, so that
-    # the model can try again.
-    return reply.metadata.status is MessageStatus.COMPLETE and reply.stop_reason in (
-        StopReason.TOOL_USE,
-        StopReason.MAX_TOKENS,
-    )
+    """Whether calls are to be run.
+
+    A reply that ran into its length may end in half a call: that one is answered as an error, so that the model can
+    try again. After a refusal nothing is run, and where the context is full no result could be read any more.
+    """
+    ended = reply.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW)
+    return bool(reply.tool_uses) and reply.metadata.status is MessageStatus.COMPLETE and not ended
 
 
-def _ask(plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...]) -> Generator[Effect, Any, Message]:
+def _unforced(options: AdapterOptions) -> AdapterOptions:
+    """A forced tool choice holds for the first reply only: kept up, the model could never come to an end."""
+    forced = options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool)
+    return replace(options, tool_choice=None) if forced else options
+
+
+def _ask(
+    plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...], options: AdapterOptions
+) -> Generator[Effect, Any, Message]:
     """One reply. What breaks before the caller saw anything of it is asked again, as the retry policy allows."""
     attempt = 0
     while True:
         context = plan.new_context()
-        request = plan.adapter.to_wire(history, plan.tools, plan.options.with_context(context))
+        request = plan.adapter.to_wire(plan.with_files(history), plan.tools, options.with_context(context))
         attempt += 1
         try:
             reply: Message = yield Ask(plan.adapter, request, context, unkept)
             return reply
-        except InStreamError as broken:
+        except BrokenReplyError as broken:
             delay = None if broken.seen else plan.retry_delay(broken.error, attempt)
             if delay is None:
                 raise broken.error from None
-        yield Wait(delay)
+        yield Wait(delay, plan.adapter.provider)
 
 
-class InStreamError(Exception):
-    """A stream that broke after its headers. ``seen``: the caller has been handed a part of it already."""
+class BrokenReplyError(Exception):
+    """A reply whose status promised well and whose body did not; the transport's own retries are over by then.
 
-    def __init__(self, error: ProviderError, *, seen: bool) -> None:
+    ``seen``: the caller has been handed a part of it already.
+    """
+
+    def __init__(self, error: ProviderError, *, seen: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
         self.seen = seen

@@ -40,9 +40,9 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
     ConfigurationError where the adapter names a transport that does not exist.
     """
     if adapter.transport == "local":
-        from dragoman.transport import local
+        from dragoman.transport.local import AsyncLocalTransport, LocalTransport
 
-        return local.AsyncLocalTransport(**settings) if asynchronous else local.LocalTransport(**settings)
+        return AsyncLocalTransport(**settings) if asynchronous else LocalTransport(**settings)
     if adapter.transport != "http":
         raise ConfigurationError(f"{adapter!r} wants the transport {adapter.transport!r}; there are http and local")
     if vendor_of(settings.get("client")) is not None:

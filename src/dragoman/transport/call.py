@@ -96,7 +96,7 @@ class Call:
     def without_key(self, body: bytes) -> bytes:
         """A failing reply as it may be shown: some providers repeat the key in it."""
         key = self.prepared.key
-        return body if key is None else body.replace(key.reveal().encode(), b"***")
+        return body if key is None else key.hide_in(body.decode("latin-1")).encode("latin-1")
 
     def judge(self, status: int, body: bytes) -> WireResponse | DragomanError:
         """The reply, or the error that it is."""

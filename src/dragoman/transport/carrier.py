@@ -1,6 +1,5 @@
 """Sending, retrying and streaming over anything that answers with an httpx response: with await and without."""
 
-import asyncio
 import contextlib
 import math
 import socket
@@ -41,7 +40,7 @@ class Settings(TypedDict, total=False):
     timing: Timing
 
 
-class _Carrying:
+class _Carrying(ABC):
     """What both drivers do alike."""
 
     def __init__(
@@ -60,9 +59,9 @@ class _Carrying:
         self._timing = timing or Timing()
         self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
 
+    @abstractmethod
     def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
         """The request as it will be sent. Raises RequestError and ConfigurationError."""
-        raise NotImplementedError
 
     def _begin(self, adapter: Adapter, request: WireRequest, timeout: float | None) -> Call:
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
@@ -71,7 +70,7 @@ class _Carrying:
         return Call(adapter, prepared, tries, self._connect_timeout, self._body_cap)
 
 
-class Carrier(_Carrying, ABC):
+class Carrier(_Carrying):
     """The sync driver; a subclass says how one attempt is sent."""
 
     @abstractmethod
@@ -146,7 +145,7 @@ class Carrier(_Carrying, ABC):
             return body.cut(raised)
 
 
-class AsyncCarrier(_Carrying, ABC):
+class AsyncCarrier(_Carrying):
     """The async driver: `Carrier`, with await."""
 
     @abstractmethod
@@ -309,6 +308,8 @@ def _hang_up(connection: socket.socket) -> None:
 
 
 async def _let_end_async(response: AsyncResponse, chunks: AsyncIterator[bytes]) -> None:
+    import asyncio
+
     if response.is_closed:
         return
     with contextlib.suppress(TimeoutError, DragomanError):

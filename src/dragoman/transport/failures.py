@@ -71,6 +71,6 @@ def _names(raised: Exception, libraries: frozenset[str]) -> set[str]:
 
 
 def _told(what: str, raised: Exception, key: ApiKey | None) -> str:
-    text = str(raised) if key is None else str(raised).replace(key.reveal(), "***")
+    text = str(raised) if key is None else key.hide_in(str(raised))
     text = _URL_SECRETS.sub("***", text).strip()
     return mask_secrets(f"{what}: {type(raised).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")

@@ -1,9 +1,7 @@
 """Straight to the provider, over httpx."""
 
-import asyncio
 import contextlib
 import os
-import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import cache
@@ -19,6 +17,9 @@ from dragoman.transport.pool import IDLE, ClientT, Pool
 from dragoman.transport.prepare import brings_own_key, checked_method, full_url, http_headers
 
 if TYPE_CHECKING:
+    import asyncio
+    import ssl
+
     import httpx
 
 MAX_CONNECTIONS = 512
@@ -110,6 +111,8 @@ class AsyncHttpTransport(AsyncCarrier):
                 self._close_later(client)
 
     def _pool(self) -> "Pool[httpx.AsyncClient]":
+        import asyncio
+
         if self._borrowed is not None:
             return self._borrowed
         loop = asyncio.get_running_loop()
@@ -119,12 +122,16 @@ class AsyncHttpTransport(AsyncCarrier):
         return pool
 
     def _close_later(self, client: "httpx.AsyncClient") -> None:
-        task = asyncio.get_running_loop().create_task(client.aclose())
+        import asyncio
+
+        task = asyncio.create_task(client.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Closes this transport's own connections of the running event loop; a later call opens new ones."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         pool = self._pools.pop(loop, None)
         for client in pool.empty() if pool is not None else ():
@@ -138,6 +145,8 @@ def _cancelled_again() -> bool:
 
     httpcore then loses a connection: it stays in use for good and takes the place of one that works.
     """
+    import asyncio
+
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 1
 
@@ -190,7 +199,7 @@ def _limits(size: int) -> "httpx.Limits":
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
+def _trusted() -> "ssl.SSLContext":
     """The certificates that are trusted, read once for all clients."""
     import httpx
 

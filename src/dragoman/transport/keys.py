@@ -11,6 +11,10 @@ from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
+_HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
+"""A name or an IPv6 address, in lower case. Others end in exceptions deep below, if they end at all."""
+_SHORTEST = 8
+"""Characters from which on a key is taken for a secret."""
 _LISTENING = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that a server listens on, which people also put where an address to call belongs."""
 
@@ -25,6 +29,10 @@ class ApiKey:
 
     def reveal(self) -> str:
         return self._value
+
+    def hide_in(self, text: str) -> str:
+        """The text without the key; short keys, which people make up for local servers, are words and stay."""
+        return text if len(self._value) < _SHORTEST else text.replace(self._value, "***")
 
     def __repr__(self) -> str:
         return "ApiKey(***)"
@@ -133,7 +141,7 @@ def checked_base_url(text: str, default: str = "") -> str:
         usual = _split(default)
         host, port = host or usual.hostname, port or usual.port
         scheme, path = usual.scheme, path.rstrip("/") or usual.path
-    if scheme not in ("http", "https") or not host:
+    if scheme not in ("http", "https") or not host or not _HOST.fullmatch(host):
         raise ConfigurationError("the base URL is not of the form https://host or http://host")
     host = _LISTENING.get(host, host)
     shown = f"[{host}]" if ":" in host else host

@@ -5,7 +5,6 @@ caller's time limit, none once anything of a reply was handed out, and none whil
 up, as it is when most calls fail anyway.
 """
 
-import asyncio
 import logging
 import math
 import random
@@ -29,6 +28,12 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+async def _sleep_async(seconds: float) -> None:
+    import asyncio  # Sync programs do without it.
+
+    await asyncio.sleep(seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Time and chance, as a transport sees them; tests put their own in. ``clock`` counts seconds."""
@@ -38,7 +43,7 @@ class Timing:
     roll: Callable[[], float] = random.random
     """A number from 0 up to, not including, 1."""
     sleep: Callable[[float], None] = time.sleep
-    sleep_async: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep_async: Callable[[float], Awaitable[None]] = _sleep_async
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

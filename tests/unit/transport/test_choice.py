@@ -1,5 +1,6 @@
 """Which transport an adapter gets."""
 
+import sys
 import types
 from typing import Any, ClassVar
 
@@ -9,7 +10,6 @@ import ollama
 import openai
 import pytest
 
-import dragoman.transport
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 from dragoman.transport import (
     AsyncHttpTransport,
@@ -53,7 +53,7 @@ def test_a_model_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     stub: Any = types.SimpleNamespace(
         LocalTransport=lambda **settings: ("sync", settings), AsyncLocalTransport=lambda **settings: ("async", settings)
     )
-    monkeypatch.setattr(dragoman.transport, "local", stub, raising=False)
+    monkeypatch.setitem(sys.modules, "dragoman.transport.local", stub)
     chosen: list[Any] = [
         transport_for(LocalPlainAdapter("m"), device="CPU"),
         transport_for(LocalPlainAdapter("m"), asynchronous=True),

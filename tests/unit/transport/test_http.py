@@ -97,6 +97,14 @@ def test_a_failure_that_passes_is_tried_again(way: Way) -> None:
     assert [request.body for request in server.received] == [BODY] * 3
 
 
+def test_waits_are_real_where_no_clock_is_given(way: Way) -> None:
+    """With the transport's own clock and sleep a failure that passes is tried again too."""
+    with FaultyServer([json_reply({}, status=429, retry_after_ms="1"), json_reply({})]) as server:
+        got = way.call(base_url=server.url)
+    assert got.error is None
+    assert [attempt.waited for attempt in got.attempts] == [0.001, 0.0]
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_never_followed(way: Way, status: int) -> None:
     """Neither key nor conversation reaches the address that a redirect names."""

@@ -149,7 +149,8 @@ def test_a_host_alone_takes_the_rest_from_the_endpoint(text: str, expected: str)
         "ftp://host", "file:///etc/passwd", "https://", "https:///v1", "https://user:pass@host", "https://key@host",
         "https://host?key=1", "https://host#x", "https://host\r\nx", "https://ho st", "https://host\\@evil",
         "https://höst", "https://host:port", "https://host:99999999", "javascript:alert(1)", "https://[::1", "\0",
-        "https://host/\t", "//host\n",
+        "https://host/\t", "//host\n", "https://a..b", "https://.", "https://" + "a" * 64, "https://a<b>", "https://a,b",
+        "https://" + "a." * 200,
     ],
 )  # fmt: skip
 def test_a_base_url_is_scheme_host_and_path(bad: str) -> None:

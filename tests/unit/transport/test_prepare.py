@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.adapter.errors import DragomanError, RequestError
+from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.prepare import checked_headers, checked_path
 from tests.servers import FaultyServer, json_reply
@@ -95,6 +95,13 @@ def test_an_honest_path_arrives_as_written(way: Way, path: str) -> None:
     with FaultyServer(json_reply({})) as server:
         assert way.call(WireRequest("POST", path, b"{}"), base_url=server.url + "/v1").error is None
     assert server.received[0].path == "/v1" + path
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("host", ["xn--0", "xn--a", "xn--", "xn--zz-"])
+def test_a_name_that_decodes_to_nothing_is_refused(way: Way, host: str) -> None:
+    """A host in the international form that is none of its words is a ConfigurationError."""
+    assert type(way.call(base_url=f"https://{host}").error) is ConfigurationError
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=12), max_size=3))

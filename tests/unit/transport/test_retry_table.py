@@ -24,7 +24,7 @@ class Row(NamedTuple):
     waits: tuple[float, ...]
     status: int | None = None
     headers: dict[str, str] = {}  # noqa: RUF012
-    raises: type[httpx.TransportError] | None = None
+    raises: type[httpx.RequestError] | None = None
     chunks: tuple[bytes, ...] | None = None
     streamed_waits: tuple[float, ...] | None = None
     """Those of a stream, where they are others."""
@@ -89,6 +89,7 @@ BREAKS = [
         )
     ),
     Row("not sendable", NEVER, raises=httpx.LocalProtocolError),
+    Row("undecodable for the client", NEVER, raises=httpx.DecodingError),
     Row("unknown protocol", NEVER, raises=httpx.UnsupportedProtocol),
     Row("reset after the head", TWICE, 200, raises=httpx.ReadError, chunks=()),
     Row("silence after the head", TWICE, 200, raises=httpx.ReadTimeout, chunks=()),
@@ -97,6 +98,7 @@ BREAKS = [
     Row("silence in the body", TWICE, 200, raises=httpx.ReadTimeout, chunks=(b"half",), streamed_waits=NEVER),
     Row("reset in a failing body", TWICE, 503, raises=httpx.ReadError, chunks=(b"over",)),
     Row("reset in a refusing body", NEVER, 400, raises=httpx.ReadError, chunks=(b"bad",)),
+    Row("a slip of the protocol in the body", NEVER, 200, raises=httpx.LocalProtocolError, chunks=(b"ha", b"lf")),
     Row("strange encoding", NEVER, 200, {"content-encoding": "br"}, chunks=(b"x",), raises=httpx.ReadError),
 ]  # fmt: skip
 TABLE = [*STATUSES, *HEADERS, *BREAKS]

@@ -82,6 +82,14 @@ def test_a_refused_header_does_not_show_its_value(way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_made_up_key_does_not_eat_the_message(way: Way) -> None:
+    """A word that somebody gives a local server for a key stays in what the server says."""
+    with FaultyServer(Reply(status=400, body=b'{"error": "no such model"}')) as server:
+        got = way.call(base_url=server.url, api_key="error")
+    assert '{"error": "no such model"}' in str(got.error)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_an_origin_gets_its_own_key_only(way: Way) -> None:
     """Five hundred requests between two origins, redirects among them: neither ever sees the other's key."""
     heard: dict[str, set[str]] = {"a": set(), "b": set()}

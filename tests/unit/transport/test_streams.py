@@ -162,8 +162,8 @@ async def a_dropped(transport: AsyncHttpTransport) -> None:
 
 
 ASYNC: list[Callable[[AsyncHttpTransport], Awaitable[None]]] = [
-    a_never_iterated, a_left_after_one, a_kept_after_leaving, a_cancelled_midway, a_cancelled_twice, a_cancelled_twice_before_the_head,
-    a_cancelled_while_connecting, a_timed_out_from_outside, a_dropped,
+    a_never_iterated, a_left_after_one, a_kept_after_leaving, a_cancelled_midway, a_cancelled_twice,
+    a_cancelled_twice_before_the_head, a_cancelled_while_connecting, a_timed_out_from_outside, a_dropped,
 ]  # fmt: skip
 
 
@@ -183,6 +183,20 @@ def test_fifty_streams_left_by_an_async_caller(leave: Callable[[AsyncHttpTranspo
 
     with FaultyServer(script) as server:
         asyncio.run(main())
+
+
+def test_closing_waits_for_clients_that_close_by_themselves() -> None:
+    """A transport that is closed right after a double cancellation leaves no task and no connection behind."""
+
+    async def main() -> None:
+        async with AsyncHttpTransport(api_key=KEY, base_url=server.url) as transport:
+            await a_cancelled_twice(transport)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with FaultyServer(script) as server:
+        for _ in range(10):
+            asyncio.run(main())
+        assert server.wait_until_closed() == 0
 
 
 def test_a_thousand_calls_share_the_connections() -> None:

@@ -309,6 +309,13 @@ def test_the_kind_of_client_is_checked() -> None:
             VendorTransport(stranger)
 
 
+def test_a_client_of_an_unknown_build_is_refused() -> None:
+    """A vendor's class without an HTTP client in it is no AttributeError later."""
+    hollow = type("Client", (), {"__module__": "ollama"})()
+    with pytest.raises(ConfigurationError, match=r"ollama\.Client has no HTTP client in it"):
+        VendorTransport(hollow)
+
+
 @pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "é", "a\0"])
 @every_vendor
 def test_headers_are_checked_before_the_client_has_them(vendor: Vendor, value: str) -> None:

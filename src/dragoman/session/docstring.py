@@ -1,0 +1,87 @@
+"""What a docstring says of a function and of its parameters, in the styles of Google, NumPy and reST."""
+
+import inspect
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+_PARAMETERS = frozenset({"args", "arguments", "parameters", "params", "keyword args", "keyword arguments"})
+_OTHERS = frozenset({"return", "returns", "yields", "raises", "example", "examples", "other parameters", "see also"})
+_SECTIONS = _PARAMETERS | _OTHERS
+
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
+_NUMPY_ENTRY = re.compile(r"\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?()")
+_UNDERLINE = re.compile(r"-{3,}\s*")
+_FIELD_PARAMETER = re.compile(r":(?:param|parameter|arg|argument|key|keyword)\s[^:]*?(\w+)\s*:\s*(.*)")
+_FIELD = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?|yields?)\b[^:]*:")
+
+
+def summary(docstring: str) -> str:
+    """What stands before the first section."""
+    return "\n".join(next(_sections(docstring))[1]).strip()
+
+
+def parameters(docstring: str, names: Collection[str]) -> dict[str, str]:
+    """The descriptions of the named parameters, each in one line."""
+    found: dict[str, list[str]] = {}
+    for header, lines in _sections(docstring):
+        if field := _FIELD_PARAMETER.match(header):
+            found[field[1]] = [field[2], *_paragraph(lines)]
+        elif header in _PARAMETERS:
+            found |= _entries(lines, _GOOGLE_ENTRY)
+        elif header.rstrip("-") in _PARAMETERS:
+            found |= _entries(lines, _NUMPY_ENTRY)
+    joined = {name: " ".join(filter(None, texts)) for name, texts in found.items() if name in names}
+    return {name: text for name, text in joined.items() if text}
+
+
+def _sections(docstring: str) -> Iterator[tuple[str, list[str]]]:
+    """(header, lines) of each section; the header is empty for what stands before the first one.
+
+    ``args`` heads a section of Google's, ``parameters-`` an underlined one of NumPy's, ``:param x: text`` is a field.
+    """
+    header, body = "", list[str]()
+    lines = inspect.cleandoc(docstring).splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        title = line.rstrip().lower()
+        if title in _SECTIONS and _UNDERLINE.fullmatch(following):
+            new = f"{title}-"
+        elif title.endswith(":") and title[:-1] in _SECTIONS:
+            new = title[:-1]
+        elif _FIELD.match(line):
+            new = line
+        else:
+            if not (header.endswith("-") and _UNDERLINE.fullmatch(line)):
+                body.append(line)
+            continue
+        yield header, body
+        header, body = new, []
+    yield header, body
+
+
+def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, list[str]]:
+    """Texts by name. Entries stand as deep as the first one; whatever else follows goes on with the last."""
+    texts: dict[str, list[str]] = {}
+    open_entry: list[list[str]] = []
+    depth: int | None = None
+    for line in filter(str.strip, lines):
+        indent = len(line) - len(line.lstrip())
+        depth = indent if depth is None else depth
+        if indent < depth:
+            break
+        match = entry.fullmatch(line.strip()) if indent == depth else None
+        if match is None:
+            for told in open_entry:
+                told.append(line.strip())
+            continue
+        named = {name.strip(" *"): [match[2]] for name in match[1].split(",")}
+        texts |= named
+        open_entry = list(named.values())
+    return texts
+
+
+def _paragraph(lines: Iterable[str]) -> Iterator[str]:
+    """The lines up to the first empty one."""
+    for line in lines:
+        if not line.strip():
+            return
+        yield line.strip()

@@ -1,0 +1,203 @@
+"""To a model in this process: the transport that the adapter `local` names.
+
+A generation runs in a thread of its own and hands over its lines as they are written; leaving a stream stops it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import queue
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Self
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.wire import Headers, WireRequest, WireResponse
+from dragoman.transport.call import checked_timeout
+from dragoman.transport.contract import AsyncStreamedReply, Attempt, StreamedReply
+from dragoman.transport.local_model import loaded_model
+from dragoman.transport.local_reply import Json, RefusalError, encoded, whole
+
+logger = logging.getLogger("dragoman.transport.local")
+
+Tell = Callable[[str], None]
+
+_OK = (Attempt(1, 200, None),)
+_NDJSON = Headers({"content-type": "application/x-ndjson"})
+_JSON = {"content-type": "application/json"}
+
+
+def tell_terminal(text: str) -> None:
+    """Says on standard error what takes a while, where a person is watching."""
+    logger.info("%s", text)
+    if sys.stderr.isatty():
+        print(f"dragoman: {text} …", file=sys.stderr)
+
+
+class _Run:
+    """One request while a thread serves it. ``put`` is handed each line, then the exception or None that ends it."""
+
+    def __init__(self, adapter: Adapter, request: WireRequest, timeout: float | None, tell: Tell) -> None:
+        self.adapter = adapter
+        self.wanted = True
+        self._body: Json = wirejson.loads_object(request.body, what="the request")
+        seconds = math.inf if timeout is None else checked_timeout(timeout)
+        self._deadline = time.monotonic() + seconds
+        self._tell = tell
+
+    def serve(self, put: Callable[[Json], None]) -> None:
+        """Runs the request in this thread. Raises RefusalError, and what `loaded_model` raises."""
+        model = loaded_model(self._body["model"], self._tell)
+        model.run(self._body, put, lambda: self.wanted, self._deadline)
+
+    def start(self, put: Callable[[Json | Exception | None], None]) -> threading.Thread:
+        """Runs the request in a thread of its own."""
+
+        def work() -> None:
+            try:
+                self.serve(put)
+            except Exception as error:
+                put(error)
+            else:
+                put(None)
+
+        thread = threading.Thread(target=work, name="dragoman-local")
+        thread.start()
+        return thread
+
+    def failed(self, error: Exception) -> Exception:
+        """The error that a failure before the first line means."""
+        if isinstance(error, RefusalError):
+            error = self.adapter.error(error.status, wirejson.dumps(error.line), _JSON)
+        if isinstance(error, ProviderError):
+            error.provider = error.provider or self.adapter.provider
+            error.attempts = (Attempt(1, error.status, error.error_class),)
+        return error
+
+    def response(self) -> WireResponse:
+        """The whole reply."""
+        lines: list[Json] = []
+        try:
+            self.serve(lines.append)
+        except Exception as error:
+            raise self.failed(error) from None
+        return WireResponse(200, wirejson.dumps(whole(lines)), _JSON, _OK)
+
+
+def _chunk(item: Json | Exception) -> bytes:
+    """A line's bytes. What breaks a reply that has begun is a line of it; anything else is a bug and shows itself."""
+    if isinstance(item, RefusalError):
+        return encoded(item.line)
+    if isinstance(item, Exception):
+        raise item
+    return encoded(item)
+
+
+class LocalTransport:
+    """Runs requests in this process. The model is loaded at the first one and stays loaded, shared by all.
+
+    ``tell`` is called with a line of text before something that takes seconds; by default it goes to the log, and to
+    standard error where that is a terminal.
+    """
+
+    def __init__(self, *, tell: Tell = tell_terminal) -> None:
+        self._tell = tell
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        """The whole reply. Raises ProviderError, and ConfigurationError where the model is missing or damaged.
+
+        ``timeout`` is in seconds; loading the model and reading the prompt are not interrupted, but counted.
+        """
+        return _Run(adapter, request, timeout, self._tell).response()
+
+    @contextlib.contextmanager
+    def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> Iterator[StreamedReply]:
+        """A reply that has begun: its first line is there. Raises as `send` does. Leaving it stops the model."""
+        run = _Run(adapter, request, timeout, self._tell)
+        lines: queue.SimpleQueue[Json | Exception | None] = queue.SimpleQueue()
+        thread = run.start(lines.put)
+        try:
+            first = lines.get()
+            if isinstance(first, Exception):
+                raise run.failed(first) from None
+            yield StreamedReply(200, _NDJSON, _chunks(first, lines), _OK)
+        finally:
+            run.wanted = False
+            thread.join()
+
+    def close(self) -> None:
+        """Nothing to close: the model belongs to the process."""
+
+
+def _chunks(first: Json | None, lines: "queue.SimpleQueue[Json | Exception | None]") -> Iterator[bytes]:
+    item: Json | Exception | None = first
+    while item is not None:
+        yield _chunk(item)
+        item = None if isinstance(item, Exception) else lines.get()
+
+
+class AsyncLocalTransport:
+    """`LocalTransport`, with await. The event loop stays free while the model writes."""
+
+    def __init__(self, *, tell: Tell = tell_terminal) -> None:
+        self._tell = tell
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        """The whole reply; raises as `LocalTransport.send` does. Cancelling it stops the model."""
+        run = _Run(adapter, request, timeout, self._tell)
+        try:
+            return await asyncio.to_thread(run.response)
+        finally:
+            run.wanted = False
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> AsyncIterator[AsyncStreamedReply]:
+        """The async twin of `LocalTransport.stream`."""
+        run = _Run(adapter, request, timeout, self._tell)
+        loop = asyncio.get_running_loop()
+        lines: asyncio.Queue[Json | Exception | None] = asyncio.Queue()
+
+        def put(item: Json | Exception | None) -> None:
+            # The loop may be closed already, where a program ends in the middle of a stream.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(lines.put_nowait, item)
+
+        run.start(put)
+        try:
+            first = await lines.get()
+            if isinstance(first, Exception):
+                raise run.failed(first) from None
+            yield AsyncStreamedReply(200, _NDJSON, _async_chunks(first, lines), _OK)
+        finally:
+            run.wanted = False
+
+    async def close(self) -> None:
+        """Nothing to close: the model belongs to the process."""
+
+
+async def _async_chunks(first: Json | None, lines: "asyncio.Queue[Json | Exception | None]") -> AsyncIterator[bytes]:
+    item: Json | Exception | None = first
+    while item is not None:
+        yield _chunk(item)
+        item = None if isinstance(item, Exception) else await lines.get()

@@ -1,0 +1,56 @@
+"""Which tool a message asks for, where the model is too small to say.
+
+A model of 135 million parameters that may answer or call answers always; asked whether a tool is needed, it does
+no better than chance (both measured). So `auto` is decided by words instead: a message asks for a tool where it
+speaks of the thing that the tool is about, which is the last word of its name: the file of read_file, the weather
+of get_weather. What looks like a file, a link or an address counts as the word for it. Of several such tools, those
+stay whose names have most words in the message; between these the model chooses.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_WORD = re.compile(r"[^\W_]+")
+_SHORTEST_STEM = 4
+
+_SHAPES = (
+    (re.compile(r"https?://\S+"), ("url", "link", "page", "web")),
+    (re.compile(r"[^\s@]+@[^\s@]+\.\w+"), ("email", "mail", "address")),
+    (re.compile(r"(?<![\w@])[\w./-]*\w\.[a-zA-Z]\w{0,4}(?!\w)"), ("file", "document", "path")),
+)
+"""What a piece of text looks like, and the words that stand for it."""
+
+
+def wanted(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The tools that the text asks for, in their order; none where it asks for none."""
+    said = _words(text)
+    scored = [(_matches(tool["name"], said), tool) for tool in tools]
+    best = max((score for score, _ in scored), default=0)
+    return [tool for score, tool in scored if best and score == best]
+
+
+def _matches(name: str, said: set[str]) -> int:
+    """How many words of a tool's name were said; 0 without the last, which names its object."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words or not _is_said(words[-1], said):
+        return 0
+    return sum(_is_said(word, said) for word in words)
+
+
+def _is_said(word: str, said: set[str]) -> bool:
+    """Whether the word, or one with the same beginning, was said: file and files, read and reading."""
+    if word in said:
+        return True
+    return any(
+        min(len(word), len(other)) >= _SHORTEST_STEM and (word.startswith(other) or other.startswith(word))
+        for other in said
+    )
+
+
+def _words(text: str) -> set[str]:
+    words = {word.lower() for word in _WORD.findall(text)}
+    for shape, names in _SHAPES:
+        if shape.search(text):
+            words.update(names)
+    return words

@@ -1,0 +1,79 @@
+"""Where a local model's file lies: in an installed package, in our cache folder, or where its path says."""
+
+import hashlib
+import importlib.util
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import platformdirs
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError, NotFoundError
+
+_SUFFIX = ".gguf"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model that is known by name. ``requirement`` is the distribution whose wheel holds its file."""
+
+    name: str
+    package: str
+    requirement: str
+    file: str
+    sha256: str
+
+
+@cache
+def known_models() -> dict[str, KnownModel]:
+    """The models of local_models.toml, by name."""
+    table = tomllib.loads(files("dragoman.transport").joinpath("local_models.toml").read_text(encoding="utf-8"))
+    return {row["name"]: KnownModel(**row) for row in table["model"]}
+
+
+def cache_folder() -> Path:
+    """Where `dragoman local install` puts model files."""
+    return platformdirs.user_cache_path("dragoman") / "models"
+
+
+def model_file(name: str) -> Path:
+    """The file of a model that is named outright or by its path.
+
+    Raises NotFoundError for a name or a path that leads nowhere, MissingExtraError for a known model that is not
+    installed, and ConfigurationError for a file that is not what its maker published.
+    """
+    known = known_models().get(name)
+    if known is None:
+        return _at_path(name)
+    for path in (_in_package(known), cache_folder() / known.file):
+        if path is not None and path.is_file():
+            if not has_digest(path, known.sha256):
+                raise ConfigurationError(f"{path} is damaged: fetch it again with `dragoman local install`")
+            return path
+    raise MissingExtraError(f"the file of {name} is not installed: get it with `dragoman local install`")
+
+
+def _at_path(name: str) -> Path:
+    path = Path(name).expanduser()
+    if path.suffix != _SUFFIX:
+        names = ", ".join(known_models())
+        raise NotFoundError(f"no local model {name!r}: name one of {names}, or the path of a {_SUFFIX} file")
+    if not path.is_file():
+        raise NotFoundError(f"there is no file {path}")
+    return path.resolve()
+
+
+def _in_package(known: KnownModel) -> Path | None:
+    spec = importlib.util.find_spec(known.package)
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        path = Path(folder) / known.file
+        if path.is_file():
+            return path
+    return None
+
+
+def has_digest(path: Path, sha256: str) -> bool:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == sha256

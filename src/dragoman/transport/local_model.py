@@ -1,0 +1,247 @@
+"""A model in this process: loaded once, one generation at a time, run by openvino-genai.
+
+`import openvino` would start its telemetry, which writes an id into the home folder and reports the import to an
+analytics server from a forked child, unless the package that does so cannot be imported; openvino then uses a stub
+of its own. So it is hidden for the time of the import.
+"""
+
+import importlib
+import json
+import logging
+import random
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dragoman.adapter.decoding import reading
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.transport.local_files import model_file
+from dragoman.transport.local_gguf import context_length
+from dragoman.transport.local_prompt import Allowed, Json, prompt
+from dragoman.transport.local_reply import CALL_OPEN, RefusalError, Splitter, StopFilter, call_head, call_tail
+
+logger = logging.getLogger("dragoman.transport.local")
+
+DEFAULT_MAX_TOKENS = 512
+"""The most that is written where a request sets no limit: a small model that loses the thread would go on for long."""
+
+_TELEMETRY = "openvino_telemetry"
+_SOURCE = re.compile(r"^.*\.(?:cpp|cc|hpp|h):\d+:?")
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+Emit = Callable[[Json], None]
+Wanted = Callable[[], bool]
+
+
+class LocalModel:
+    """One loaded model. Generations wait for each other: they would only share the processor."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        """Takes seconds and the size of the file in memory. Raises MissingExtraError and ConfigurationError."""
+        self.name = name
+        self._genai = _runtime()
+        try:
+            self._window = context_length(path)
+            self._pipeline = self._genai.LLMPipeline(str(path), "CPU")
+        except (RuntimeError, ValueError, IndexError, KeyError) as error:
+            raise ConfigurationError(
+                f"{path} cannot be loaded: GGUF files of the kinds Q4_0, Q4_1, Q8_0 and F16 can ({_first_line(error)})"
+            ) from None
+        self._tokenizer = self._pipeline.get_tokenizer()
+        self._lock = threading.Lock()
+
+    def run(self, body: Json, emit: Emit, wanted: Wanted, deadline: float) -> None:
+        """Serves a request line by line, up to the line end. ``wanted`` turning false, or the deadline, stops it.
+
+        ``deadline`` is a time of `time.monotonic`. Raises RefusalError, also after lines were emitted.
+        """
+        with reading("local", request=True):
+            asked = prompt(body)
+        options = body.get("options") or {}
+        config = self._config(options, asked.allowed)
+        if not self._lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))):
+            raise RefusalError("timeout", "other requests of this process kept the model busy")
+        try:
+            tokens = self._tokens(asked.messages, config)
+            if wanted():
+                writing = _Writing(self.name, options.get("stop") or (), asked.allowed, emit)
+                self._generate(tokens, config, writing, wanted, deadline)
+        finally:
+            self._lock.release()
+
+    def _tokens(self, messages: list[dict[str, str]], config: Any) -> Any:
+        try:
+            text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+        except RuntimeError as error:
+            raise RefusalError(
+                "invalid_request", f"the chat template refuses the messages: {_first_line(error)}"
+            ) from None
+        tokens = self._tokenizer.encode(text, add_special_tokens=False).input_ids
+        count = tokens.shape[1]
+        # A prompt that is too long arrives here cut to the window, so one that fills it is refused as well.
+        if self._window is not None and count >= self._window:
+            raise RefusalError("context_overflow", f"the prompt fills the model's window of {self._window} tokens")
+        if self._window is not None:
+            config.max_new_tokens = min(config.max_new_tokens, self._window - count)
+        return tokens
+
+    def _generate(self, tokens: Any, config: Any, writing: "_Writing", wanted: Wanted, deadline: float) -> None:
+        status = self._genai.StreamingStatus
+        late = False
+
+        def on_text(piece: str) -> Any:
+            nonlocal late
+            late = time.monotonic() > deadline
+            if late or not wanted():
+                return status.CANCEL
+            writing.add(piece)
+            return status.RUNNING
+
+        try:
+            written = self._pipeline.generate(tokens, config, on_text)
+        except RuntimeError as error:
+            kind = "invalid_request" if "grammar" in str(error) or "schema" in str(error) else "runtime"
+            raise RefusalError(kind, f"the runtime refuses the request: {_first_line(error)}") from None
+        if late:
+            raise RefusalError("timeout", "the reply was not complete in time")
+        if wanted():
+            counts = written.perf_metrics
+            cut = written.finish_reasons[0] == self._genai.GenerationFinishReason.LENGTH
+            writing.end(counts.get_num_input_tokens(), counts.get_num_generated_tokens(), cut=cut)
+
+    def _config(self, options: Json, allowed: Allowed) -> Any:
+        config = self._pipeline.get_generation_config()
+        config.apply_chat_template = False
+        config.max_new_tokens = options.get("max_tokens", DEFAULT_MAX_TOKENS)
+        config.do_sample = _samples(options)
+        if config.do_sample:
+            for name in _SAMPLING:
+                if options.get(name) is not None:
+                    setattr(config, name, options[name])
+            seed = options.get("seed")
+            config.rng_seed = random.getrandbits(32) if seed is None else seed
+        if options.get("stop"):
+            config.stop_strings = set(options["stop"])
+            config.include_stop_str_in_output = True
+        constraint = self._constraint(allowed)
+        if constraint is not None:
+            config.structured_output_config = self._genai.StructuredOutputConfig(structural_tags_config=constraint)
+        try:
+            config.validate()
+        except (RuntimeError, TypeError) as error:
+            raise RefusalError("invalid_request", f"the runtime refuses the options: {_first_line(error)}") from None
+        return config
+
+    def _constraint(self, allowed: Allowed) -> Any:
+        """The grammar of what may be written; None where any text may."""
+        forms = self._genai.StructuredOutputConfig
+        schema = None if allowed.schema is None else forms.JSONSchema(json.dumps(allowed.schema))
+        if not allowed.calls:
+            return schema
+        tags = [
+            forms.Tag(call_head(tool["name"]), forms.JSONSchema(json.dumps(tool["parameters"])), call_tail())
+            for tool in allowed.calls
+        ]
+        once = not allowed.many
+        if allowed.text and schema is None:
+            return forms.TriggeredTags([CALL_OPEN], tags, at_least_one=False, stop_after_first=once)
+        calls = forms.TagsWithSeparator(tags, "\n", at_least_one=True, stop_after_first=once)
+        return forms.Union(schema, calls) if allowed.text else calls
+
+
+class _Writing:
+    """What the model writes, on its way to becoming lines."""
+
+    def __init__(self, name: str, stops: Iterable[str], allowed: Allowed, emit: Emit) -> None:
+        self._name = name
+        self._stops = StopFilter(stops)
+        self._splitter = Splitter(calls=bool(allowed.calls))
+        self._emit = emit
+        self._started = False
+
+    def add(self, piece: str) -> None:
+        self._emit_all(self._splitter.feed(self._stops.feed(piece)))
+
+    def end(self, input_tokens: int, output_tokens: int, *, cut: bool) -> None:
+        self._emit_all(self._splitter.feed(self._stops.finish()))
+        self._emit_all(self._splitter.finish())
+        stop = "tool_use" if self._splitter.called else "end_turn"
+        if self._stops.met:
+            stop = "stop_sequence"
+        elif cut:
+            stop = "max_tokens"
+        usage = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+        self._emit_all([{"type": "end", "stop": stop, "usage": usage}])
+
+    def _emit_all(self, lines: list[Json]) -> None:
+        if lines and not self._started:
+            self._started = True
+            self._emit({"type": "start", "model": self._name})
+        for line in lines:
+            self._emit(line)
+
+
+_loaded: dict[Path, LocalModel] = {}
+_loading = threading.Lock()
+
+
+def loaded_model(name: str, tell: Callable[[str], None]) -> LocalModel:
+    """The model of that name, loaded at the first call in this process. ``tell`` is told that it takes a while.
+
+    Raises MissingExtraError, NotFoundError and ConfigurationError.
+    """
+    with _loading:
+        path = _paths.get(name)
+        if path is None:
+            path = _paths[name] = model_file(name)
+        if path not in _loaded:
+            tell(f"loading {name}, which takes a few seconds")
+            began = time.monotonic()
+            _loaded[path] = LocalModel(name, path)
+            logger.info("loaded %s in %.1f s", name, time.monotonic() - began)
+        return _loaded[path]
+
+
+_paths: dict[str, Path] = {}
+
+
+def _samples(options: Json) -> bool:
+    """A temperature over 0 turns sampling on; without one, top_p or top_k do. Else the likeliest token is taken."""
+    temperature = options.get("temperature")
+    if temperature is not None:
+        return bool(temperature > 0)
+    return options.get("top_p") is not None or options.get("top_k") is not None
+
+
+def _runtime() -> Any:
+    with _without_telemetry():
+        try:
+            return importlib.import_module("openvino_genai")
+        except ImportError as error:
+            raise MissingExtraError(
+                f"local models need an extra: pip install 'dragoman[local]' ({_first_line(error)})"
+            ) from None
+
+
+@contextmanager
+def _without_telemetry() -> Iterator[None]:
+    """Hides the telemetry package, unless the program has imported it already: then that was its own wish."""
+    if _TELEMETRY in sys.modules:
+        yield
+        return
+    sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[_TELEMETRY]
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says; the runtime's messages start with places in its source and go on for pages."""
+    told = (_SOURCE.sub("", line).strip() for line in str(error).splitlines())
+    return next(filter(None, told), type(error).__name__)[:200]

@@ -1,0 +1,168 @@
+"""From the body of a request to what the model reads, and to what it may write.
+
+Calls and results stand in the prompt as text, in the form of the Hermes and Qwen models, and calls are written in
+the same form, which the runtime's grammar enforces::
+
+    <tool_call>{"name": "read_file", "arguments": {"path": "README.md"}}</tool_call>
+    <tool_response>
+    ...
+    </tool_response>
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.transport.local_choice import wanted
+from dragoman.transport.local_examples import ANSWERING, CALLING, Example
+from dragoman.transport.local_reply import CALL_CLOSE, CALL_OPEN, RefusalError, call_head
+
+Json = dict[str, Any]
+
+_PLAIN = "You are a helpful assistant."
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the model may write: text, calls of these tools, or either. ``many``: several calls in one reply.
+
+    ``schema`` is the JSON Schema that its text obeys.
+    """
+
+    text: bool = True
+    calls: tuple[Json, ...] = ()
+    many: bool = False
+    schema: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Messages as chat templates take them: a role and a text each."""
+
+    messages: list[dict[str, str]]
+    allowed: Allowed
+
+
+def prompt(body: Json) -> Prompt:
+    """The prompt of a request. Raises RefusalError where the body cannot be served."""
+    if not body["messages"]:
+        raise RefusalError("invalid_request", "a request holds at least one message")
+    guided = body.get("prompting") == "guided"
+    allowed = _allowed(body, guided=guided)
+    if not guided:
+        return Prompt(_with_tools(_rendered(body["messages"]), allowed.calls), allowed)
+    return Prompt(_guided(body["messages"], allowed), allowed)
+
+
+def _allowed(body: Json, *, guided: bool) -> Allowed:
+    tools, choice = body.get("tools") or [], body.get("tool_choice", "auto")
+    schema = body.get("output_schema")
+    many = not guided and body.get("parallel_tool_calls", True)
+    if isinstance(choice, dict):
+        named = tuple(tool for tool in tools if tool["name"] == choice["name"])
+        if not named:
+            raise RefusalError("invalid_request", f"tool_choice names {choice['name']!r}, which is not among the tools")
+        return Allowed(text=False, calls=named)
+    if choice == "required":
+        if not tools:
+            raise RefusalError("invalid_request", "tool_choice is required, and there are no tools")
+        return Allowed(text=False, calls=tuple(tools), many=many)
+    if choice == "none":
+        return Allowed(schema=schema)
+    if not guided:
+        return Allowed(calls=tuple(tools), many=many, schema=schema)
+    asked_for = wanted(tools, _last_question(body["messages"]))
+    return Allowed(text=False, calls=tuple(asked_for)) if asked_for else Allowed(schema=schema)
+
+
+def _last_question(messages: Sequence[Json]) -> str:
+    """What the user said last; nothing where a tool's answer came after it, which is to be answered in words."""
+    return _text(messages[-1]["content"]) if messages[-1]["role"] == "user" else ""
+
+
+def _guided(messages: Sequence[Json], allowed: Allowed) -> list[dict[str, str]]:
+    """The conversation behind worked examples of the step that comes next; as it is where no tool is in play."""
+    rendered = _rendered(messages)
+    if allowed.calls:
+        signatures = "\n".join(f"{_signature(tool)}: {tool['description']}" for tool in allowed.calls)
+        return _led_in(rendered, CALLING, f" You can call these tools:\n{signatures}")
+    if messages[-1]["role"] == "tool":
+        return _led_in(rendered, ANSWERING, "")
+    return rendered
+
+
+def _led_in(rendered: list[dict[str, str]], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
+    system = _PLAIN
+    if rendered[0]["role"] == "system":
+        system, rendered = rendered[0]["content"], rendered[1:]
+    shown = [message for example in examples for message in _shown(example)]
+    return [{"role": "system", "content": system + rules}, *shown, *rendered]
+
+
+def _shown(example: Example) -> list[dict[str, str]]:
+    said = [("user", example.request), ("assistant", _call(example.name, example.arguments))]
+    if example.answer:
+        said += [("user", _result(example.result)), ("assistant", example.answer)]
+    return [{"role": role, "content": text} for role, text in said]
+
+
+def _signature(tool: Json) -> str:
+    properties = tool["parameters"].get("properties") or {}
+    return f"{tool['name']}({', '.join(properties)})"
+
+
+def _with_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[dict[str, str]]:
+    """The conversation with the tools described in its system prompt, as the Hermes and Qwen models were taught."""
+    if not tools:
+        return rendered
+    listed = "\n".join(json.dumps({"type": "function", "function": tool}, ensure_ascii=False) for tool in tools)
+    system = (
+        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+        f"You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{listed}\n</tools>\n\n"
+        "For each function call, return a json object with function name and arguments within "
+        f"{CALL_OPEN}{CALL_CLOSE} XML tags:\n"
+        f'{CALL_OPEN}{{"name": <function-name>, "arguments": <args-json-object>}}{CALL_CLOSE}'
+    )
+    if rendered[0]["role"] == "system":
+        return [{"role": "system", "content": f"{rendered[0]['content']}\n\n{system}"}, *rendered[1:]]
+    return [{"role": "system", "content": f"{_PLAIN}\n\n{system}"}, *rendered]
+
+
+def _rendered(messages: Iterable[Json]) -> list[dict[str, str]]:
+    """Role and text. A tool's answer is the user's to the template; neighbours of one role are one message."""
+    rendered: list[dict[str, str]] = []
+    for message in messages:
+        role = "user" if message["role"] == "tool" else message["role"]
+        text = _text(message["content"])
+        if rendered and rendered[-1]["role"] == role:
+            rendered[-1]["content"] += f"\n{text}"
+        else:
+            rendered.append({"role": role, "content": text})
+    return rendered
+
+
+def _text(parts: Iterable[Json]) -> str:
+    return "\n".join(text for part in parts if (text := _part(part)) is not None)
+
+
+def _part(part: Json) -> str | None:
+    match part["type"]:
+        case "text":
+            return str(part["text"])
+        case "call":
+            return _call(part["name"], part["arguments"])
+        case "result":
+            said = _text(part["content"])
+            return _result(f"Error: {said}" if part.get("is_error") else said)
+        case _:
+            return None
+
+
+def _call(name: str, arguments: Any) -> str:
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{call_head(name)}{written}{CALL_CLOSE}"
+
+
+def _result(text: str) -> str:
+    return f"<tool_response>\n{text.strip()}\n</tool_response>"

@@ -1,0 +1,40 @@
+"""Arguments that are taken from the user's words, where the model is too small to find its own.
+
+A model of 135 million parameters invents paths and addresses, or copies the tool's name (measured). It copies well
+where it can do nothing else: so each free string among the arguments is limited to runs of words of the message.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MAX_WORDS = 60
+"""The last words of a longer message; the number of runs grows with the number of words."""
+MAX_RUN = 8
+
+_EDGES = "\"'`()[]{}<>,;:!?."
+_SAYS_ITSELF = frozenset({"enum", "const", "pattern", "format"})
+
+
+def taken_from(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with each free string limited to runs of words of the text; as it is where the text has none."""
+    runs = list(dict.fromkeys(_runs(text)))
+    return _limited(schema, runs) if runs else dict(schema)
+
+
+def _limited(schema: Mapping[str, Any], runs: list[str]) -> dict[str, Any]:
+    limited = dict(schema)
+    if schema.get("type") == "string" and not _SAYS_ITSELF & schema.keys():
+        limited["enum"] = runs
+    if isinstance(schema.get("properties"), dict):
+        limited["properties"] = {name: _limited(inner, runs) for name, inner in schema["properties"].items()}
+    if isinstance(schema.get("items"), dict):
+        limited["items"] = _limited(schema["items"], runs)
+    return limited
+
+
+def _runs(text: str) -> Iterator[str]:
+    words = text.split()[-MAX_WORDS:]
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + MAX_RUN, len(words)) + 1):
+            if run := " ".join(words[start:end]).strip(_EDGES):
+                yield run

@@ -1,0 +1,124 @@
+"""Ids only ever grow, whatever threads, clocks and processes do."""
+
+import itertools
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dragoman.canonical.ids import (
+    ModelId,
+    UlidFactory,
+    encode_ulid,
+    new_message_id,
+    new_session_id,
+    new_tool_use_id,
+    new_ulid,
+)
+
+ULID = r"[0-7][0-9A-HJKMNP-TV-Z]{25}"
+
+
+@pytest.mark.parametrize(
+    ("mint", "prefix"), [(new_message_id, ""), (new_tool_use_id, "tu_"), (new_session_id, "sess_")]
+)
+def test_ids_have_their_form(mint: Callable[[], str], prefix: str) -> None:
+    """A ULID of 26 Crockford characters, behind the prefix of its kind."""
+    assert re.fullmatch(prefix + ULID, mint())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0" * 26), (31, "0" * 25 + "Z"), (32, "0" * 24 + "10"), (2**128 - 1, "7" + "Z" * 25)]
+)
+def test_a_ulid_is_base_32_of_its_bits(value: int, text: str) -> None:
+    """The characters sort as the numbers do."""
+    assert encode_ulid(value) == text
+
+
+def test_the_first_ten_characters_tell_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Milliseconds since 1970; the example is that of the ULID specification."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1_469_918_176_385_999_999)
+    assert UlidFactory()().startswith("01ARYZ6S41")
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        itertools.repeat(1_000_000_000_000),
+        iter(range(10**12, 0, -(10**8))),
+        itertools.cycle([2 * 10**12, 10**12]),
+    ],
+    ids=["stands still", "steps back", "jumps"],
+)
+def test_ids_grow_whatever_the_clock_does(clock: Iterator[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside one millisecond, and when the clock goes backwards."""
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
+    mint = UlidFactory()
+    ids = [mint() for _ in range(1000)]
+    assert all(earlier < later for earlier, later in itertools.pairwise(ids))
+
+
+def test_ids_grow_across_threads() -> None:
+    """Eight threads: each sees its own ids grow, and no id comes twice."""
+    minted: list[list[str]] = [[] for _ in range(8)]
+    start = threading.Barrier(8)
+
+    def work(own: list[str]) -> None:
+        start.wait()
+        own += [new_ulid() for _ in range(2000)]
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in minted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(own == sorted(own) for own in minted)
+    assert len({one for own in minted for one in own}) == 16_000
+
+
+FORK = """
+import os, time
+from dragoman.canonical import ids
+time.time_ns = lambda: 10**18
+before = ids.new_ulid()
+child = os.fork()
+minted = [ids.new_ulid() for _ in range(50)]
+os.write(1, ("\\n".join(minted) + "\\n").encode())
+if child:
+    os.waitpid(child, 0)
+    os.write(1, (before + "\\n").encode())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+def test_a_forked_process_makes_other_ids() -> None:
+    """Parent and child, in the same millisecond and from the same state, never make the same id."""
+    output = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True, text=True).stdout.split()
+    assert len(set(output)) == len(output) == 101
+    assert min(output) == output[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "provider", "name"),
+    [
+        ("openai:gpt-6.1-sol", "openai", "gpt-6.1-sol"),
+        ("openrouter:anthropic/claude-opus-5-5", "openrouter", "anthropic/claude-opus-5-5"),
+        ("ollama:qwen3:8b", "ollama", "qwen3:8b"),
+        ("local:/models/My Model.gguf", "local", "/models/My Model.gguf"),
+    ],
+)
+def test_a_model_id_is_split_at_its_first_colon(text: str, provider: str, name: str) -> None:
+    """What follows is the provider's own name, colons and slashes included."""
+    assert ModelId.parse(text) == (provider, name)
+    assert str(ModelId.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "gpt-6", ":gpt-6", "openai:", ":", "openai:gpt\r\nx-key: 1", "openai:a\ud800"])
+def test_anything_else_is_no_model_id(text: str) -> None:
+    """The error shows how to write one."""
+    with pytest.raises(ValueError, match="write it as 'provider:model'"):
+        ModelId.parse(text)

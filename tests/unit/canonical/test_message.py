@@ -1,0 +1,181 @@
+"""Messages: defaults, equality, and what changes with the content."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import (
+    SCHEMA_VERSION,
+    Channel,
+    Message,
+    MessageMetadata,
+    MessageStatus,
+    Role,
+    StopReason,
+)
+from dragoman.canonical.usage import Usage
+from tests.unit.canonical.samples import MESSAGE, METADATA
+
+FIXED: dict[str, Any] = {"id": "01M7YJFK7P2ZFT4X2CGGZPP6M5", "created_at": datetime(2026, 11, 21, tzinfo=UTC)}
+
+
+def test_a_message_has_these_defaults() -> None:
+    """A new id, the current time in UTC, complete, of no session."""
+    message = Message(role=Role.USER)
+    assert len(message.id) == 26
+    assert (message.session_id, message.content, message.channel) == ("", (), None)
+    assert message.metadata == MessageMetadata()
+    assert message.metadata.status is MessageStatus.COMPLETE
+    assert message.metadata.critical is False
+    assert message.schema_version == SCHEMA_VERSION
+    assert message.created_at.tzinfo is UTC
+    assert Message(role=Role.USER).id > message.id
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
+def test_a_message_is_made_by_its_role(role: str) -> None:
+    """From a string or from blocks."""
+    make = getattr(Message, role)
+    assert make("Hi", **FIXED) == make([TextBlock(text="Hi")], **FIXED)
+    assert make("Hi").role == role
+    assert make("Hi", channel=Channel.FINAL).channel is Channel.FINAL
+
+
+def test_a_tool_message_names_its_call() -> None:
+    """In its block and, as specification D3 asks, in its metadata; metadata of the caller's own included."""
+    message = Message.tool("tu_1", "ok", is_error=True)
+    assert message.content == (ToolResultBlock(tool_use_id="tu_1", content=(TextBlock(text="ok"),), is_error=True),)
+    assert message.metadata.parent_tool_use_id == "tu_1"
+    assert Message.tool("tu_1", "", metadata=MessageMetadata(user_id="u")).metadata.parent_tool_use_id == "tu_1"
+
+
+def test_the_parts_of_a_message_are_at_hand() -> None:
+    """Texts joined, calls and results in order, usage and stop reason without a detour."""
+    call, result = ToolUseBlock(id="tu_1", name="f"), ToolResultBlock(tool_use_id="tu_1")
+    message = Message.assistant(
+        [ThinkingBlock(text="Hm."), TextBlock(text="a"), call, TextBlock(text="b"), result],
+        metadata=MessageMetadata(usage=Usage(input_tokens=1), stop_reason=StopReason.TOOL_USE),
+    )
+    assert (message.text, message.thinking) == ("ab", "Hm.")
+    assert (message.tool_uses, message.tool_results) == ((call,), (result,))
+    assert message.usage == Usage(input_tokens=1)
+    assert message.stop_reason is StopReason.TOOL_USE
+
+
+@pytest.mark.parametrize(
+    "fields", [{"rol": "user"}, {"metadata": {"modle": "a"}}, {"content": [{"type": "text", "t": ""}]}]
+)
+def test_a_typo_is_refused(fields: dict[str, Any]) -> None:
+    """In the message, in its metadata and in its blocks."""
+    with pytest.raises(ValidationError):
+        Message.model_validate({"role": "user", **fields})
+
+
+@pytest.mark.parametrize("role", ["bot", "", None, "USER"])
+def test_roles_are_closed(role: Any) -> None:
+    """An unknown role is refused."""
+    with pytest.raises(ValidationError):
+        Message(role=role)
+
+
+def test_a_message_cannot_change() -> None:
+    """Neither it nor its metadata."""
+    message = Message.user("Hi")
+    for target, field in ((message, "content"), (message.metadata, "status")):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(target, field, None)
+
+
+@pytest.mark.parametrize("field", MESSAGE)
+def test_every_field_counts_for_equality(field: str) -> None:
+    """A message that differs in one field differs, and so does its hash."""
+    message = Message.model_validate({**FIXED, **MESSAGE})
+    assert Message.model_validate(MESSAGE) == message
+    other: dict[str, Any] = {
+        "id": "01M7YJFK7P2ZFT4X2CGGZPP6M6", "session_id": "sess_2", "role": "system", "content": (), "channel": None,
+        "metadata": {}, "created_at": FIXED["created_at"],
+    }  # fmt: skip
+    changed = Message.model_validate({**MESSAGE, field: other[field]})
+    assert changed != message
+    assert hash(changed) != hash(message)
+
+
+@pytest.mark.parametrize("field", METADATA)
+def test_all_metadata_but_the_raw_copy_counts_for_equality(field: str) -> None:
+    """provider_raw belongs to the adapter that wrote it; everything else is part of the message."""
+    message = Message.model_validate(MESSAGE)
+    fewer = {name: value for name, value in METADATA.items() if name != field}
+    changed = Message.model_validate({**MESSAGE, "metadata": fewer})
+    assert (changed == message) is (hash(changed) == hash(message)) is (field == "provider_raw")
+
+
+def test_a_message_equals_no_other_thing() -> None:
+    """Comparison with anything else is false, not an error."""
+    assert Message.user("Hi") != "Hi"
+    assert MessageMetadata() != {}
+
+
+class TestModelCopy:
+    noted = Message.assistant("Hi", metadata=MessageMetadata(model="a:b", provider_raw={"by": "a"}))
+
+    def test_the_raw_copy_goes_with_the_content(self) -> None:
+        """What an adapter noted of the old content does not describe the new one."""
+        changed = self.noted.model_copy(update={"content": (TextBlock(text="Bye"),)})
+        assert changed.metadata.provider_raw is None
+        assert changed.metadata.model == "a:b"
+        assert self.noted.metadata.provider_raw == {"by": "a"}
+
+    def test_old_notes_do_not_slip_in_with_other_metadata(self) -> None:
+        """New metadata that were made from the old ones carry the stale notes: they go too."""
+        metadata = self.noted.metadata.model_copy(update={"user_id": "u"})
+        changed = self.noted.model_copy(update={"content": (), "metadata": metadata})
+        assert changed.metadata == MessageMetadata(model="a:b", user_id="u")
+        assert changed.metadata.provider_raw is None
+
+    @pytest.mark.parametrize(
+        ("update", "raw"),
+        [
+            ({"session_id": "sess_2"}, {"by": "a"}),
+            ({"content": (TextBlock(text="Hi"),)}, {"by": "a"}),
+            ({"content": (), "metadata": MessageMetadata(provider_raw={"by": "b"})}, {"by": "b"}),
+        ],
+    )
+    def test_the_raw_copy_stays_where_it_fits(self, update: dict[str, Any], raw: dict[str, Any]) -> None:
+        """With the same content, or when the caller brings notes of its own."""
+        assert self.noted.model_copy(update=update).metadata.provider_raw == raw
+
+    def test_a_copy_is_checked(self) -> None:
+        """A string is content, as at construction; anything unsafe is refused."""
+        assert self.noted.model_copy(update={"content": "Bye"}).content == (TextBlock(text="Bye"),)
+        with pytest.raises(ValidationError):
+            self.noted.model_copy(update={"content": "\ud800"})
+
+
+class TestTime:
+    def test_times_are_kept_in_utc(self) -> None:
+        """To the microsecond; another zone is converted."""
+        given = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=timezone(timedelta(hours=1)))
+        assert Message.user("", created_at=given).created_at == datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)
+
+    @pytest.mark.parametrize(
+        ("moment", "what"),
+        [
+            (datetime(2026, 11, 21), "needs a time zone"),  # noqa: DTZ001 - that is the fault
+            (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "outside the years"),
+            ("yesterday", "valid datetime"),
+        ],
+    )
+    def test_a_time_that_is_none_is_refused(self, moment: Any, what: str) -> None:
+        """Without a zone nobody knows when it was."""
+        with pytest.raises(ValidationError, match=what):
+            Message.user("", created_at=moment)
+
+
+@pytest.mark.parametrize("version", [0, 2, "one"])
+def test_a_message_in_memory_has_the_current_version(version: Any) -> None:
+    """Older ones are upgraded when they are read, newer ones cannot be read."""
+    with pytest.raises(ValidationError, match="schema_version"):
+        Message(role=Role.USER, schema_version=version)

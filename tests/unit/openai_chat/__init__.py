@@ -1,0 +1,1 @@
+"""The adapter for Chat Completions, and the dialects that it can be told of."""

@@ -1,0 +1,227 @@
+"""Canonical to wire: what a conversation that this provider never saw becomes."""
+
+from typing import Any
+
+import pytest
+
+from dragoman import Message, ToolDefinition
+from dragoman.adapter.errors import CriticalLossError
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    Citation,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Channel, MessageMetadata
+from tests.unit.openai_responses.speaking import Item, body_of, context, foreign, input_of, read, response, text_item
+
+HI = Message.user("Hi")
+CALL = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5"
+SYSTEM: Item = {"role": "system", "content": "Be brief."}
+USER: Item = {"role": "user", "content": "Hi"}
+
+
+def base64(data: str = "YQ==") -> MediaSource:
+    return MediaSource(kind="base64", data=data)
+
+
+SYSTEMS: list[tuple[list[Message], str | None, list[Item]]] = [
+    ([Message.system("Be brief."), HI], "Be brief.", [USER]),
+    ([Message.system("Be brief."), Message.system("Be brief."), HI], "Be brief.", [SYSTEM, USER]),
+    ([Message.system("Be brief.")], None, [SYSTEM]),
+    ([HI, Message.system("Be brief.")], None, [USER, SYSTEM]),
+    ([Message.developer("Be brief."), HI], None, [{**SYSTEM, "role": "developer"}, USER]),
+    (
+        [Message.system([TextBlock(text="Be"), TextBlock(text="brief")]), HI],
+        None,
+        [
+            {
+                "role": "system",
+                "content": [{"type": "input_text", "text": "Be"}, {"type": "input_text", "text": "brief"}],
+            },
+            USER,
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("messages", "instructions", "items"), SYSTEMS)
+def test_the_first_system_message_becomes_instructions(
+    messages: list[Message], instructions: str | None, items: list[Item]
+) -> None:
+    """Where it is one text and not all there is; every other one is an item in its place."""
+    body, losses = body_of(messages)
+    assert (body.get("instructions"), body["input"], losses) == (instructions, items, ())
+
+
+PARTS: list[tuple[ContentBlock, Item]] = [
+    (
+        ImageBlock(source=base64(), media_type="image/jpeg", detail="low"),
+        {"type": "input_image", "image_url": "data:image/jpeg;base64,YQ==", "detail": "low"},
+    ),
+    (ImageBlock(source=base64()), {"type": "input_image", "image_url": "data:image/png;base64,YQ=="}),
+    (
+        ImageBlock(source=MediaSource(kind="url", data="https://a.test/a.png")),
+        {"type": "input_image", "image_url": "https://a.test/a.png"},
+    ),
+    (
+        ImageBlock(source=MediaSource(kind="file_id", data="file_1", provider="openai")),
+        {"type": "input_image", "file_id": "file_1"},
+    ),
+    (
+        DocumentBlock(source=base64(), media_type="application/pdf", title="a.pdf"),
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,YQ=="},
+    ),
+    (
+        DocumentBlock(source=base64(), media_type="text/csv"),
+        {"type": "input_file", "filename": "document.csv", "file_data": "data:text/csv;base64,YQ=="},
+    ),
+    (
+        DocumentBlock(source=MediaSource(kind="url", data="https://a.test/a.pdf")),
+        {"type": "input_file", "file_url": "https://a.test/a.pdf"},
+    ),
+    (
+        DocumentBlock(source=MediaSource(kind="text", data="Once."), title="Tale"),
+        {"type": "input_text", "text": "Tale\n\nOnce."},
+    ),
+]
+
+
+@pytest.mark.parametrize(("block", "part"), PARTS)
+def test_media_become_parts(block: ContentBlock, part: Item) -> None:
+    """In a user's message and in a tool's answer alike."""
+    call = ToolUseBlock(id=CALL, name="look", input={})
+    messages = [Message.user([block]), foreign(call), Message.tool(CALL, [block]), HI]
+    body, losses = body_of(messages)
+    plain = part["text"] if part["type"] == "input_text" else [part]
+    assert body["input"][0]["content"] == plain
+    assert body["input"][2]["output"] == plain
+    assert losses == ()
+
+
+def test_the_note_on_a_document_stands_before_it() -> None:
+    """The wire has no field for it."""
+    document = DocumentBlock(source=MediaSource(kind="url", data="https://a.test"), context="A draft.")
+    (item,) = input_of([Message.user([document])])
+    assert [part["type"] for part in item["content"]] == ["input_text", "input_file"]
+
+
+def test_media_that_the_wire_lacks_are_losses() -> None:
+    """Audio anywhere, and images in an assistant's message."""
+    messages = [Message.user([AudioBlock(source=base64())]), foreign(ImageBlock(source=base64())), HI]
+    body, losses = body_of(messages)
+    assert [item["role"] for item in body["input"]] == ["user", "assistant", "user"]
+    assert losses == (LossKind.MEDIA, LossKind.MEDIA)
+
+
+def test_an_assistants_texts_are_one_message_around_its_calls() -> None:
+    """Foreign ids become legal ones, the same for call and result; foreign thinking stays behind."""
+    messages = [
+        HI,
+        foreign(
+            ThinkingBlock(text="hm", signature="sig"),
+            TextBlock(text="Let me"),
+            TextBlock(text="look."),
+            ToolUseBlock(id=CALL, name="look", input={"at": "é", "n": 1}),
+        ),
+        Message.tool(CALL, [TextBlock(text="a"), TextBlock(text="b")]),
+        Message.assistant("Done.", channel=Channel.FINAL),
+    ]
+    body, losses = body_of(messages)
+    said, call, output, done = body["input"][1:]
+    assert said == {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Let me"}, {"type": "output_text", "text": "look."}],
+    }
+    assert call["arguments"] == '{"at":"é","n":1}'
+    assert call["call_id"].startswith("call_")
+    assert output == {
+        "type": "function_call_output",
+        "call_id": call["call_id"],
+        "output": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}],
+    }
+    assert done["phase"] == "final_answer"
+    assert losses == (LossKind.THINKING,)
+
+
+def test_citations_go_back_only_to_where_they_are_from() -> None:
+    """The provider's own as annotations; others are losses."""
+    own = Citation(kind="url_citation", url="https://a.test", data={"type": "url_citation", "url": "https://a.test"})
+    other = Citation(kind="char_location", data={"type": "char_location"})
+    body, losses = body_of([HI, foreign(TextBlock(text="A", citations=(own, other)))])
+    assert body["input"][1]["content"][0]["annotations"] == [own.data]
+    assert losses == (LossKind.CITATIONS,)
+
+
+def test_arguments_that_are_no_object_are_told_as_lost() -> None:
+    """A half call of another provider is sent without arguments; a critical one is not sent at all."""
+    call = ToolUseBlock(id=CALL, name="look", raw_input='{"at":')
+    body, losses = body_of([HI, foreign(call), Message.tool(CALL, "no")])
+    assert body["input"][1]["arguments"] == "{}"
+    assert losses == (LossKind.INVALID_INPUT,)
+    critical = foreign(call).model_copy(update={"metadata": MessageMetadata(critical=True)})
+    with pytest.raises(CriticalLossError):
+        body_of([HI, critical, Message.tool(CALL, "no")])
+
+
+TOOLS: list[tuple[ToolDefinition, Item]] = [
+    (
+        ToolDefinition(name="look", description="Looks.", input_schema={"type": "object", "properties": {}}),
+        {
+            "type": "function",
+            "name": "look",
+            "description": "Looks.",
+            "parameters": {"type": "object", "properties": {}},
+            "strict": False,
+        },
+    ),
+    (
+        ToolDefinition(name="web", provider_raw={"by": "openai", "native": {"type": "web_search"}}),
+        {"type": "web_search"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("definition", "native"), TOOLS)
+def test_tools_are_flat_and_say_that_they_are_not_strict(definition: ToolDefinition, native: Item) -> None:
+    """Left out, strict would be tried, and optional arguments would become required."""
+    body, _ = body_of([HI], [definition])
+    assert body["tools"] == [native]
+
+
+def test_a_tool_that_only_another_provider_runs_is_a_loss() -> None:
+    """It is named, and the field is left out."""
+    body, losses = body_of([HI], [ToolDefinition(name="web", provider_raw={"by": "anthropic", "native": {}})])
+    assert "tools" not in body
+    assert losses == (LossKind.TOOLS,)
+
+
+def histories() -> list[list[Message]]:
+    given = context()
+    reply = read(response([text_item("Hi", phase="final_answer"), text_item("Ho", id="msg_2")]), given)
+    call = ToolUseBlock(id=CALL, name="look", input={})
+    return [
+        [Message.system("Be brief."), HI, reply, HI, foreign(TextBlock(text="a"), call), Message.tool(CALL, "b"), HI],
+        [HI, reply, Message.developer("Be brief."), HI, foreign(call, call), Message.tool(CALL, "b"), HI],
+        [Message.tool(CALL, "orphan"), HI, foreign(ThinkingBlock(text="x", signature="y")), HI, reply],
+    ]
+
+
+@pytest.mark.parametrize("history", histories())
+def test_a_longer_history_only_adds_items(history: list[Message]) -> None:
+    """The prefix law: what was sent is not changed by what is said later, wherever a turn may end."""
+    bodies: list[Any] = []
+    for end in range(1, len(history) + 1):
+        if history[end - 1].role in ("user", "tool") and (history[0].role != "system" or end > 1):
+            bodies.append(body_of(history[:end])[0])
+    assert len(bodies) >= 2
+    for shorter, longer in zip(bodies, bodies[1:], strict=False):
+        assert shorter.get("instructions") == longer.get("instructions")
+        assert longer["input"][: len(shorter["input"])] == shorter["input"]
