@@ -51,7 +51,8 @@ def messages(request: Outgoing, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
-    raw = turn.raw(request.provider)
+    # A turn that was made because of a message, or has another role by now, is not the one that was noted.
+    raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     blocks = [
         (block, note)
         for index, (block, note) in enumerate(_noted(turn, raw))

@@ -60,6 +60,8 @@ class GatheredItem:
 
     def add(self, field: str, position: int, text: str) -> None:
         """A fragment. Joined once, at the end: adding to a string would copy it for every delta."""
+        if not isinstance(text, str):
+            raise TypeError(f"a delta of an item's {field} is no text")
         self.fragments.setdefault((field, position), []).append(text)
 
     def part(self, field: str, position: int, native: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -96,8 +98,13 @@ class GatheredItem:
         ]
 
     def settled(self, *, cut: bool = False) -> dict[str, Any]:
-        """The item's object as far as it came; a call that was ``cut`` off says so."""
+        """The item's object as far as it came; a call that was ``cut`` off says so.
+
+        What reasoning carries encrypted before it is done may be half of it, and is no use.
+        """
         native = dict(self.native)
+        if not self.closed and self.kind == "reasoning":
+            native.pop("encrypted_content", None)
         for (field, position), pieces in self.fragments.items():
             joined = "".join(pieces)
             if field in _TEXT_PARTS:

@@ -92,6 +92,8 @@ class AdapterCapabilities(Frozen):
     supports_developer_role: Support = ABSENT
     supports_prefill: Support = ABSENT
     """Whether the last message of a request may be the assistant's."""
+    supports_neighbours: Support = ABSENT
+    """Whether neighbouring messages of the assistant count as one turn, so that results may follow the last."""
     supports_batch_api: Support = ABSENT
 
     supports_images: Support = ABSENT

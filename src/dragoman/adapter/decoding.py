@@ -44,6 +44,8 @@ class StreamDecoder(ABC):
     def __init__(self, provider: str, framing: Framing) -> None:
         self.provider = provider
         self.done = False
+        self.message: Message | None = None
+        """The whole reply, once it has arrived."""
         self._framing = framing
         self._unknown: set[str] = set()
 
@@ -123,6 +125,7 @@ class StreamDecoder(ABC):
             events.append(event)
             if isinstance(event, MessageComplete):
                 self.done = True
+                self.message = event.message
                 return
 
     def _malformed(self, error: Exception) -> MalformedReplyError:

@@ -66,7 +66,9 @@ def project(messages: Sequence[Message], target: Target) -> Projection:
     """
     losses: list[Loss] = []
     turns = [Turn.of(message) for message in messages]
-    turns = pairing.pair(turns, losses, keep_orphans=target.server_state)
+    turns = pairing.pair(
+        turns, losses, keep_orphans=target.server_state, joined=not target.capabilities.supports_neighbours
+    )
     projector = _Projector(target, losses)
     turns = [projector.thinking(projector.tools(turn)) for turn in turns]
     turns = list(projector.media(turns))
@@ -297,7 +299,9 @@ class _Projector:
                 self._lose(turn, MADE, LossKind.EMPTY_MESSAGE, f"a {turn.role} message without content", Severity.INFO)
 
     def _unless_empty(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
-        if not isinstance(block, TextBlock) or block.text.strip():
+        # What the provider said itself goes back as it was: signed thinking behind it would not bear a change.
+        own = isinstance(block, TextBlock) and block.text and turn.raw(self._target.provider)
+        if not isinstance(block, TextBlock) or block.text.strip() or own:
             return (block,)
         self._lose(turn, index, LossKind.EMPTY_TEXT, f"{self._target.model} takes no text without words", Severity.INFO)
         return ()

@@ -1,51 +1,52 @@
 """AsyncSession: the async driver of the same turn; see `Session`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+import inspect
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from types import TracebackType
-from typing import Any, Self
+from types import AsyncGeneratorType, TracebackType
+from typing import Any, ClassVar, Self, Unpack
 
-from dragoman.adapter.contract import Adapter
 from dragoman.adapter.decoding import decode_async
-from dragoman.adapter.errors import ProviderError, RequestCancelledError
-from dragoman.canonical.blocks import ToolResultBlock
-from dragoman.canonical.events import ErrorEvent, MessageComplete
+from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
+from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
-from dragoman.session import toolbox
-from dragoman.session.conversation import Conversation, Said
-from dragoman.session.events import SessionEvent, ToolAnswered
-from dragoman.session.turn import Ask, Effect, Gate, InStreamError, Keep, RunTools, Wait, run_turn
-from dragoman.transport import transport_for
-from dragoman.transport.contract import AsyncTransport
+from dragoman.session import calls
+from dragoman.session.calls import Prepared
+from dragoman.session.conversation import IN_A_TURN, Conversation
+from dragoman.session.events import SessionEvent
+from dragoman.session.reading import Reading
+from dragoman.session.settings import Options, Said
+from dragoman.session.turn import Ask, BrokenReplyError, Keep, RunTools, Turn, Wait, advance
+from dragoman.transport import AsyncTransport
 
 
-class AsyncSession(Conversation):
-    """The async twin of `Session`; tools may be coroutines or plain functions, which then run in threads."""
+class AsyncSession(Conversation[AsyncTransport]):
+    """The async twin of `Session`; tools may be coroutines or plain functions, which then run in threads.
 
-    def __init__(self, model: str, **settings: Any) -> None:
-        super().__init__(model, **settings)
-        self._transports: dict[str, AsyncTransport] = {}
-        self._sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    Use it as an async context manager, or await `close`. It takes one turn at a time, so not two tasks may ask it at once.
+    """
 
-    async def ask(self, said: Said | None, **options: Any) -> Message:
+    _asynchronous: ClassVar[bool] = True
+    _under_way: AsyncGenerator[SessionEvent, None] | None = None
+
+    async def ask(self, said: Said | None, **options: Unpack[Options]) -> Message:
         """As `Session.ask`."""
-        plan = self._plan(said, self._options(options, stream=False))
-        drive = _Drive(self, run_turn(plan))
-        async with aclosing(drive.events()) as events:
-            async for _ in events:
-                pass
-        return drive.reply
+        async with aclosing(self._events(self._turn(said, options, stream=False))) as events:
+            return [event.message async for event in events if isinstance(event, MessageComplete)][-1]
 
-    async def stream(self, said: Said | None, **options: Any) -> AsyncIterator[SessionEvent]:
-        """As `Session.stream`. Cancelling the task, or leaving the loop, cancels the reply."""
-        plan = self._plan(said, self._options(options, stream=True))
-        async with aclosing(_Drive(self, run_turn(plan)).events()) as events:
-            async for event in events:
-                yield event
+    def stream(self, said: Said | None, **options: Unpack[Options]) -> AsyncGenerator[SessionEvent, None]:
+        """As `Session.stream`. Cancelling the task, or leaving the loop, cancels the reply.
+
+        Python closes an async generator some time after its loop was left; `contextlib.aclosing` makes that at once,
+        and so does the session's next turn.
+        """
+        return self._events(self._turn(said, options, stream=True))
 
     async def close(self) -> None:
         """As `Session.close`."""
+        await self._end_turn()
         for transport in self._transports.values():
             await transport.close()
         self._transports.clear()
@@ -58,83 +59,83 @@ class AsyncSession(Conversation):
     ) -> None:
         await self.close()
 
-    async def _send(self, ask: Ask) -> Message:
-        transport = self._transport(ask.adapter)
-        response = await transport.send(ask.adapter, ask.request, timeout=self._timeout(ask.adapter))
-        return ask.adapter.from_wire_response(response, ask.context)
+    async def _events(self, turn: Turn) -> AsyncGenerator[SessionEvent, None]:
+        await self._end_turn()
+        self._under_way = driven = self._drive(turn)
+        try:
+            async for event in driven:
+                yield event
+        finally:
+            if self._under_way is driven:
+                self._under_way = None
+                await driven.aclose()
 
-    async def _run_tools(self, effect: RunTools) -> list[ToolResultBlock]:
-        prepared = [self.toolbox.prepare(call) for call in effect.calls]
-        return list(await asyncio.gather(*(toolbox.run_async(item, asyncio.to_thread) for item in prepared)))
+    async def _end_turn(self) -> None:
+        driven, self._under_way = self._under_way, None
+        if driven is not None and driven.ag_running:
+            self._under_way = driven
+            raise ConfigurationError(IN_A_TURN)
+        if driven is not None:
+            await driven.aclose()
 
-    def _transport(self, adapter: Adapter) -> AsyncTransport:
-        if adapter.provider not in self._transports:
-            settings = self._settings(adapter.provider)
-            self._transports[adapter.provider] = transport_for(adapter, asynchronous=True, **settings)
-        return self._transports[adapter.provider]
-
-
-class _Drive:
-    """One turn under way. An async generator returns no value, so the reply is kept here."""
-
-    def __init__(self, session: AsyncSession, turn: Generator[Effect, Any, Message]) -> None:
-        self._session = session
-        self._turn = turn
-        self._result: Any = None
-        self._pending: list[SessionEvent] = []
-        self.reply: Message
-
-    async def events(self) -> AsyncGenerator[SessionEvent, None]:
-        """Carries out what the turn asks for; the sync twin is `Session._drive`."""
-        session = self._session
-        failure: Exception | None = None
-        while True:
-            try:
-                effect = self._turn.throw(failure) if failure is not None else self._turn.send(self._result)
-            except StopIteration as finished:
-                self.reply = finished.value
-                return
-            self._result = failure = None
+    async def _drive(self, turn: Turn) -> AsyncGenerator[SessionEvent, None]:
+        outcome: Any = None
+        while (effect := advance(turn, outcome)) is not None:
+            outcome = None
             try:
                 match effect:
-                    case Ask() if effect.request.stream:
-                        async with aclosing(self._stream(effect)) as events:
-                            async for event in events:
-                                yield event
                     case Ask():
-                        self._result = await session._send(effect)
+                        async with aclosing(
+                            self._stream(effect) if effect.request.stream else self._send(effect)
+                        ) as events:
+                            async for event in events:
+                                if isinstance(event, MessageComplete):
+                                    outcome = event.message
+                                yield event
                     case RunTools():
-                        self._result = await session._run_tools(effect)
-                        names = (call.name for call in effect.calls)
-                        self._pending += map(ToolAnswered, names, self._result)
+                        outcome = await self._run_tools(effect.calls)
                     case Keep():
-                        session._messages += effect.messages
-                        pending, self._pending = self._pending, []
-                        for event in pending:
-                            yield event
+                        self._messages += effect.messages
+                        for answered in effect.events:
+                            yield answered
                     case Wait():
-                        await session._sleep(effect.seconds)
-            except (ProviderError, InStreamError) as error:
-                failure = error
+                        await self._timing(effect.provider).sleep_async(effect.seconds)
+            except (ProviderError, BrokenReplyError) as error:
+                outcome = error
 
-    async def _stream(self, ask: Ask) -> AsyncGenerator[SessionEvent, None]:
-        session = self._session
-        gate, decoder = Gate(), ask.adapter.decoder(ask.context)
-        transport = session._transport(ask.adapter)
+    async def _send(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
+        response = await self._transport(ask.adapter).send(ask.adapter, ask.request)
         try:
-            async with (
-                transport.stream(ask.adapter, ask.request, timeout=session._timeout(ask.adapter)) as reply,
-                aclosing(decode_async(reply.chunks, decoder)) as events,
-            ):
+            reply = ask.adapter.from_wire_response(response, ask.context)
+        except ProviderError as error:
+            raise BrokenReplyError(error) from None
+        self._keep(ask, reply)
+        yield MessageComplete(reply)
+
+    async def _stream(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
+        reading = Reading(ask)
+        async with (
+            self._transport(ask.adapter).stream(ask.adapter, ask.request) as reply,
+            aclosing(decode_async(reply.chunks, reading.decoder)) as events,
+        ):
+            # Kept before the connection is closed, which may take a while and lets other tasks go on.
+            try:
                 async for event in events:
-                    if isinstance(event, ErrorEvent):
-                        raise session._broken(event, gate)
                     if isinstance(event, MessageComplete):
-                        self._result = event.message
-                        self._pending += gate.pass_on(event)
-                        return
-                    for shown in gate.pass_on(event):
+                        self._keep(ask, event.message)
+                    for shown in reading.pass_on(event):
                         yield shown
-        except (GeneratorExit, asyncio.CancelledError):
-            session._keep_cancelled(ask, decoder.fail(RequestCancelledError("the caller left the stream")))
-            raise
+            except (GeneratorExit, asyncio.CancelledError):
+                self._keep(ask, reading.left())
+                raise
+
+    async def _run_tools(self, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+        prepared = [await self._approved(self.toolbox.prepare(call)) for call in asked]
+        results = await asyncio.gather(*(calls.run_async(item, asyncio.to_thread) for item in prepared))
+        return list(map(self._checked, results))
+
+    async def _approved(self, prepared: Prepared) -> Prepared:
+        if self._approve is None or prepared.tool is None:
+            return prepared
+        allowed = self._approve(prepared.call, prepared.tool.definition)
+        return self._decided(prepared, await allowed if inspect.isawaitable(allowed) else allowed)

@@ -43,7 +43,7 @@ class Prepared:
 def run(prepared: Prepared) -> ToolResultBlock:
     """Runs a prepared call; whatever the tool raises becomes its answer."""
     if prepared.tool is None:
-        return error_result(prepared.call, prepared.refusal)
+        return error_result(prepared.call.id, prepared.refusal)
     try:
         return _answer(prepared.call, _not_awaitable(prepared.tool.function(**prepared.arguments)))
     except Exception as error:
@@ -53,7 +53,7 @@ def run(prepared: Prepared) -> ToolResultBlock:
 async def run_async(prepared: Prepared, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]) -> ToolResultBlock:
     """The async twin of `run`; plain functions run in a thread."""
     if prepared.tool is None:
-        return error_result(prepared.call, prepared.refusal)
+        return error_result(prepared.call.id, prepared.refusal)
     function, arguments = prepared.tool.function, prepared.arguments
     try:
         value = function(**arguments) if prepared.tool.is_async else await in_thread(lambda: function(**arguments))
@@ -62,15 +62,15 @@ async def run_async(prepared: Prepared, in_thread: Callable[[Callable[[], Any]],
         return _failure(prepared.call, error)
 
 
-def error_result(call: ToolUseBlock, text: str) -> ToolResultBlock:
+def error_result(tool_use_id: str, text: str) -> ToolResultBlock:
     """An answer that tells the model what went wrong."""
-    return ToolResultBlock(tool_use_id=call.id, content=(TextBlock(text=text[:_MAX_ERROR]),), is_error=True)
+    return ToolResultBlock(tool_use_id=tool_use_id, content=(TextBlock(text=text[:_MAX_ERROR]),), is_error=True)
 
 
 def _failure(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
     logger.warning("the tool %s failed: %s", call.name, type(error).__name__)
     logger.debug("the tool %s failed", call.name, exc_info=error)
-    return error_result(call, f"{type(error).__name__}: {error}")
+    return error_result(call.id, f"{type(error).__name__}: {error}")
 
 
 def _answer(call: ToolUseBlock, value: Any) -> ToolResultBlock:

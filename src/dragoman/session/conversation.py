@@ -1,43 +1,57 @@
 """The state of a session and everything about it that needs no I/O: what both drivers share."""
 
+import inspect
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from pydantic import BaseModel
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext, bundled_prices
-from dragoman.adapter.errors import ConfigurationError, ProviderError, SwapRefusedError
+from dragoman.adapter.errors import ConfigurationError, ProviderError, RequestError, SwapRefusedError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.tool_ids import ToolIdMap
-from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
-from dragoman.canonical.events import ErrorEvent, StreamEvent
-from dragoman.canonical.evolve import read_message
+from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
-from dragoman.canonical.usage import CostStatus, TokenUsage
+from dragoman.canonical.usage import TokenUsage
+from dragoman.session import spending, stored
+from dragoman.session.calls import DECLINED, Prepared, error_result
+from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
-from dragoman.session.spending import Cost, total_cost, total_usage, usages
+from dragoman.session.settings import Approve, Options, Said, Settings
+from dragoman.session.spending import Cost
 from dragoman.session.toolbox import Tool, Toolbox
-from dragoman.session.turn import Ask, Gate, InStreamError, Plan
-from dragoman.transport import RetryPolicy
+from dragoman.session.turn import Ask, Plan, Turn, run_turn
+from dragoman.transport import RetryPolicy, Timing, transport_for
 
-DUMP_VERSION = 1
+TransportT = TypeVar("TransportT")
 
-Said = str | ContentBlock | Iterable[ContentBlock] | Message
+IN_A_TURN = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
 
 
-class Conversation:
-    """A history, the model that answers next, and the tools. Not used by itself: see `Session`, `AsyncSession`.
+class Conversation(Generic[TransportT]):
+    """A history, the model that answers next, and the tools. Not used by itself: see `Session` and `AsyncSession`.
 
-    ``providers`` holds settings by provider name, passed to its transport: api_key, base_url, client (an
-    httpx client, or the provider's own official one), timeout in seconds, max_retries, headers.
-    ``new_id`` and ``clock`` make a session deterministic in tests.
+    ``model`` is ``provider:name``. ``system`` goes in front of ``messages``, a history to go on with. ``options`` are
+    those of every turn that does not say otherwise. ``max_rounds`` limits how often in one turn the model may call
+    tools. ``tools`` are functions or what `tool` made of them; ``approve`` is asked before each call, and what it
+    declines the model is told; without it every call runs. ``workspace`` is the folder below which ``file_ref``
+    media are read; without it there are none.
+
+    ``providers`` holds settings by provider name, passed to its transport: api_key, base_url, client (an httpx client,
+    or the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of
+    `HttpTransport`. ``new_id`` and ``clock`` make a session deterministic in tests. ``user_id`` and ``team_id`` are
+    noted on each reply.
     """
+
+    _asynchronous: ClassVar[bool]
+    """Whether tools and approvals may be coroutines."""
 
     def __init__(
         self,
@@ -48,6 +62,8 @@ class Conversation:
         options: AdapterOptions | None = None,
         providers: Mapping[str, Mapping[str, Any]] | None = None,
         messages: Iterable[Message] = (),
+        workspace: str | Path | None = None,
+        approve: Approve | None = None,
         max_rounds: int = 20,
         prices: Prices | None = None,
         tool_ids: ToolIdMap | None = None,
@@ -65,16 +81,19 @@ class Conversation:
         self.providers = {name: dict(settings) for name, settings in (providers or {}).items()}
         self.max_rounds = max_rounds
         self.prices = prices if prices is not None else bundled_prices()
-        self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(lambda: f"tu_{new_id()}")
+        self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, new_id))
         self.user_id = user_id
         self.team_id = team_id
+        self._approve = approve
+        self._files = Files(workspace)
         self._new_id = new_id
         self._clock = clock
         self._adapter = get_adapter(model)
-        self._retry = RetryPolicy()
-        self._messages = list(messages)
+        self._transports: dict[str, TransportT] = {}
+        self._messages = [self._own(message) for message in messages]
         if system is not None:
             self._messages.insert(0, self._message(Role.SYSTEM, system))
+        self._refuse_coroutines()
 
     @property
     def model(self) -> str:
@@ -89,25 +108,19 @@ class Conversation:
     @property
     def usage(self) -> TokenUsage:
         """Tokens of all replies together."""
-        return total_usage(self._messages)
+        return spending.total_usage(self._messages)
 
     @property
     def cost(self) -> Cost:
         """What all replies together cost."""
-        return total_cost(self._messages)
+        return spending.total_cost(self._messages)
 
     def cost_on(self, model: str) -> Cost:
         """What the same replies would have cost on another model, token for token, at today's prices."""
-        now = self._clock()
-        priced = [self.prices.price(model, usage, now) for _, usage in usages(self._messages)]
-        known = [usage.cost_usd for usage in priced if usage.cost_usd is not None]
-        statuses = {usage.cost_status for usage in priced}
-        status = statuses.pop() if len(statuses) == 1 else CostStatus.PARTIAL
-        total = sum(known[1:], known[0]) if known else None
-        return Cost(total, status, {model: total}, len(priced))
+        return spending.cost_on(self._messages, model, self.prices, self._clock())
 
     def preview(self, model: str) -> Preview:
-        """What moving to that model would lose and cost. Sends nothing. Raises UnknownProviderError."""
+        """What moving to that model would lose and cost. Sends and changes nothing. Raises UnknownProviderError."""
         adapter = get_adapter(model)
         trial = replace(self._context(adapter), tool_ids=ToolIdMap.load(self.tool_ids.dump()))
         return preview(
@@ -115,6 +128,7 @@ class Conversation:
             self._messages,
             self.toolbox.definitions,
             self.options,
+            with_files=self._files.fill,
             context=trial,
             prices=self.prices,
             at=self._clock(),
@@ -133,49 +147,43 @@ class Conversation:
 
     def dump(self) -> bytes:
         """The session as JSON: model, history, tool-id map. Tools, keys and options are the program's own."""
-        return wirejson.dumps(
-            {
-                "dragoman_session": DUMP_VERSION,
-                "session_id": self.session_id,
-                "model": self.model,
-                "tool_ids": self.tool_ids.dump(),
-                "messages": [message.model_dump(mode="json", exclude_none=True) for message in self._messages],
-            }
-        )
+        return stored.write(stored.Stored(self.session_id, self.model, self._messages, self.tool_ids))
 
     @classmethod
-    def load(cls, data: bytes | str, **settings: Any) -> Self:
-        """A session from `dump`; ``settings`` are those of the constructor. Raises ConfigurationError."""
-        raw = wirejson.loads_object(data, what="the stored session")
-        if raw.get("dragoman_session") != DUMP_VERSION:
-            raise ConfigurationError(f"this is no stored session of version {DUMP_VERSION}")
-        settings.setdefault("model", raw["model"])
-        settings.setdefault("session_id", raw["session_id"])
-        settings.setdefault("messages", [read_message(message) for message in raw["messages"]])
-        settings.setdefault("tool_ids", ToolIdMap.load(raw["tool_ids"]))
-        return cls(**settings)
+    def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[Settings]) -> Self:
+        """A session from `dump`, to go on with on its model or on another one; ``settings`` as for a new one.
 
-    def _plan(self, said: Said | None, options: AdapterOptions) -> Plan:
-        return Plan(
-            adapter=self._adapter,
-            history=self._messages,
-            said=() if said is None else (self._said(said),),
-            tools=self.toolbox.definitions,
-            options=options,
-            new_context=lambda: self._context(self._adapter),
-            new_result=self._result,
-            max_rounds=self.max_rounds,
-            retry_delay=self._retry_delay,
+        Raises ConfigurationError where the data is no stored session, and SwapRefusedError as `swap` does.
+        """
+        found = stored.read(data)
+        tool_ids = ToolIdMap.load(found.tool_ids.dump(), partial(_new_tool_id, settings.get("new_id", new_message_id)))
+        session = cls(
+            model or found.model,
+            session_id=found.session_id,
+            messages=found.messages,
+            tool_ids=tool_ids,
+            **settings,
         )
+        if session.model != found.model:
+            session.swap(session.model)
+        return session
 
-    def _retry_delay(self, error: ProviderError, attempt: int) -> float | None:
-        return self._retry.wait(error, {}, attempt, now=self._clock(), roll=random.random())
-
-    def _options(self, overrides: Mapping[str, Any], *, stream: bool) -> AdapterOptions:
-        try:
-            return replace(self.options, stream=stream, **overrides)
-        except TypeError as error:
-            raise ConfigurationError(f"no such option: {error}") from None
+    def _turn(self, said: Said | None, options: Options, *, stream: bool) -> Turn:
+        adapter = self._adapter
+        return run_turn(
+            Plan(
+                adapter=adapter,
+                history=self._messages,
+                said=() if said is None else (self._said(said),),
+                tools=self.toolbox.definitions,
+                options=replace(self.options, **options, stream=stream),
+                new_context=partial(self._context, adapter),
+                new_result=self._result,
+                with_files=self._files.fill,
+                max_rounds=self.max_rounds,
+                retry_delay=partial(self._retry_delay, adapter.provider),
+            )
+        )
 
     def _context(self, adapter: Adapter) -> RequestContext:
         model = str(adapter.model_id)
@@ -192,33 +200,64 @@ class Conversation:
             team_id=self.team_id,
         )
 
-    def _settings(self, provider: str) -> dict[str, Any]:
-        """A provider's settings for its transport; the time limit goes with each request instead."""
-        return {name: value for name, value in self.providers.get(provider, {}).items() if name != "timeout"}
+    def _retry_delay(self, provider: str, error: ProviderError, attempt: int) -> float | None:
+        policy: RetryPolicy = self.providers.get(provider, {}).get("retry") or RetryPolicy()
+        timing = self._timing(provider)
+        return policy.wait(error, {}, attempt, now=timing.now(), roll=timing.roll())
 
-    def _timeout(self, adapter: Adapter) -> float | None:
-        timeout: float | None = self.providers.get(adapter.provider, {}).get("timeout")
-        return timeout
+    def _timing(self, provider: str) -> Timing:
+        timing: Timing = self.providers.get(provider, {}).get("timing") or Timing()
+        return timing
 
-    @staticmethod
-    def _broken(event: ErrorEvent, gate: Gate) -> Exception:
-        """What an error event raises; the partial message travels on the error."""
-        if isinstance(event.error, ProviderError):
-            event.error.partial = event.partial
-            return InStreamError(event.error, seen=gate.seen)
-        return event.error
+    def _transport(self, adapter: Adapter) -> TransportT:
+        provider = adapter.provider
+        if provider not in self._transports:
+            settings: dict[str, Any] = self.providers.get(provider, {})
+            try:
+                made: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
+            except TypeError as error:
+                raise ConfigurationError(f"the settings in providers[{provider!r}] do not fit: {error}") from None
+            self._transports[provider] = made
+        return self._transports[provider]
 
-    def _keep_cancelled(self, ask: Ask, events: Iterable[StreamEvent]) -> None:
-        """Adds what a cancelled reply had said, if anything, and what it answers."""
-        for event in events:
-            if isinstance(event, ErrorEvent) and event.partial is not None and event.partial.content:
-                self._messages += (*ask.unkept, event.partial)
+    def _keep(self, ask: Ask, reply: Message | None) -> None:
+        """Puts a reply, if there is one, into the history behind what it answers."""
+        if reply is not None:
+            self._messages += (*ask.unkept, reply)
+
+    def _decided(self, prepared: Prepared, allowed: object) -> Prepared:
+        """The call as it was approved, or declined."""
+        if inspect.isawaitable(allowed):
+            if inspect.iscoroutine(allowed):
+                allowed.close()
+            raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
+        return prepared if allowed else Prepared(prepared.call, refusal=DECLINED)
+
+    def _checked(self, result: ToolResultBlock) -> ToolResultBlock:
+        """A tool's answer, or an error in its place where it names a file that cannot be read: left as it is, it would
+        fail every request from here on."""
+        try:
+            self._files.blocks(result.content)
+        except RequestError as error:
+            return error_result(result.tool_use_id, str(error))
+        return result
+
+    def _refuse_coroutines(self) -> None:
+        if self._asynchronous:
+            return
+        names = [*self.toolbox.async_names, *(["approve"] if inspect.iscoroutinefunction(self._approve) else [])]
+        if names:
+            raise ConfigurationError(f"{', '.join(names)}: coroutines need an AsyncSession")
 
     def _said(self, said: Said) -> Message:
         if isinstance(said, Message):
-            return said
+            return self._own(said)
         # A block is iterable as well (over its fields), so it is told apart by its class.
         return self._message(Role.USER, (said,) if isinstance(said, BaseModel) else said)
+
+    def _own(self, message: Message) -> Message:
+        """A message that belongs to no session yet becomes one of this."""
+        return message if message.session_id else message.model_copy(update={"session_id": self.session_id})
 
     def _result(self, result: ToolResultBlock) -> Message:
         metadata = MessageMetadata(parent_tool_use_id=result.tool_use_id)
@@ -233,3 +272,7 @@ class Conversation:
             created_at=self._clock(),
             **fields,
         )
+
+
+def _new_tool_id(new_id: Callable[[], str]) -> str:
+    return f"tu_{new_id()}"

@@ -65,7 +65,7 @@ class Files:
     def __init__(self, workspace: str | Path | None, *, max_bytes: int = MAX_FILE_BYTES) -> None:
         self._root = None if workspace is None else _checked_root(workspace)
         self._max_bytes = max_bytes
-        self._read: dict[str, bytes] = {}
+        self._sources: dict[tuple[str, bool], MediaSource] = {}
         self._filled: dict[str, tuple[Message, Message]] = {}
 
     def fill(self, history: Sequence[Message]) -> list[Message]:
@@ -96,20 +96,25 @@ class Files:
         return block.model_copy(update={"source": self._source(block, path, media_type), "media_type": media_type})
 
     def _source(self, block: Media, path: str, media_type: str) -> MediaSource:
-        data = self._bytes(path)
-        if not (isinstance(block, DocumentBlock) and media_type.startswith("text/")):
-            return MediaSource(kind="base64", data=base64.b64encode(data).decode("ascii"))
-        try:
-            return MediaSource(kind="text", data=data.decode("utf-8-sig"))
-        except UnicodeDecodeError:
-            raise _refusal(path, "is no UTF-8 text: name the media_type that it is, or convert it") from None
-
-    def _bytes(self, path: str) -> bytes:
-        if path not in self._read:
+        """The file's content: text of a text document, base64 of everything else."""
+        as_text = isinstance(block, DocumentBlock) and media_type.startswith("text/")
+        if (path, as_text) not in self._sources:
             if self._root is None:
                 raise _refusal(path, "cannot be read: the session has no workspace; give it one, or send base64")
-            self._read[path] = read_inside(self._root, path, self._max_bytes)
-        return self._read[path]
+            data = read_inside(self._root, path, self._max_bytes)
+            self._sources[path, as_text] = _as_text(data, path) if as_text else _as_base64(data)
+        return self._sources[path, as_text]
+
+
+def _as_base64(data: bytes) -> MediaSource:
+    return MediaSource(kind="base64", data=base64.b64encode(data).decode("ascii"))
+
+
+def _as_text(data: bytes, path: str) -> MediaSource:
+    try:
+        return MediaSource(kind="text", data=data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise _refusal(path, "is no UTF-8 text: convert it, or give the block the media_type that it has") from None
 
 
 def read_inside(root: Path, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:

@@ -1,66 +1,61 @@
 """Session: a conversation that asks, streams, runs tools and changes its model, synchronously."""
 
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from contextvars import copy_context
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self, Unpack
 
-from dragoman.adapter.contract import Adapter
 from dragoman.adapter.decoding import decode
-from dragoman.adapter.errors import ConfigurationError, ProviderError, RequestCancelledError
-from dragoman.canonical.blocks import ToolResultBlock
-from dragoman.canonical.events import ErrorEvent, MessageComplete
+from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
+from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
-from dragoman.session import toolbox
-from dragoman.session.conversation import Conversation, Said
-from dragoman.session.events import SessionEvent, ToolAnswered
-from dragoman.session.turn import Ask, Effect, Gate, InStreamError, Keep, RunTools, Wait, run_turn
-from dragoman.transport import transport_for
-from dragoman.transport.contract import Transport
+from dragoman.session import calls
+from dragoman.session.calls import Prepared
+from dragoman.session.conversation import IN_A_TURN, Conversation
+from dragoman.session.events import SessionEvent
+from dragoman.session.reading import Reading
+from dragoman.session.settings import Options, Said, Settings
+from dragoman.session.turn import Ask, BrokenReplyError, Keep, RunTools, Turn, Wait, advance
+from dragoman.transport import Transport
 
 MAX_PARALLEL_TOOLS = 8
 
 
-class Session(Conversation):
+class Session(Conversation[Transport]):
     """One conversation with one model at a time, and any other from the next turn on.
 
-    Use it as a context manager, or call `close`, to release its connections. Not to be shared between threads.
+    Use it as a context manager, or call `close`, to release its connections. It takes one turn at a time: the next one
+    ends a stream that was left open. Not to be shared between threads. Several calls in one reply run in threads.
     """
 
-    def __init__(self, model: str, **settings: Any) -> None:
-        super().__init__(model, **settings)
-        if names := self.toolbox.async_names:
-            raise ConfigurationError(f"{', '.join(names)}: async tools need an AsyncSession")
-        self._transports: dict[str, Transport] = {}
-        self._sleep: Callable[[float], None] = time.sleep
+    _asynchronous: ClassVar[bool] = False
+    _under_way: Generator[SessionEvent, None, None] | None = None
 
-    def ask(self, said: Said | None, **options: Any) -> Message:
-        """The assistant's answer, after all the tools it called. ``options`` are those of AdapterOptions.
+    def ask(self, said: Said | None, **options: Unpack[Options]) -> Message:
+        """The assistant's answer, after all the tools it called.
 
-        None goes on without saying anything, e.g. after a TurnLimitError. Raises ProviderError; if nothing of the
-        turn was answered, the history is as before.
+        A forced ``tool_choice`` holds for the turn's first reply. None goes on without saying anything, after a
+        TurnLimitError or a reply that paused. Raises ProviderError, and RequestError where what was said cannot be
+        sent; if nothing of the turn was answered, the history is as before.
         """
-        plan = self._plan(said, self._options(options, stream=False))
-        driven = self._drive(run_turn(plan))
-        while True:
-            try:
-                next(driven)
-            except StopIteration as finished:
-                answer: Message = finished.value
-                return answer
+        return [event.message for event in self._events(self._turn(said, options, stream=False))
+                if isinstance(event, MessageComplete)][-1]
 
-    def stream(self, said: Said | None, **options: Any) -> Iterator[SessionEvent]:
+    def stream(self, said: Said | None, **options: Unpack[Options]) -> Generator[SessionEvent, None, None]:
         """The same turn as it happens: stream events of each reply, and ToolAnswered for each tool.
 
-        Raises ProviderError where the adapters' own streams end with an error event. Leaving the loop cancels the
-        reply: what had arrived stays in the history with status cancelled.
+        Raises ProviderError where the adapters' own streams end with an error event; ``error.partial`` is what had
+        arrived. Leaving the loop cancels the reply: what had arrived stays in the history with status cancelled.
+        Leaving at message_complete or tool_answered keeps what the event tells of.
         """
-        plan = self._plan(said, self._options(options, stream=True))
-        yield from self._drive(run_turn(plan))
+        return self._events(self._turn(said, options, stream=True))
 
     def close(self) -> None:
         """Releases the connections. The conversation stays readable, and asking again opens new ones."""
+        self._end_turn()
         for transport in self._transports.values():
             transport.close()
         self._transports.clear()
@@ -73,73 +68,85 @@ class Session(Conversation):
     ) -> None:
         self.close()
 
-    def _drive(self, turn: Generator[Effect, Any, Message]) -> Generator[SessionEvent, None, Message]:
+    def _events(self, turn: Turn) -> Generator[SessionEvent, None, None]:
+        """The turn's events; only one turn is under way at a time."""
+        self._end_turn()
+        self._under_way = driven = self._drive(turn)
+        try:
+            yield from driven
+        finally:
+            if self._under_way is driven:
+                self._under_way = None
+
+    def _end_turn(self) -> None:
+        """Leaves a stream that is still open. Raises ConfigurationError where it is called from inside a turn."""
+        driven, self._under_way = self._under_way, None
+        if driven is not None and driven.gi_running:
+            self._under_way = driven
+            raise ConfigurationError(IN_A_TURN)
+        if driven is not None:
+            driven.close()
+
+    def _drive(self, turn: Turn) -> Generator[SessionEvent, None, None]:
         """Carries out what the turn asks for; the async twin differs in its awaits alone."""
-        result: Any = None
-        failure: Exception | None = None
-        # Events that tell of what the history is about to hold; a caller who leaves at one of them finds it there.
-        pending: list[SessionEvent] = []
-        while True:
-            try:
-                effect = turn.throw(failure) if failure is not None else turn.send(result)
-            except StopIteration as finished:
-                reply: Message = finished.value
-                return reply
-            result = failure = None
+        outcome: Any = None
+        while (effect := advance(turn, outcome)) is not None:
+            outcome = None
             try:
                 match effect:
-                    case Ask() if effect.request.stream:
-                        result = yield from self._stream(effect, pending)
                     case Ask():
-                        result = self._send(effect)
+                        with closing(self._stream(effect) if effect.request.stream else self._send(effect)) as events:
+                            for event in events:
+                                if isinstance(event, MessageComplete):
+                                    outcome = event.message
+                                yield event
                     case RunTools():
-                        result = self._run_tools(effect)
-                        pending += map(ToolAnswered, (call.name for call in effect.calls), result)
+                        outcome = self._run_tools(effect.calls)
                     case Keep():
                         self._messages += effect.messages
-                        yield from pending
-                        pending = []
+                        yield from effect.events
                     case Wait():
-                        self._sleep(effect.seconds)
-            except (ProviderError, InStreamError) as error:
-                failure = error
+                        self._timing(effect.provider).sleep(effect.seconds)
+            except (ProviderError, BrokenReplyError) as error:
+                outcome = error
 
-    def _send(self, ask: Ask) -> Message:
-        response = self._transport(ask.adapter).send(ask.adapter, ask.request, timeout=self._timeout(ask.adapter))
-        return ask.adapter.from_wire_response(response, ask.context)
-
-    def _stream(self, ask: Ask, pending: list[SessionEvent]) -> Generator[SessionEvent, None, Message]:
-        gate, decoder = Gate(), ask.adapter.decoder(ask.context)
-        transport = self._transport(ask.adapter)
+    def _send(self, ask: Ask) -> Generator[StreamEvent, None, None]:
+        """A whole reply, as the one event that tells of it."""
+        response = self._transport(ask.adapter).send(ask.adapter, ask.request)
         try:
-            with transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply:
-                for event in decode(reply.chunks, decoder):
-                    if isinstance(event, ErrorEvent):
-                        raise self._broken(event, gate)
+            reply = ask.adapter.from_wire_response(response, ask.context)
+        except ProviderError as error:
+            raise BrokenReplyError(error) from None
+        self._keep(ask, reply)
+        yield MessageComplete(reply)
+
+    def _stream(self, ask: Ask) -> Generator[StreamEvent, None, None]:
+        reading = Reading(ask)
+        with self._transport(ask.adapter).stream(ask.adapter, ask.request) as reply:
+            try:
+                for event in decode(reply.chunks, reading.decoder):
                     if isinstance(event, MessageComplete):
-                        pending += gate.pass_on(event)
-                        return event.message
-                    yield from gate.pass_on(event)
-        except (GeneratorExit, KeyboardInterrupt):
-            self._keep_cancelled(ask, decoder.fail(RequestCancelledError("the caller left the stream")))
-            raise
-        raise AssertionError("a decoder ends with message_complete or error")
+                        self._keep(ask, event.message)
+                    yield from reading.pass_on(event)
+            except (GeneratorExit, KeyboardInterrupt):
+                self._keep(ask, reading.left())
+                raise
 
-    def _run_tools(self, effect: RunTools) -> list[ToolResultBlock]:
-        prepared = [self.toolbox.prepare(call) for call in effect.calls]
+    def _run_tools(self, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+        prepared = [self._approved(self.toolbox.prepare(call)) for call in asked]
         if len(prepared) == 1:
-            return [toolbox.run(prepared[0])]
+            return [self._checked(calls.run(prepared[0]))]
         with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL_TOOLS, len(prepared))) as pool:
-            return list(pool.map(toolbox.run, prepared))
+            running = [pool.submit(copy_context().run, calls.run, item) for item in prepared]
+            return [self._checked(future.result()) for future in running]
 
-    def _transport(self, adapter: Adapter) -> Transport:
-        if adapter.provider not in self._transports:
-            settings = self._settings(adapter.provider)
-            self._transports[adapter.provider] = transport_for(adapter, asynchronous=False, **settings)
-        return self._transports[adapter.provider]
+    def _approved(self, prepared: Prepared) -> Prepared:
+        if self._approve is None or prepared.tool is None:
+            return prepared
+        return self._decided(prepared, self._approve(prepared.call, prepared.tool.definition))
 
 
-def ask(model: str, said: Said, **settings: Any) -> Message:
+def ask(model: str, said: Said, *, system: str | None = None, **settings: Unpack[Settings]) -> Message:
     """One question, one answer: a session that is closed again. ``settings`` are those of `Session`."""
-    with Session(model, **settings) as session:
+    with Session(model, system=system, **settings) as session:
         return session.ask(said)

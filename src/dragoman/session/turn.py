@@ -12,7 +12,6 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, Reques
 from dragoman.adapter.errors import ProviderError, TurnLimitError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
-from dragoman.canonical.events import MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.events import ToolAnswered
@@ -152,21 +151,3 @@ class BrokenReplyError(Exception):
         super().__init__(str(error))
         self.error = error
         self.seen = seen
-
-
-class Gate:
-    """Holds back what opens a stream until its first real content, so that an early failure can still be retried."""
-
-    def __init__(self) -> None:
-        self.seen = False
-        self._held: list[StreamEvent] = []
-
-    def pass_on(self, event: StreamEvent) -> list[StreamEvent]:
-        """The events that may be shown now."""
-        if not self.seen and isinstance(event, (MessageStart, UsageUpdate)):
-            self._held.append(event)
-            return []
-        self.seen = True
-        shown = [*self._held, event]
-        self._held = []
-        return shown

@@ -11,12 +11,13 @@ the same form, which the runtime's grammar enforces::
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.transport.local_choice import wanted
 from dragoman.transport.local_examples import ANSWERING, CALLING, Example
 from dragoman.transport.local_reply import CALL_CLOSE, CALL_OPEN, RefusalError, call_head
+from dragoman.transport.local_spans import taken_from
 
 Json = dict[str, Any]
 
@@ -52,7 +53,9 @@ def prompt(body: Json) -> Prompt:
     allowed = _allowed(body, guided=guided)
     if not guided:
         return Prompt(_with_tools(_rendered(body["messages"]), allowed.calls), allowed)
-    return Prompt(_guided(body["messages"], allowed), allowed)
+    said = _last_words(body["messages"])
+    calls = tuple({**tool, "parameters": taken_from(said, tool["parameters"])} for tool in allowed.calls)
+    return Prompt(_guided(body["messages"], allowed), replace(allowed, calls=calls))
 
 
 def _allowed(body: Json, *, guided: bool) -> Allowed:
@@ -72,13 +75,15 @@ def _allowed(body: Json, *, guided: bool) -> Allowed:
         return Allowed(schema=schema)
     if not guided:
         return Allowed(calls=tuple(tools), many=many, schema=schema)
-    asked_for = wanted(tools, _last_question(body["messages"]))
+    # A tool's answer is to be answered in words.
+    asks = body["messages"][-1]["role"] == "user"
+    asked_for = wanted(tools, _last_words(body["messages"])) if asks else []
     return Allowed(text=False, calls=tuple(asked_for)) if asked_for else Allowed(schema=schema)
 
 
-def _last_question(messages: Sequence[Json]) -> str:
-    """What the user said last; nothing where a tool's answer came after it, which is to be answered in words."""
-    return _text(messages[-1]["content"]) if messages[-1]["role"] == "user" else ""
+def _last_words(messages: Sequence[Json]) -> str:
+    """What the user said last."""
+    return next((_text(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
 def _guided(messages: Sequence[Json], allowed: Allowed) -> list[dict[str, str]]:

@@ -11,7 +11,8 @@ MAX_WORDS = 60
 """The last words of a longer message; the number of runs grows with the number of words."""
 MAX_RUN = 8
 
-_EDGES = "\"'`()[]{}<>,;:!?."
+_BEFORE = "\"'`([{<,;:!?"
+_BEHIND = "\"'`)]}>,;:!?."
 _SAYS_ITSELF = frozenset({"enum", "const", "pattern", "format"})
 
 
@@ -36,5 +37,5 @@ def _runs(text: str) -> Iterator[str]:
     words = text.split()[-MAX_WORDS:]
     for start in range(len(words)):
         for end in range(start + 1, min(start + MAX_RUN, len(words)) + 1):
-            if run := " ".join(words[start:end]).strip(_EDGES):
+            if run := " ".join(words[start:end]).lstrip(_BEFORE).rstrip(_BEHIND):
                 yield run

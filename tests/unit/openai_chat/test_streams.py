@@ -209,7 +209,9 @@ def test_unknown_fields_are_gathered() -> None:
 
 def test_logprobs_are_gathered() -> None:
     """Tokens of all chunks stand in one list."""
-    said = [{"delta": {"content": token}, "logprobs": {"content": [{"token": token}], "refusal": None}} for token in "ab"]
+    said = [
+        {"delta": {"content": token}, "logprobs": {"content": [{"token": token}], "refusal": None}} for token in "ab"
+    ]
     chunks = [b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n" for choice in said]
     raw = streamed([*chunks, handwritten_chunk({}, "stop"), DONE]).metadata.provider_raw
     assert raw is not None
@@ -245,7 +247,8 @@ def test_usage_counts_wherever_it_comes(places: list[int]) -> None:
     """The last counts stand; the same counts again are no news."""
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
     deltas: list[tuple[Any, str | None]] = [({"content": "H"}, None), ({"content": "i"}, "stop"), (None, None)]
-    chunks = [handwritten_chunk(*deltas[place], **({"usage": usage} if place in places else {})) for place in range(3)]
+    given: list[dict[str, Any]] = [{"usage": usage} if place in places else {} for place in range(3)]
+    chunks = [handwritten_chunk(delta, finish, **extra) for (delta, finish), extra in zip(deltas, given, strict=True)]
     extra = [handwritten_chunk(usage=usage)] * (places.count(2) - 1)
     events = stream([*chunks, *extra, DONE])
     updates = [event for event in events if isinstance(event, UsageUpdate)]

@@ -30,9 +30,10 @@ def adapter(model: str = "gpt-4.1", **fields: Any) -> ChatAdapter:
 
 
 def able(chat: ChatAdapter, **abilities: Any) -> ChatAdapter:
-    """The adapter for a model with these abilities, whatever its table says."""
-    type(chat).models = ModelTable({"default": abilities})
-    return chat
+    """The same adapter for a model with these abilities, whatever its table says."""
+    kind = type("AbleAdapter", (type(chat),), {"models": ModelTable({"default": abilities})})
+    found: ChatAdapter = kind(chat.model)
+    return found
 
 
 def context(chat: ChatAdapter) -> RequestContext:

@@ -1,6 +1,6 @@
 """Canonical to wire: what a conversation that this provider never saw becomes."""
 
-from typing import Any
+from itertools import pairwise
 
 import pytest
 
@@ -217,11 +217,9 @@ def histories() -> list[list[Message]]:
 @pytest.mark.parametrize("history", histories())
 def test_a_longer_history_only_adds_items(history: list[Message]) -> None:
     """The prefix law: what was sent is not changed by what is said later, wherever a turn may end."""
-    bodies: list[Any] = []
-    for end in range(1, len(history) + 1):
-        if history[end - 1].role in ("user", "tool") and (history[0].role != "system" or end > 1):
-            bodies.append(body_of(history[:end])[0])
+    heard = [end for end, message in enumerate(history, 1) if message.role in ("user", "tool")]
+    bodies = [body_of(history[:end])[0] for end in heard]
     assert len(bodies) >= 2
-    for shorter, longer in zip(bodies, bodies[1:], strict=False):
+    for shorter, longer in pairwise(bodies):
         assert shorter.get("instructions") == longer.get("instructions")
         assert longer["input"][: len(shorter["input"])] == shorter["input"]

@@ -195,7 +195,9 @@ def test_a_reply_without_counts_has_no_usage() -> None:
 
 def test_provider_raw_keeps_what_the_reply_says_of_itself() -> None:
     """Ids and details stay; what only repeats the request, or is nothing, does not."""
-    native = response([], incomplete_details={"reason": "steered"}, tools=[{}], instructions="x", error=None, billing={})
+    native = response(
+        [], incomplete_details={"reason": "steered"}, tools=[{}], instructions="x", error=None, billing={}
+    )
     raw = read(native).metadata.provider_raw
     assert raw == {
         "by": "openai",

@@ -8,7 +8,7 @@ import pytest
 from dragoman import ToolDefinition
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.errors import RequestError
-from dragoman.canonical.blocks import DocumentBlock, ImageBlock, MediaSource, ProviderBlock, TextBlock, ToolResultBlock
+from dragoman.canonical.blocks import DocumentBlock, ImageBlock, MediaSource, ProviderBlock, ToolResultBlock
 from dragoman.canonical.message import Role
 from tests.unit.openai_responses.speaking import ADAPTER, MODEL, Item, call_item, context
 
@@ -181,9 +181,7 @@ def test_media_are_read_as_what_they_are() -> None:
     assert message.content == (
         ImageBlock(source=MediaSource(kind="base64", data="iVBORw0="), media_type="image/png", detail="low"),
         ImageBlock(source=MediaSource(kind="url", data="https://a.test/a.png")),
-        DocumentBlock(
-            source=MediaSource(kind="base64", data="JVBERi0="), media_type="application/pdf", title="a.pdf"
-        ),
+        DocumentBlock(source=MediaSource(kind="base64", data="JVBERi0="), media_type="application/pdf", title="a.pdf"),
         DocumentBlock(source=MediaSource(kind="file_id", data="file_1", provider="openai")),
     )
 

@@ -1,0 +1,64 @@
+"""One streamed reply while it is read: what may be shown of it yet, and what stays of it if the caller leaves."""
+
+from dragoman.adapter.errors import ProviderError, RequestCancelledError
+from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
+from dragoman.canonical.message import Message, MessageStatus, StopReason
+from dragoman.canonical.usage import CostStatus
+from dragoman.session.turn import Ask, BrokenReplyError
+
+
+class Reading:
+    """What opens a stream is held back until its first real content, so that an early failure can still be retried."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.decoder = ask.adapter.decoder(ask.context)
+        self._seen = False
+        self._complete = False
+        self._held: list[StreamEvent] = []
+
+    def pass_on(self, event: StreamEvent) -> list[StreamEvent]:
+        """The events that may be shown now.
+
+        Raises what an error event holds, the partial message on it; as BrokenReplyError where it may be retried.
+        """
+        if isinstance(event, ErrorEvent):
+            if not isinstance(event.error, ProviderError):
+                raise event.error
+            event.error.partial = event.partial
+            raise BrokenReplyError(event.error, seen=self._seen)
+        if not self._seen and isinstance(event, (MessageStart, UsageUpdate)):
+            self._held.append(event)
+            return []
+        self._seen = True
+        self._complete = isinstance(event, MessageComplete)
+        shown = [*self._held, event]
+        self._held = []
+        return shown
+
+    def left(self) -> Message | None:
+        """What had arrived when the caller left, with status cancelled; None where nothing had, or all was passed on.
+
+        The end may have arrived unseen, behind the event at which the caller left: then it is the whole reply.
+        """
+        if self._complete:
+            return None
+        if self.decoder.message is not None:
+            return _cancelled(self.decoder.message)
+        for event in self.decoder.fail(RequestCancelledError("the caller left the stream")):
+            if isinstance(event, ErrorEvent) and event.partial is not None and event.partial.content:
+                return _with_lower_bound(event.partial)
+        return None
+
+
+def _cancelled(reply: Message) -> Message:
+    changed = {"status": MessageStatus.CANCELLED, "stop_reason": StopReason.CANCELLED}
+    return reply.model_copy(update={"metadata": reply.metadata.model_copy(update=changed)})
+
+
+def _with_lower_bound(partial: Message) -> Message:
+    """What is billed of a cut reply is more than had been counted when it was cut: its cost is marked as partial."""
+    usage = partial.usage
+    if usage is None or usage.cost_status is not CostStatus.PRICED:
+        return partial
+    bound = usage.model_copy(update={"cost_status": CostStatus.PARTIAL, "unpriced": (*usage.unpriced, "output_tokens")})
+    return partial.model_copy(update={"metadata": partial.metadata.model_copy(update={"usage": bound})})

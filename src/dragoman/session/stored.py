@@ -1,0 +1,55 @@
+"""A session as JSON: what a later program needs to go on with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.decoding import MALFORMED
+from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.canonical.evolve import read_message
+from dragoman.canonical.message import Message
+
+VERSION = 1
+"""Every version ever written stays readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    session_id: str
+    model: str
+    messages: Sequence[Message]
+    tool_ids: ToolIdMap
+
+
+def write(stored: Stored) -> bytes:
+    return wirejson.dumps(
+        {
+            "dragoman_session": VERSION,
+            "session_id": stored.session_id,
+            "model": stored.model,
+            "tool_ids": stored.tool_ids.dump(),
+            "messages": [message.model_dump(mode="json", exclude_none=True) for message in stored.messages],
+        }
+    )
+
+
+def read(data: bytes | str) -> Stored:
+    """What `write` wrote. Raises ConfigurationError where it is something else."""
+    try:
+        raw: dict[str, Any] = wirejson.loads_object(data, what="the stored session")
+        if raw.get("dragoman_session") != VERSION:
+            raise ConfigurationError(
+                f"this is no stored session of version {VERSION}: its version is {raw.get('dragoman_session')!r}"
+            )
+        return Stored(
+            str(raw["session_id"]),
+            str(raw["model"]),
+            [read_message(message) for message in raw["messages"]],
+            ToolIdMap.load(raw["tool_ids"]),
+        )
+    except MalformedReplyError as error:
+        raise ConfigurationError(error.message) from None
+    except MALFORMED as error:
+        raise ConfigurationError(f"this is no stored session: {type(error).__name__}: {error}") from None
