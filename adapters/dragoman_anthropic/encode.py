@@ -199,11 +199,16 @@ def _compact(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
 
 
 def _blocks(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
-    notes = turn.raw("anthropic").get("blocks", {})
-    return [
-        request.restored(turn, index, block(content, request.tool_id, notes.get(str(turn.origins[index]), {})))
-        for index, content in enumerate(turn.blocks)
-    ]
+    raw = turn.raw("anthropic")
+    notes = raw.get("blocks", {})
+    encoded: list[dict[str, Any]] = []
+    for index, content in enumerate(turn.blocks):
+        request.lose_details(turn, index, "arguments", *(() if raw else ("citations",)))
+        if isinstance(content, TextBlock) and content.citations and not raw:
+            content = content.model_copy(update={"citations": ()})
+        note = notes.get(str(turn.origins[index]), {})
+        encoded.append(request.restored(turn, index, block(content, request.tool_id, note)))
+    return encoded
 
 
 def block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | None = None) -> dict[str, Any]:

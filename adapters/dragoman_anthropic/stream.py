@@ -22,7 +22,6 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_anthropic import decode, errors
 
-
 _EMPTY: dict[str, dict[str, Any]] = {"tool_use": {"input": {}}, "text": {"text": ""}, "thinking": {"thinking": ""}}
 
 

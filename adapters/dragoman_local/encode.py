@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.adapter.contract import NamedTool
-from dragoman.adapter.losses import LossKind
 from dragoman.adapter.outgoing import Outgoing
-from dragoman.adapter.turns import MADE, Turn
+from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.tools import ToolDefinition
 
@@ -89,9 +88,8 @@ def tool(definition: ToolDefinition) -> dict[str, Any]:
 
 
 def _message(request: Outgoing, turn: Turn) -> dict[str, Any]:
-    for index, block in enumerate(turn.blocks):
-        if isinstance(block, TextBlock) and block.citations and turn.origins[index] != MADE:
-            request.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent")
+    for index in range(len(turn.blocks)):
+        request.lose_details(turn, index, "citations")
     return {"role": str(turn.role), "content": [part(block, request.tool_id) for block in turn.blocks]}
 
 

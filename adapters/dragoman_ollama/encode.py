@@ -86,6 +86,8 @@ def tool(definition: ToolDefinition) -> dict[str, Any]:
 
 def _messages(request: Outgoing, turn: Turn, names: dict[str, str]) -> list[dict[str, Any]]:
     """One message a turn; a turn of several tool results becomes several. ``names`` are the tools by call."""
+    for index in range(len(turn.blocks)):
+        request.lose_details(turn, index, "citations", "arguments", "errors")
     if turn.role is Role.TOOL:
         return [
             request.restored(turn, index, tool_result(block, request.tool_id, names))

@@ -41,6 +41,7 @@ BY_CODE: dict[str, type[ProviderError]] = {
     "server_is_overloaded": OverloadedError,
     "context_length_exceeded": ContextOverflowError,
     "too_many_prompt_tokens": ContextOverflowError,
+    "exceed_context_size_error": ContextOverflowError,  # llama.cpp
     "content_filter": ContentFilterError,
     "content_policy_violation": ContentFilterError,
     "invalid_prompt": ContentFilterError,

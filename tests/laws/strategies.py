@@ -137,8 +137,9 @@ messages = st.builds(
 
 
 def _said(role: Role, content: Iterable[ContentBlock], model: str | None = None) -> Message:
-    """A message without its final id: `histories` numbers them."""
-    metadata = MessageMetadata(model=model, provider=model.partition(":")[0] if model else None)
+    """A message as its provider's adapter would make it, without its final id: `histories` numbers them."""
+    by = model.partition(":")[0] if model else None
+    metadata = MessageMetadata(model=model, provider=by, provider_raw={"by": by} if by else None)
     return Message(role=role, content=tuple(content), metadata=metadata, created_at=datetime(2026, 11, 1, tzinfo=UTC))
 
 
@@ -165,7 +166,7 @@ _scenes = (
     _spoken(Role.USER, text_blocks | media)
     | _spoken(Role.ASSISTANT, text_blocks | thinking_blocks | redacted_blocks | provider_blocks)
     | tool_turns()
-    | tool_turns()
+    | st.tuples(tool_turns(), tool_turns()).map(lambda two: [two[0][0], *two[1], *two[0][1:]])
     | _spoken(Role.SYSTEM, text_blocks)
     | _spoken(Role.DEVELOPER, text_blocks)
     | st.sampled_from(Role).flatmap(lambda role: _spoken(role, blocks))

@@ -22,6 +22,7 @@ _ANTHROPIC = AdapterCapabilities(
     supports_system_messages_in_list=ABSENT,
     supports_mid_conversation_system=ABSENT,
     supports_empty_text=ABSENT,
+    supports_neighbours=NATIVE,
     accepted_image_media_types=("image/png",),
     thinking_policy=ThinkingPolicy(reads_from=("anthropic:*",)),
     tool_id_rule=RULES["anthropic"],

@@ -113,10 +113,10 @@ def message(role: str, wrote: Written, raw: Note, dialect: Dialect) -> dict[str,
 
 
 def _content(role: str, wrote: Written, raw: Note, dialect: Dialect) -> Any:
-    """A lone text without extras as a string, anything else as a list; null where other fields speak instead."""
+    """A lone text without extras as a string, others as a list; null where a call or a refusal speaks instead."""
     values = wrote.get("content", [])
     if not values:
-        return "" if role != "assistant" or not wrote else None
+        return "" if wrote.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
     if all(value.keys() == {"type", "text"} for value in values) and not raw.get("list"):
         if len(values) == 1:
             return values[0]["text"]
@@ -140,16 +140,12 @@ def _results(request: Outgoing, turn: Turn, names: Mapping[str, str], dialect: D
     for index, (block, note) in enumerate(_noted(turn, turn.raw(request.provider))):
         if not isinstance(block, ToolResultBlock):
             continue
-        if block.is_error and not any(loss.reason == _NO_ERROR_FLAG for loss in request.losses):
-            request.lose_block(turn, index, LossKind.FLATTENED, _NO_ERROR_FLAG, Severity.INFO)
+        request.lose_details(turn, index, "errors")
         answer = result(block, note, request.tool_id, dialect)
         if dialect.tool_name and block.tool_use_id in names:
             answer.setdefault("name", names[block.tool_use_id])
         encoded.append(answer)
     return encoded
-
-
-_NO_ERROR_FLAG = "the wire has no flag for a failed tool: its answer must say so itself"
 
 
 def result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:

@@ -19,11 +19,14 @@ from dragoman_openai.responses.stream import ResponsesDecoder
 
 PATH = "/responses"
 
-_MODELS = ModelTable.of("dragoman_openai.responses")
+_MODELS = ModelTable.of("dragoman_openai", "models.toml", "responses/models.toml")
 
 
 class ResponsesAdapter(Adapter):
-    """Items in, items out; see https://platform.openai.com/docs/api-reference/responses."""
+    """Items in, items out; see https://platform.openai.com/docs/api-reference/responses.
+
+    Another endpoint is a subclass with its own ``provider``, ``endpoint`` and ``models``.
+    """
 
     provider: ClassVar[str] = "openai"
     endpoint: ClassVar[Endpoint] = Endpoint(
@@ -31,11 +34,12 @@ class ResponsesAdapter(Adapter):
         key_variables=("OPENAI_API_KEY",),
         base_url_variable="OPENAI_BASE_URL",
     )
+    models: ClassVar[ModelTable] = _MODELS
     listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
 
     @property
     def capabilities(self) -> AdapterCapabilities:
-        return _MODELS.capabilities(self.model)
+        return self.models.capabilities(self.model)
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions

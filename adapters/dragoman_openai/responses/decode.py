@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.incoming import HistoryReader
+from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
 from dragoman.canonical.blocks import TextBlock
@@ -213,9 +213,8 @@ def options(native: dict[str, Any], adapter: "ResponsesAdapter", context: Reques
         context=context,
     )
     written = encode.parameters(Outgoing(adapter, read, context, (), []))
-    spoken_for = {"model", *(key for key in written if key in native and written[key] == native[key])}
-    spoken_for |= {key for key in ("instructions", "input", "tools") if native.get(key)}
-    extra = {key: value for key, value in native.items() if key not in spoken_for}
+    conversation = ["model", *(name for name in ("instructions", "input", "tools") if native.get(name))]
+    extra = leftover(native, written, conversation)
     return replace(read, extra={adapter.provider: extra} if extra else {})
 
 

@@ -147,15 +147,17 @@ def _nearest(wanted: str, levels: Sequence[str]) -> str | None:
 
 
 def _text(request: Outgoing) -> dict[str, Any] | None:
-    """The output's schema, strict where that narrows it and no more; named after its title."""
+    """The output's schema, named after its title. It binds only where it has a strict form."""
     schema = request.options.output_schema
     if schema is None:
         return None
     if not request.adapter.capabilities.supports_structured_output:
         request.lose_option("output_schema", f"{request.adapter.model} has no structured output")
         return None
-    name = _NOT_IN_NAME.sub("_", str(schema.get("title") or "output"))[:_NAME_LENGTH]
+    name = _NOT_IN_NAME.sub("_", str(schema.get("title") or "answer"))[:_NAME_LENGTH]
     strict = strict_schema(schema)
+    if strict is None:
+        request.lose_option("output_schema", "the schema has no strict form: it is sent as a hint")
     given = dict(schema) if strict is None else strict
     return {"format": {"type": "json_schema", "name": name, "schema": given, "strict": strict is not None}}
 

@@ -27,6 +27,7 @@ PHASES = {Channel.COMMENTARY: "commentary", Channel.FINAL: "final_answer"}
 SEPARATOR = "\n\n"
 """Stands between the parts of a reasoning item where they are one text."""
 
+
 ToolId = Callable[[str], str]
 Note = Mapping[str, Any]
 """What `Draft` noted of a native item or part when it was read, its residue included."""
@@ -96,6 +97,7 @@ def _item(request: Outgoing, turn: Turn, index: int, note: Note) -> dict[str, An
                 request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
             return item
         case ToolResultBlock() as block:
+            request.lose_details(turn, index, "errors")
             return request.restored(turn, index, output(block, request.tool_id, note))
         case ProviderBlock() as block:
             return block.data

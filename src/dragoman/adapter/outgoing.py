@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.adapter.projection import Target, project, refuse_critical
-from dragoman.adapter.turns import Turn
+from dragoman.adapter.turns import MADE, Turn
 from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
@@ -66,6 +67,19 @@ class Outgoing:
         loss = Loss(kind, turn.message.id, turn.origins[index], reason, severity, turn.blocks[index].type)
         refuse_critical([turn.message], [loss])
         self.losses.append(loss)
+
+    def lose_details(self, turn: Turn, index: int, *lacking: Literal["citations", "arguments", "errors"]) -> None:
+        """Notes what a block says besides its content, where the wire lacks a place for it."""
+        match turn.blocks[index]:
+            case TextBlock(citations=cited) if cited and "citations" in lacking:
+                self.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent")
+            case ToolUseBlock(raw_input=raw) if raw is not None and "arguments" in lacking:
+                self.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
+            case ToolResultBlock(is_error=True) if "errors" in lacking and turn.origins[index] != MADE:
+                reason = "the wire has no flag for a failed tool: its answer must say so itself"
+                self.lose_block(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+            case _:
+                pass
 
     def lose(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
         """Notes a loss of the request as a whole."""

@@ -19,15 +19,12 @@ INTERRUPTED = "The call was interrupted: no result is known."
 _SHOWN_ID = 80
 
 
-def pair(
-    turns: Sequence[Turn], losses: list[Loss], *, keep_orphans: bool = False, joined: bool = False
-) -> list[Turn]:
+def pair(turns: Sequence[Turn], losses: list[Loss], *, keep_orphans: bool = False) -> list[Turn]:
     """An orphan result becomes the user's text, an unanswered call gets an interrupted result.
 
-    Neighbouring messages of the assistant are one turn, whose results may follow the last of them; ``joined`` makes
-    them one message, for wires on which results stand right behind the message that calls.
+    Neighbouring messages of the assistant are one turn here: results of them all may follow the last.
     """
-    pairing = _Pairing(losses, keep_orphans=keep_orphans, joined=joined)
+    pairing = _Pairing(losses, keep_orphans=keep_orphans)
     for turn in turns:
         pairing.add(turn)
     return pairing.finish()
@@ -46,7 +43,6 @@ class _Call:
 class _Pairing:
     losses: list[Loss]
     keep_orphans: bool
-    joined: bool = False
     paired: list[Turn] = field(default_factory=list)
     waiting: list[_Call] = field(default_factory=list)
     """The calls of the latest assistant turn without a result."""
@@ -61,24 +57,13 @@ class _Pairing:
             return
         if turn.role is Role.USER:
             turn = self._without_results(turn)
-        if turn.role is Role.ASSISTANT and self._calls_are_next_door():
-            self._add_neighbour(self._keyed(turn))
-            return
-        self._settle()
+        if not (turn.role is Role.ASSISTANT and self._calls_are_next_door()):
+            self._settle()
         self.paired.append(self._keyed(turn) if turn.role is Role.ASSISTANT else turn)
 
     def _calls_are_next_door(self) -> bool:
         """Whether the turn before is the assistant's too, and waits for results."""
         return bool(self.waiting) and self.paired[-1].role is Role.ASSISTANT and not self.behind
-
-    def _add_neighbour(self, turn: Turn) -> None:
-        if not self.joined:
-            self.paired.append(turn)
-            return
-        before = self.paired[-1]
-        self._lose(turn, MADE, LossKind.FLATTENED, "neighbouring messages of the assistant are sent as one")
-        made = (MADE,) * len(turn.blocks)
-        self.paired[-1] = Turn(before.message, before.role, before.blocks + turn.blocks, before.origins + made)
 
     def finish(self) -> list[Turn]:
         self._settle()

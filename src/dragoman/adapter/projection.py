@@ -66,15 +66,14 @@ def project(messages: Sequence[Message], target: Target) -> Projection:
     """
     losses: list[Loss] = []
     turns = [Turn.of(message) for message in messages]
-    turns = pairing.pair(
-        turns, losses, keep_orphans=target.server_state, joined=not target.capabilities.supports_neighbours
-    )
+    turns = pairing.pair(turns, losses, keep_orphans=target.server_state)
     projector = _Projector(target, losses)
     turns = [projector.thinking(projector.tools(turn)) for turn in turns]
     turns = list(projector.media(turns))
     turns = [projector.native(turn) for turn in turns]
     turns = list(projector.roles(turns))
     turns = list(projector.empty(turns))
+    turns = projector.neighbours(turns)
     turns = projector.prefill(turns) if turns else projector.instead(messages)
     refuse_critical(messages, losses)
     return Projection(tuple(turns), tuple(losses))
@@ -306,6 +305,22 @@ class _Projector:
         self._lose(turn, index, LossKind.EMPTY_TEXT, f"{self._target.model} takes no text without words", Severity.INFO)
         return ()
 
+    def neighbours(self, turns: list[Turn]) -> list[Turn]:
+        """Where results must stand right behind the message that calls, the assistant's next message joins it."""
+        if self._abilities.supports_neighbours:
+            return turns
+        joined: list[Turn] = []
+        for turn in turns:
+            before = joined[-1] if joined else None
+            if turn.role is Role.ASSISTANT and before is not None and _calls(before):
+                reason = "neighbouring messages of the assistant are sent as one"
+                self._lose(turn, MADE, LossKind.FLATTENED, reason, Severity.INFO)
+                made = (MADE,) * len(turn.blocks)
+                joined[-1] = replace(before, blocks=before.blocks + turn.blocks, origins=before.origins + made)
+            else:
+                joined.append(turn)
+        return joined
+
     def prefill(self, turns: list[Turn]) -> list[Turn]:
         """Where the last word may not be the assistant's, the user asks it to go on."""
         if turns and turns[-1].role is Role.ASSISTANT and not self._abilities.supports_prefill:
@@ -329,6 +344,10 @@ class _Projector:
         content = turn.message.content
         block_type = content[index].type if 0 <= index < len(content) else ""
         self._losses.append(Loss(kind, turn.message.id, index, reason, severity, block_type))
+
+
+def _calls(turn: Turn) -> bool:
+    return turn.role is Role.ASSISTANT and any(isinstance(block, ToolUseBlock) for block in turn.blocks)
 
 
 _INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from types import AsyncGeneratorType, TracebackType
+from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
 from dragoman.adapter.decoding import decode_async
@@ -25,7 +25,7 @@ from dragoman.transport import AsyncTransport
 class AsyncSession(Conversation[AsyncTransport]):
     """The async twin of `Session`; tools may be coroutines or plain functions, which then run in threads.
 
-    Use it as an async context manager, or await `close`. It takes one turn at a time, so not two tasks may ask it at once.
+    Use it as an async context manager, or await `close`. It takes one turn at a time, so not two tasks may ask at once.
     """
 
     _asynchronous: ClassVar[bool] = True
@@ -34,7 +34,10 @@ class AsyncSession(Conversation[AsyncTransport]):
     async def ask(self, said: Said | None, **options: Unpack[Options]) -> Message:
         """As `Session.ask`."""
         async with aclosing(self._events(self._turn(said, options, stream=False))) as events:
-            return [event.message async for event in events if isinstance(event, MessageComplete)][-1]
+            async for event in events:
+                if isinstance(event, MessageComplete):
+                    reply = event.message
+            return reply
 
     def stream(self, said: Said | None, **options: Unpack[Options]) -> AsyncGenerator[SessionEvent, None]:
         """As `Session.stream`. Cancelling the task, or leaving the loop, cancels the reply.
@@ -67,16 +70,16 @@ class AsyncSession(Conversation[AsyncTransport]):
                 yield event
         finally:
             if self._under_way is driven:
-                self._under_way = None
-                await driven.aclose()
+                await self._end_turn()
 
     async def _end_turn(self) -> None:
-        driven, self._under_way = self._under_way, None
-        if driven is not None and driven.ag_running:
-            self._under_way = driven
+        driven = self._under_way
+        if driven is None:
+            return
+        if inspect.isasyncgen(driven) and driven.ag_running:
             raise ConfigurationError(IN_A_TURN)
-        if driven is not None:
-            await driven.aclose()
+        self._under_way = None
+        await driven.aclose()
 
     async def _drive(self, turn: Turn) -> AsyncGenerator[SessionEvent, None]:
         outcome: Any = None

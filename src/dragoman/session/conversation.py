@@ -1,7 +1,6 @@
 """The state of a session and everything about it that needs no I/O: what both drivers share."""
 
 import inspect
-import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime

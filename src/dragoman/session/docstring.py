@@ -40,7 +40,7 @@ def _sections(docstring: str) -> Iterator[tuple[str, list[str]]]:
     ``args`` heads a section of Google's, ``parameters-`` an underlined one of NumPy's, ``:param x: text`` is a field.
     """
     header, body = "", list[str]()
-    lines = inspect.cleandoc(docstring).splitlines()
+    lines = inspect.cleandoc(docstring).split("\n")
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         title = line.rstrip().lower()
         if title in _SECTIONS and _UNDERLINE.fullmatch(following):

@@ -1,12 +1,12 @@
 """What a swap would mean, before it happens: losses, size, price, and whether it is possible at all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext
-from dragoman.adapter.errors import CriticalLossError
+from dragoman.adapter.errors import ProjectionError, RequestError
 from dragoman.adapter.losses import Loss, Severity
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
@@ -53,16 +53,18 @@ def preview(
     tools: Sequence[ToolDefinition],
     options: AdapterOptions,
     *,
+    with_files: Callable[[Sequence[Message]], Sequence[Message]],
     context: RequestContext,
     prices: Prices,
     at: datetime,
 ) -> Preview:
     """Projects the history without sending anything. ``context`` should be a copy: ids may be made in its map."""
-    reasons = _refusals(adapter, history, tools)
+    reasons = _refusals(adapter, history, tools, options)
     losses: tuple[Loss, ...] = ()
     try:
-        losses = adapter.to_wire(history, tools, options.with_context(context)).losses
-    except CriticalLossError as error:
+        filled = with_files(history)
+        losses = adapter.to_wire([*filled, _NEXT], tools, options.with_context(context)).losses
+    except (ProjectionError, RequestError) as error:
         reasons.append(str(error))
     tokens = adapter.estimate_input_tokens(history, tools)
     window = adapter.capabilities.max_context_tokens
@@ -72,23 +74,28 @@ def preview(
     return Preview(str(adapter.model_id), tuple(reasons), losses, tokens, window, priced.cost_usd)
 
 
-def _refusals(adapter: Adapter, history: Sequence[Message], tools: Sequence[ToolDefinition]) -> list[str]:
+_NEXT = Message.user("…")
+"""What the user says next stands behind the history: how a history must end is no question of the swap."""
+
+
+def _refusals(
+    adapter: Adapter, history: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+) -> list[str]:
     """What the model cannot do at all and the session needs, by the names of specification D11."""
     abilities, reasons = adapter.capabilities, []
-    if not abilities.supports_images and any(map(_has_image, history)):
+    if not abilities.supports_images and any(_has_image(message.content) for message in history):
         reasons.append("the history holds images: no_vision_support")
     if tools and not abilities.supports_tools:
         reasons.append("the session has tools: no_tool_support")
     if not abilities.supports_system_prompt and any(message.role is Role.SYSTEM for message in history):
         reasons.append("the history holds a system prompt: no_system_prompt_support")
+    if options.output_schema is not None and not abilities.supports_structured_output:
+        reasons.append("the session asks for a schema: no_structured_output_support")
     return reasons
 
 
-def _has_image(message: Message) -> bool:
-    def holds(blocks: Sequence[ContentBlock]) -> bool:
-        return any(
-            isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and holds(block.content))
-            for block in blocks
-        )
-
-    return holds(message.content)
+def _has_image(blocks: Sequence[ContentBlock]) -> bool:
+    return any(
+        isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and _has_image(block.content))
+        for block in blocks
+    )

@@ -1,9 +1,12 @@
 """Session: a conversation that asks, streams, runs tools and changes its model, synchronously."""
 
+import inspect
+import operator
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
@@ -41,8 +44,10 @@ class Session(Conversation[Transport]):
         TurnLimitError or a reply that paused. Raises ProviderError, and RequestError where what was said cannot be
         sent; if nothing of the turn was answered, the history is as before.
         """
-        return [event.message for event in self._events(self._turn(said, options, stream=False))
-                if isinstance(event, MessageComplete)][-1]
+        for event in self._events(self._turn(said, options, stream=False)):
+            if isinstance(event, MessageComplete):
+                reply = event.message
+        return reply
 
     def stream(self, said: Said | None, **options: Unpack[Options]) -> Generator[SessionEvent, None, None]:
         """The same turn as it happens: stream events of each reply, and ToolAnswered for each tool.
@@ -76,16 +81,17 @@ class Session(Conversation[Transport]):
             yield from driven
         finally:
             if self._under_way is driven:
-                self._under_way = None
+                self._end_turn()
 
     def _end_turn(self) -> None:
         """Leaves a stream that is still open. Raises ConfigurationError where it is called from inside a turn."""
-        driven, self._under_way = self._under_way, None
-        if driven is not None and driven.gi_running:
-            self._under_way = driven
+        driven = self._under_way
+        if driven is None:
+            return
+        if inspect.isgenerator(driven) and driven.gi_running:
             raise ConfigurationError(IN_A_TURN)
-        if driven is not None:
-            driven.close()
+        self._under_way = None
+        driven.close()
 
     def _drive(self, turn: Turn) -> Generator[SessionEvent, None, None]:
         """Carries out what the turn asks for; the async twin differs in its awaits alone."""
@@ -137,8 +143,8 @@ class Session(Conversation[Transport]):
         if len(prepared) == 1:
             return [self._checked(calls.run(prepared[0]))]
         with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL_TOOLS, len(prepared))) as pool:
-            running = [pool.submit(copy_context().run, calls.run, item) for item in prepared]
-            return [self._checked(future.result()) for future in running]
+            runs = [partial(copy_context().run, calls.run, item) for item in prepared]
+            return list(map(self._checked, pool.map(operator.call, runs)))
 
     def _approved(self, prepared: Prepared) -> Prepared:
         if self._approve is None or prepared.tool is None:

@@ -24,6 +24,7 @@ _LISTS = {"anyOf", "oneOf", "allOf", "prefixItems"}
 class Signature:
     """What a model needs to know to call a function. ``problems`` keep it from becoming a tool."""
 
+    name: str
     description: str
     schema: dict[str, Any]
     arguments: Mapping[str, TypeAdapter[Any]]
@@ -32,9 +33,10 @@ class Signature:
 
 def read(function: Callable[..., Any]) -> Signature:
     """Reads a signature and its docstring. Never raises for what it finds there."""
-    doc = inspect.getdoc(function) or ""
+    plain = _plain(function)
+    doc = inspect.getdoc(plain) or ""
     parameters = inspect.signature(function).parameters
-    hints, problems = _hints(function)
+    hints, problems = _hints(plain)
     described = docstring.parameters(doc, parameters)
     arguments: dict[str, TypeAdapter[Any]] = {}
     properties: dict[str, Any] = {}
@@ -49,22 +51,25 @@ def read(function: Callable[..., Any]) -> Signature:
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required := [name for name in properties if parameters[name].default is inspect.Parameter.empty]:
         schema["required"] = required
-    return Signature(docstring.summary(doc), schema, arguments, tuple(problems))
+    name = str(getattr(function, "__name__", plain.__name__))
+    return Signature(name, docstring.summary(doc), schema, arguments, tuple(problems))
 
 
 class _ProblemError(Exception):
     """Why a parameter cannot be an argument of a tool."""
 
 
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that holds name, docstring and annotations: that of a partial, or the call of an object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
 def _hints(function: Callable[..., Any]) -> tuple[dict[str, Any], list[str]]:
     """The annotations, those written as strings resolved; or what keeps them from being resolved."""
-    target: Any = function
-    while isinstance(target, functools.partial):
-        target = target.func
-    if not inspect.isroutine(target):
-        target = type(target).__call__
     try:
-        return get_type_hints(target, include_extras=True), []
+        return get_type_hints(function, include_extras=True), []
     except Exception as error:  # whatever the evaluation of an annotation raises
         return {}, [f"annotations: {type(error).__name__}: {error}"]
 

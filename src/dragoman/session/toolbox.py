@@ -67,8 +67,8 @@ def tool(
     """
 
     def make(function: Callable[..., Any]) -> Tool:
-        called = name or str(getattr(function, "__name__", "")) or type(function).__name__
         read = signature.read(function)
+        called = name or read.name
         definition = ToolDefinition(
             name=called,
             description=description or read.description,
@@ -123,7 +123,8 @@ class Toolbox:
         if call.raw_input is not None:
             return Prepared(call, refusal="The arguments were no complete JSON object, so the tool was not run.")
         violations = [
-            _violation(error.instance_path, error.message) for error in self._validators[call.name].iter_errors(call.input)
+            _violation(error.instance_path, error.message)
+            for error in self._validators[call.name].iter_errors(call.input)
         ]
         # Only what the model gave: the function's own defaults serve for the rest.
         arguments = dict(call.input)

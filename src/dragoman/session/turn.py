@@ -99,7 +99,7 @@ def run_turn(plan: Plan) -> Turn:
 
 
 def advance(turn: Turn, outcome: Any) -> Effect | None:
-    """The next effect, given what came of the last one: its result, or the exception it failed with; None at the end."""
+    """The next effect, or None at the end. ``outcome`` is the last one's result, or the exception it failed with."""
     try:
         return turn.throw(outcome) if isinstance(outcome, Exception) else turn.send(outcome)
     except StopIteration:

@@ -47,11 +47,12 @@ def model_file(name: str) -> Path:
     known = known_models().get(name)
     if known is None:
         return _at_path(name)
-    for path in (_in_package(known), cache_folder() / known.file):
-        if path is not None and path.is_file():
-            if not has_digest(path, known.sha256):
-                raise ConfigurationError(f"{path} is damaged: fetch it again with `dragoman local install`")
+    there = [path for path in (_in_package(known), cache_folder() / known.file) if path is not None and path.is_file()]
+    for path in there:
+        if has_digest(path, known.sha256):
             return path
+    if there:
+        raise ConfigurationError(f"{there[0]} is damaged: fetch it again with `dragoman local install`")
     raise MissingExtraError(f"the file of {name} is not installed: get it with `dragoman local install`")
 
 
@@ -68,9 +69,7 @@ def _at_path(name: str) -> Path:
 def _in_package(known: KnownModel) -> Path | None:
     spec = importlib.util.find_spec(known.package)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        path = Path(folder) / known.file
-        if path.is_file():
-            return path
+        return Path(folder) / known.file
     return None
 
 

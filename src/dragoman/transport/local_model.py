@@ -50,7 +50,8 @@ class LocalModel:
             self._pipeline = self._genai.LLMPipeline(str(path), "CPU")
         except (RuntimeError, ValueError, IndexError, KeyError) as error:
             raise ConfigurationError(
-                f"{path} cannot be loaded: GGUF files of the kinds Q4_0, Q4_1, Q8_0 and F16 can ({_first_line(error)})"
+                f"{path} cannot be loaded ({_first_line(error)}): the runtime reads GGUF files of the kinds Q4_0, Q4_1,"
+                " Q8_0 and F16"
             ) from None
         self._tokenizer = self._pipeline.get_tokenizer()
         self._lock = threading.Lock()
@@ -63,7 +64,10 @@ class LocalModel:
         with reading("local", request=True):
             asked = prompt(body)
         options = body.get("options") or {}
-        config = self._config(options, asked.allowed)
+        try:
+            config = self._config(options, asked.allowed)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise RefusalError("invalid_request", f"the runtime refuses the options: {_first_line(error)}") from None
         if not self._lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))):
             raise RefusalError("timeout", "other requests of this process kept the model busy")
         try:
@@ -93,13 +97,17 @@ class LocalModel:
     def _generate(self, tokens: Any, config: Any, writing: "_Writing", wanted: Wanted, deadline: float) -> None:
         status = self._genai.StreamingStatus
         late = False
+        broken: Exception | None = None
 
         def on_text(piece: str) -> Any:
-            nonlocal late
+            nonlocal late, broken
             late = time.monotonic() > deadline
-            if late or not wanted():
+            if late or broken or not wanted():
                 return status.CANCEL
-            writing.add(piece)
+            try:
+                writing.add(piece)
+            except Exception as error:  # the runtime would print it and go on
+                broken = error
             return status.RUNNING
 
         try:
@@ -107,6 +115,8 @@ class LocalModel:
         except RuntimeError as error:
             kind = "invalid_request" if "grammar" in str(error) or "schema" in str(error) else "runtime"
             raise RefusalError(kind, f"the runtime refuses the request: {_first_line(error)}") from None
+        if broken is not None:
+            raise broken
         if late:
             raise RefusalError("timeout", "the reply was not complete in time")
         if wanted():
@@ -123,18 +133,14 @@ class LocalModel:
             for name in _SAMPLING:
                 if options.get(name) is not None:
                     setattr(config, name, options[name])
-            seed = options.get("seed")
-            config.rng_seed = random.getrandbits(32) if seed is None else seed
+            config.rng_seed = _seed(options.get("seed"))
         if options.get("stop"):
             config.stop_strings = set(options["stop"])
             config.include_stop_str_in_output = True
         constraint = self._constraint(allowed)
         if constraint is not None:
             config.structured_output_config = self._genai.StructuredOutputConfig(structural_tags_config=constraint)
-        try:
-            config.validate()
-        except (RuntimeError, TypeError) as error:
-            raise RefusalError("invalid_request", f"the runtime refuses the options: {_first_line(error)}") from None
+        config.validate()
         return config
 
     def _constraint(self, allowed: Allowed) -> Any:
@@ -211,11 +217,20 @@ _paths: dict[str, Path] = {}
 
 
 def _samples(options: Json) -> bool:
-    """A temperature over 0 turns sampling on; without one, top_p or top_k do. Else the likeliest token is taken."""
+    """A temperature turns sampling on, unless it is 0; without one, top_p and top_k do."""
     temperature = options.get("temperature")
     if temperature is not None:
-        return bool(temperature > 0)
+        return bool(temperature != 0)
     return options.get("top_p") is not None or options.get("top_k") is not None
+
+
+def _seed(seed: Any) -> int:
+    """The runtime's own seed is the same in every process: a request without one gets a fresh one."""
+    if seed is None:
+        return random.getrandbits(32)
+    if not (isinstance(seed, int) and 0 <= seed < 1 << 64):
+        raise ValueError("a seed is a whole number of at least 0")
+    return seed
 
 
 def _runtime() -> Any:

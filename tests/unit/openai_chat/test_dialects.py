@@ -121,6 +121,14 @@ def test_reasoning_goes_back_under_the_name_it_came() -> None:
     assert sent([said], chat)[0]["messages"][0] == {"role": "assistant", "content": "Hi", "reasoning": "Hm"}
 
 
+def test_reasoning_alone_leaves_the_content_empty() -> None:
+    """Null content stands beside calls and refusals only: servers refuse a message that says nothing."""
+    chat = thinker(reasoning_replay="always")
+    assert sent([reply_of("other:any", [THOUGHT])], chat)[0]["messages"] == [
+        {"role": "assistant", "content": "", "reasoning_content": "Hm"}
+    ]
+
+
 def test_reasoning_in_parts() -> None:
     """Mistral's thinking is a part of the content, whole, streamed and sent back."""
     chat = thinker(thinking_parts=True, reasoning_replay="always")

@@ -20,7 +20,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from tests.unit.openai_chat.wires import adapter, context, losses, reply_of, round_trip, sent
+from tests.unit.openai_chat.wires import able, adapter, context, losses, reply_of, round_trip, sent
 
 CALL_ID = "tu_00000000000000000000000001"
 PNG = MediaSource(kind="base64", data="iVBO")
@@ -136,14 +136,14 @@ def test_an_image_in_an_answer_follows_it() -> None:
     assert body["messages"][3]["content"][0]["type"] == "image_url"
 
 
-def test_a_failed_answer_keeps_its_text_and_is_named_once() -> None:
-    """The wire has no flag for it; two failures make one loss."""
+def test_a_failed_answer_keeps_its_text_and_is_named() -> None:
+    """The wire has no flag for it, so each failure is a loss of form."""
     ids = [CALL_ID, CALL_ID[:-1] + "2"]
     calls = reply_of("openai-chat:gpt-4.1", [ToolUseBlock(id=name, name="f") for name in ids])
     answers = [Message.tool(name, "boom", is_error=True) for name in ids]
     body, wire = sent([calls, *answers])
     assert [message["content"] for message in body["messages"][1:]] == ["boom", "boom"]
-    assert losses(wire) == [("flattened", "the wire has no flag for a failed tool")]
+    assert losses(wire) == [("flattened", "the wire has no flag for a failed tool")] * 2
 
 
 @pytest.mark.parametrize(("free", "arguments", "lost"), [(True, "{a", []), (False, "{}", ["invalid_input"])])
@@ -256,6 +256,9 @@ HANDWRITTEN_REQUESTS: dict[str, dict[str, Any]] = {
             ]}
         ]
     },
+    "videos": {
+        "messages": [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "https://a.test/b.mp4"}}]}]
+    },
     "an unknown part": {"messages": [{"role": "user", "content": [{"type": "smell", "smell": {"of": "tea"}}]}]},
     "tools of every kind": {
         "messages": [USER],
@@ -292,7 +295,8 @@ HANDWRITTEN_REQUESTS: dict[str, dict[str, Any]] = {
 def test_a_request_comes_back_as_it_was(body: dict[str, Any]) -> None:
     """Reading a request and writing it again changes nothing, whatever form of the wire it uses."""
     body = {"model": "gpt-4.1", **body}
-    assert round_trip(body) == body
+    chat = adapter()
+    assert round_trip(body, able(chat, **{**dict(chat.capabilities), "supports_video": "native"})) == body
 
 
 def test_a_request_of_a_reasoning_model_comes_back_as_it_was() -> None:

@@ -12,15 +12,25 @@ from dragoman.adapter.errors import (
     OverloadedError,
     ProviderError,
     RateLimitError,
+    RequestCancelledError,
     ServerError,
     StreamTruncatedError,
 )
-from dragoman.canonical.blocks import AudioBlock, TextBlock, ThinkingBlock, ToolUseBlock
-from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, ToolUseEnd, ToolUseStart, UsageUpdate
+from dragoman.canonical.blocks import AudioBlock, ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import (
+    ErrorEvent,
+    MessageComplete,
+    StreamEvent,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from tests.unit.openai_chat.wires import (
     DONE,
     adapter,
+    context,
     handwritten_call,
     handwritten_chunk,
     handwritten_reply,
@@ -388,3 +398,48 @@ def test_comments_and_blank_data_are_passed_over() -> None:
     """Keep-alives in all their forms say nothing."""
     noise = [b": OPENROUTER PROCESSING\n\n", b"data:\n\n", b"\n\n", handwritten_chunk()]
     assert streamed([*noise, handwritten_chunk({"content": "Hi"}, "stop"), *noise, DONE], adapter()).text == "Hi"
+
+
+def test_parts_of_any_kind_stream() -> None:
+    """Texts in parts join, an unknown part stands whole in its place, other fields of a call are kept."""
+    smell = {"type": "smell", "smell": {"of": "tea"}}
+    call = handwritten_call(None, id="c", name="f")
+    call["tool_calls"][0]["extra_content"] = {"signature": "s"}
+    call["tool_calls"][0]["function"]["arguments"] = {"a": 1}
+    deltas: list[dict[str, Any]] = [
+        {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": ""}]},
+        {"content": [{"type": "text", "text": "b"}, smell]},
+        call,
+    ]
+    events = stream([*map(handwritten_chunk, deltas), handwritten_chunk({}, "tool_calls"), DONE])
+    last = events[-1]
+    assert isinstance(last, MessageComplete)
+    text, part, used = last.message.content
+    assert (text, part) == (
+        TextBlock(text="ab"),
+        ProviderBlock(provider="openai-chat", kind="smell", data=smell),
+    )
+    assert isinstance(used, ToolUseBlock)
+    assert used.input == {"a": 1}
+    assert [event.partial_json for event in events if isinstance(event, ToolUseInputDelta)] == ['{"a":1}']
+    message = sent([last.message])[0]["messages"][0]
+    assert message["content"] == [{"type": "text", "text": "ab"}, smell]
+    assert message["tool_calls"][0]["extra_content"] == {"signature": "s"}
+
+
+def test_a_stream_of_nothing_but_usage_still_starts() -> None:
+    """Counts may come before the first choice, as they do where a filter looks first."""
+    events = stream([handwritten_chunk(usage={"prompt_tokens": 1}), handwritten_chunk({"content": "Hi"}, "stop"), DONE])
+    assert kinds(events) == ["message_start", "usage_update", "text_delta", "message_complete"]
+
+
+def test_a_cancelled_stream_keeps_what_came() -> None:
+    """The caller's own cancellation is no error of the provider's."""
+    chat = adapter()
+    decoder = chat.decoder(context(chat))
+    decoder.feed(handwritten_chunk({"content": "Hi"}))
+    (last,) = decoder.fail(RequestCancelledError("enough"))
+    assert isinstance(last, ErrorEvent)
+    assert last.partial is not None
+    assert last.partial.metadata.status is MessageStatus.CANCELLED
+    assert last.partial.stop_reason is StopReason.CANCELLED

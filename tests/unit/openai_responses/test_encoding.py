@@ -171,6 +171,17 @@ def test_arguments_that_are_no_object_are_told_as_lost() -> None:
         body_of([HI, critical, Message.tool(CALL, "no")])
 
 
+def test_that_a_tool_failed_is_told_as_lost() -> None:
+    """The wire has no flag for it; an answer that we made ourselves says so in words."""
+    failed = Message.tool(CALL, "no such file", is_error=True)
+    body, losses = body_of([HI, foreign(ToolUseBlock(id=CALL, name="look")), failed])
+    assert body["input"][2]["output"] == "no such file"
+    assert losses == (LossKind.FLATTENED,)
+    body, losses = body_of([HI, foreign(ToolUseBlock(id=CALL, name="look")), HI])
+    assert "interrupted" in body["input"][2]["output"]
+    assert losses == (LossKind.INTERRUPTED_CALL,)
+
+
 TOOLS: list[tuple[ToolDefinition, Item]] = [
     (
         ToolDefinition(name="look", description="Looks.", input_schema={"type": "object", "properties": {}}),

