@@ -1,10 +1,11 @@
-"""Bytes to frames: server-sent events and JSON lines, cut anywhere, in linear time.
+"""Bytes to frames: server-sent events, JSON lines and JSON arrays, cut anywhere, in linear time.
 
 SSE follows the WHATWG event stream grammar: LF, CRLF and CR end a line, a byte order mark at the start is dropped,
 lines that start with a colon are comments, several data lines join with a line feed. U+2028 and its like are data,
 which is why nothing here uses `str.splitlines`. Frames stay bytes: the JSON parser checks their UTF-8.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -91,8 +92,8 @@ class _Decoder(ABC):
     """
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
-        self._lines = LineSplitter(frame_cap, body_cap)
         self._frame_cap = frame_cap
+        self._body_cap = body_cap
         self._error: FrameTooLargeError | None = None
 
     def feed(self, chunk: bytes) -> list[Frame]:
@@ -131,6 +132,7 @@ class SseDecoder(_Decoder):
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
         super().__init__(frame_cap, body_cap)
+        self._lines = LineSplitter(frame_cap, body_cap)
         self._event = b""
         self._data: list[bytes] = []
         self._size = 0
@@ -175,6 +177,10 @@ class SseDecoder(_Decoder):
 class NdjsonDecoder(_Decoder):
     """One JSON value a line; blank lines are skipped."""
 
+    def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
+        super().__init__(frame_cap, body_cap)
+        self._lines = LineSplitter(frame_cap, body_cap)
+
     def _frames(self, chunk: bytes) -> Iterator[Frame]:
         return (Frame("", line) for line in self._lines.feed(chunk) if line.strip())
 
@@ -182,3 +188,107 @@ class NdjsonDecoder(_Decoder):
         line = self._lines.finish()
         if line.strip():
             yield Frame("", line)
+
+
+_BETWEEN = re.compile(rb"[\s,\xef\xbb\xbf]*")
+"""What separates elements; a byte order mark counts as blank."""
+_MARK_IN_STRING = re.compile(rb'["\\]')
+_MARK_IN_CONTAINER = re.compile(rb'["{}\[\]]')
+_MARK_IN_SCALAR = re.compile(rb'["{}\[\],\s]')
+
+
+class JsonArrayDecoder(_Decoder):
+    """One JSON array that arrives in pieces: a frame for each element. A lone value counts as an array of one.
+
+    Only where elements begin and end is looked at. What stands outside of the array is a frame as well, so that the
+    JSON parser refuses it instead of its being passed over. ``closed`` is set at the array's end.
+    """
+
+    def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
+        super().__init__(frame_cap, body_cap)
+        self.closed = False
+        self._total = 0
+        self._opened = False
+        self._element = bytearray()
+        self._inside = False
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def _frames(self, chunk: bytes) -> Iterator[Frame]:
+        room = self._body_cap - self._total
+        self._total += len(chunk)
+        yield from self._elements(chunk[:room] if len(chunk) > room else chunk)
+        if len(chunk) > room:
+            raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
+
+    def _rest(self) -> Iterator[Frame]:
+        if self._inside:
+            yield self._take()
+
+    def _elements(self, chunk: bytes) -> Iterator[Frame]:
+        position = 0
+        while position < len(chunk):
+            if not self._inside:
+                position = self._begin(chunk, position)
+                continue
+            end, ended = self._scan(chunk, position)
+            self._element += chunk[position:end]
+            position = end
+            if len(self._element) > self._frame_cap:
+                raise FrameTooLargeError(f"one element of the reply is over {self._frame_cap} bytes")
+            if ended:
+                yield self._take()
+
+    def _begin(self, chunk: bytes, position: int) -> int:
+        """Moves on to an element's first byte, or over the brackets of the array itself."""
+        found = _BETWEEN.match(chunk, position)
+        position = found.end() if found else position
+        mark = chunk[position : position + 1]
+        if mark == b"[" and not self._opened and not self.closed:
+            self._opened = True
+            return position + 1
+        if mark == b"]" and self._opened and not self.closed:
+            self.closed = True
+            return position + 1
+        self._inside = bool(mark)
+        if mark in (b"]", b"}"):  # closes nothing: an element by itself, which no parser takes
+            self._depth = 1
+        return position
+
+    def _scan(self, chunk: bytes, position: int) -> tuple[int, bool]:
+        """How far the element reaches in this chunk, and whether it ends there."""
+        while position < len(chunk):
+            if self._escaped:
+                self._escaped = False
+                position += 1
+                continue
+            pattern = _MARK_IN_STRING
+            if not self._in_string:
+                pattern = _MARK_IN_CONTAINER if self._depth else _MARK_IN_SCALAR
+            found = pattern.search(chunk, position)
+            if found is None:
+                return len(chunk), False
+            mark, position = found.group(), found.end()
+            if mark == b"\\":
+                self._escaped = True
+            elif mark == b'"':
+                self._in_string = not self._in_string
+                if not (self._in_string or self._depth):
+                    return position, True
+            elif mark in (b"{", b"["):
+                self._depth += 1
+            elif not self._depth:
+                return found.start(), True
+            else:
+                self._depth -= 1
+                if not self._depth:
+                    return position, True
+        return position, False
+
+    def _take(self) -> Frame:
+        frame = Frame("", bytes(self._element))
+        self._element.clear()
+        self._inside, self._depth, self._in_string, self._escaped = False, 0, False, False
+        self.closed = self.closed or not self._opened
+        return frame

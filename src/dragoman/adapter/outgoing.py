@@ -1,7 +1,7 @@
 """A request while it is written: projected turns, the ids to use, and the losses so far. Every adapter starts here."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dragoman.adapter import wirejson
@@ -89,19 +89,48 @@ class Outgoing:
         """Notes an option that this model does not take."""
         self.lose(LossKind.OPTION, f"{name}: {reason}")
 
-    def wire(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> WireRequest:
-        """The finished request: the caller's own fields for this provider are laid over the body."""
-        laid_over = {**body, **self.options.extra.get(self.provider, {})}
+    def overrule(self, *names: str) -> None:
+        """Leaves out fields of the caller's own that would now hide what the conversation or an option says."""
+        own = self.options.extra.get(self.provider, {})
+        kept = {name: value for name, value in own.items() if name not in names}
+        self.options = replace(self.options, extra={**self.options.extra, self.provider: kept})
+
+    def wire(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        *,
+        merged: Collection[str] = (),
+    ) -> WireRequest:
+        """The finished request: the caller's own fields for this provider are laid over the body.
+
+        ``merged`` names fields whose objects are laid over ours field by field, at any depth; a null of the caller's
+        yields to what stands there.
+        """
+        laid_over = _laid_over(body, self.options.extra.get(self.provider, {}), merged)
         losses = tuple(self.losses)
         log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
         return WireRequest(
             method="POST",
             path=path,
-            body=wirejson.dumps({name: value for name, value in laid_over.items() if value is not ...}),
+            body=wirejson.dumps(laid_over),
             headers={"content-type": "application/json", **(headers or {}), **self.options.headers},
             stream=self.options.stream,
             losses=losses,
         )
+
+
+def _laid_over(body: Mapping[str, Any], own: Mapping[str, Any], merged: Collection[str]) -> dict[str, Any]:
+    """The body with the caller's own fields; one whose value is ``...`` is left out."""
+    laid = dict(body)
+    for name, value in own.items():
+        standing = laid.get(name)
+        if name in merged and isinstance(value, Mapping):
+            laid[name] = _laid_over(standing if isinstance(standing, Mapping) else {}, value, merged)
+        elif not (name in merged and value is None and standing is not None):
+            laid[name] = value
+    return {name: value for name, value in laid.items() if value is not ...}
 
 
 def _learn_ids(message: Message, provider: str, context: RequestContext) -> None:

@@ -30,8 +30,8 @@ class Part:
 
 RECORDED_PARTS = (
     Part("anthropic", "Anthropic's Messages", "Use read_file to read config.toml and tell me the port."),
-    Part("openai", "OpenAI's Responses", "What is 17 + 25? Use the add tool."),
-    Part("openai-chat", "OpenAI's Chat Completions", "Use read_file to read notes.txt and tell me what it says."),
+    Part("openai", "OpenAI's Responses", "Add 17 and 25 with the add tool."),
+    Part("openai-chat", "OpenAI's Chat Completions", "Use read_file to read notes.txt and tell me the day."),
 )
 
 LOCAL_PROMPT = "Use the add tool to add 8080 and 1."

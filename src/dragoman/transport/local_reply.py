@@ -16,7 +16,8 @@ Json = dict[str, Any]
 
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
 _HEAD = re.compile(r'<tool_call>\{"name": ("(?:[^"\\]|\\.)*"), "arguments": ')
-_TAIL = "}" + CALL_CLOSE
+CALL_TAIL = "}" + CALL_CLOSE
+"""What stands behind a call's arguments; `call_head` is what stands before them."""
 _STATUS = {"invalid_request": 400, "context_overflow": 400, "timeout": 408, "runtime": 500}
 
 
@@ -34,13 +35,8 @@ class RefusalError(Exception):
 
 
 def call_head(name: str) -> str:
-    """What stands before a call's arguments."""
+    """What stands before the arguments of a call of that tool."""
     return f'{CALL_OPEN}{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
-
-
-def call_tail() -> str:
-    """What stands behind a call's arguments."""
-    return _TAIL
 
 
 class StopFilter:
@@ -121,9 +117,9 @@ class Splitter:
             case _Place.ARGUMENTS:
                 return self._take_arguments(lines)
             case _Place.TAIL:
-                if not self._held.startswith(_TAIL):
+                if not self._held.startswith(CALL_TAIL):
                     return False
-                self._held = self._held[len(_TAIL) :]
+                self._held = self._held[len(CALL_TAIL) :]
                 self._close(lines)
                 return True
 

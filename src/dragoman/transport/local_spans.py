@@ -12,6 +12,8 @@ MAX_WORDS = 60
 MAX_RUN = 8
 
 _BEFORE = "\"'`([{<,;:!?"
+_ENDS = ".!?;:"
+"""What a run does not go on behind."""
 _BEHIND = "\"'`)]}>,;:!?."
 _SAYS_ITSELF = frozenset({"enum", "const", "pattern", "format"})
 
@@ -39,3 +41,5 @@ def _runs(text: str) -> Iterator[str]:
         for end in range(start + 1, min(start + MAX_RUN, len(words)) + 1):
             if run := " ".join(words[start:end]).lstrip(_BEFORE).rstrip(_BEHIND):
                 yield run
+            if words[end - 1][-1] in _ENDS:
+                break

@@ -270,10 +270,18 @@ class TestEmptiness:
     @pytest.mark.parametrize("text", ["", " ", "\n\t"])
     def test_texts_without_words_go_where_they_are_refused(self, text: str) -> None:
         """And the message with them, if nothing else is in it."""
-        both = Message.user([TextBlock(text=text), TextBlock(text="Hi")])
-        assert kinds(to(both, supports_empty_text="absent")) == ["empty_text"]
-        assert kinds(to(Message.user(text), supports_empty_text="absent")) == ["empty_text", "empty_message"]
-        assert to(both, Message.user(text)).losses == ()
+        some, none = Message.user([TextBlock(text=text), TextBlock(text="Hi")]), Message.user(text)
+        assert kinds(to(some, supports_empty_text="absent")) == ["empty_text"]
+        assert kinds(to(some, none, supports_empty_text="absent")) == ["empty_text", "empty_text", "empty_message"]
+        assert to(some, none).losses == ()
+
+    def test_a_provider_gets_its_own_blank_text_back(self) -> None:
+        """Signed thinking behind it would not bear a change; nobody else gets it, and empty text goes nowhere."""
+        said = Message.assistant(
+            [TextBlock(text="\n\n"), TextBlock(text="")], metadata=MessageMetadata(provider_raw={"by": "p"})
+        )
+        assert texts(to(said, supports_empty_text="absent")) == ["\n\n"]
+        assert texts(to(said, Message.user("Hi"), provider="q", supports_empty_text="absent")) == ["Hi"]
 
     @pytest.mark.parametrize(
         ("role", "takes_empty", "turns", "lost"),
@@ -287,8 +295,8 @@ class TestEmptiness:
     )
     def test_a_message_without_content(self, role: Role, takes_empty: str, turns: int, lost: list[str]) -> None:
         """A system prompt may be a placeholder: without a word nothing is lost."""
-        projection = to(Message(role=role), supports_empty_text=takes_empty)
-        assert len(projection.turns) == turns
+        projection = to(Message(role=role), Message.user("Hi"), supports_empty_text=takes_empty)
+        assert len(projection.turns) == turns + 1
         assert kinds(projection) == lost
 
     def test_a_message_that_lost_all_its_blocks_is_not_sent(self) -> None:
@@ -296,6 +304,40 @@ class TestEmptiness:
         projection = to(Message.assistant([TestThinking.signed]), Message.user("Hi"))
         assert roles(projection) == ["user"]
         assert kinds(projection) == ["thinking", "empty_message"]
+
+    def test_where_nothing_is_left_the_user_speaks(self) -> None:
+        """No wire takes a request without any message; an empty history is not made up for."""
+        projection = to(Message.assistant([TestThinking.signed]))
+        assert [(turn.role, turn.blocks) for turn in projection.turns] == [(Role.USER, (TextBlock(text="Continue."),))]
+        assert kinds(projection) == ["thinking", "empty_message", "empty_message"]
+        assert to().turns == ()
+
+
+class TestNeighbours:
+    signed = ThinkingBlock(text="Hm.", signature="c2ln")
+    history = (
+        Message.assistant([ToolUseBlock(id="a", name="f")], metadata=BY_ANTHROPIC),
+        Message.assistant([signed, ToolUseBlock(id="b", name="f")], metadata=MessageMetadata(model="openai:gpt-6")),
+        Message.tool("b", "ok"),
+        Message.tool("a", "ok"),
+    )
+
+    def test_where_they_are_one_turn_they_stay_apart(self) -> None:
+        """Results of both follow the second."""
+        projection = to(*self.history, supports_neighbours="native", thinking_policy=ThinkingPolicy(reads_from=("*",)))
+        assert roles(projection) == ["assistant", "assistant", "tool", "tool"]
+        assert projection.losses == ()
+
+    def test_where_results_must_stand_right_behind_they_become_one(self) -> None:
+        """What each may keep was decided before: thinking of one is not taken for that of the other."""
+        projection = to(*self.history, thinking_policy=ThinkingPolicy(reads_from=("anthropic:*",)))
+        assert roles(projection) == ["assistant", "tool", "tool"]
+        assert [block.type for block in projection.turns[0].blocks] == ["tool_use", "tool_use"]
+        assert kinds(projection) == ["thinking", "flattened"]
+
+    def test_without_calls_they_stay_apart(self) -> None:
+        """There is nothing that must stand right behind them."""
+        assert to(Message.assistant("a"), Message.assistant("b")).losses == ()
 
 
 def test_the_last_word_is_the_users_where_it_must_be() -> None:

@@ -65,14 +65,16 @@ class TestTurns:
 @pytest.mark.parametrize(
     ("block", "text"),
     [
-        (ResourceBlock(resource_request_id="r", uri="u", resource_type="file", name="n", content="x"), "[resource n]\nx"),
+        (ResourceBlock(resource_request_id="r", uri="u", resource_type="file", name="n", content="x"),
+         "[resource n]\nx"),
         (ResourceBlock(resource_request_id="r", uri="u", resource_type="file", content=""), "[resource u]\n"),
         (ResourceBlock(resource_request_id="r", uri="u", resource_type="file", blob="eA=="),
          "[resource u]\n[binary content left out]"),
         (ResourceRefBlock(resource_request_id="r", uri="u", resource_type="file", name="n"), "[reference to n: u]"),
         (PromptRequestBlock(prompt_request_id="p", name="n"), "[prompt n {}]"),
         (PromptResultBlock(prompt_request_id="p", prompt_name="n", content="x"), "[prompt n]\nx"),
-        (PromptResultBlock(prompt_request_id="p", prompt_name="n", is_error=True, error_message="no"), "[prompt n]\nno"),
+        (PromptResultBlock(prompt_request_id="p", prompt_name="n", is_error=True, error_message="no"),
+         "[prompt n]\nno"),
         (PromptResultBlock(prompt_request_id="p", prompt_name="n", messages=({"role": "user"},)),
          '[prompt n]\n[{"role":"user"}]'),
     ],
@@ -121,7 +123,8 @@ def test_losses_are_logged_with_five_fields(caplog: pytest.LogCaptureFixture) ->
     first = caplog.records[0].__dict__
     assert caplog.records[0].getMessage() == "openai: takes no image"
     assert {name: first[name] for name in ("session_id", "message_id", "block_type", "adapter", "reason")} == {
-        "session_id": "sess_1", "message_id": "m1", "block_type": "image", "adapter": "openai", "reason": "takes no image",
+        "session_id": "sess_1", "message_id": "m1", "block_type": "image", "adapter": "openai",
+        "reason": "takes no image",
     }  # fmt: skip
 
 
@@ -166,7 +169,7 @@ class TestJson:
         [
             ('{"a": 1}', ({"a": 1}, None)), ("", ({}, None)), (" \n", ({}, None)), ("{}", ({}, None)),
             ('{"a": ', ({}, '{"a": ')), ("[1]", ({}, "[1]")), ("null", ({}, "null")), ('"x"', ({}, '"x"')),
-            ('{"a": NaN}', ({}, '{"a": NaN}')), ("{'a': 1}", ({}, "{'a': 1}")), ('{"a":1}{"b":2}', ({}, '{"a":1}{"b":2}')),
+            ('{"a": NaN}', ({}, '{"a": NaN}')), ("{'a': 1}", ({}, "{'a': 1}")), ('{"a":1}{}', ({}, '{"a":1}{}')),
         ],
     )  # fmt: skip
     def test_arguments_are_whole_or_kept_as_they_came(self, text: str, parsed: Any) -> None:

@@ -1,0 +1,196 @@
+"""Parts and blocks: one part of a content is one block, either way (wire reference 6).
+
+What a part holds beyond what we would write for its block (its spelling, a signature, flags) is its note. The note
+stays with the message and makes the part whole again, byte for byte, for the provider that wrote it.
+"""
+
+import base64
+from collections.abc import Mapping
+from mimetypes import MimeTypes
+from typing import Any
+from urllib.parse import urlsplit
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.residue import residue, restore
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman_google.spelling import camel, respelled
+
+Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
+
+FLAGS = frozenset({"thought", "thoughtSignature", "mediaResolution", "videoMetadata", "partMetadata"})
+"""What may stand in a part beside its one data field."""
+
+RAW_INPUT = "rawInput"
+"""In a call that a stream left unfinished: its arguments as far as they came. No provider's field."""
+
+_FILES_API = "generativelanguage.googleapis.com"
+_YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
+_DEFAULT_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/pdf"}
+_TYPES = MimeTypes(filenames=())
+"""Python's own table, without that of the machine: the same on every one."""
+
+
+def kind(part: Mapping[str, Any]) -> str:
+    """The name of a part's data field; empty where it has none."""
+    return next((key for key in part if key not in FLAGS), "")
+
+
+def block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: bool = True) -> ContentBlock:
+    """The block of a part; what the canonical form has no word for is kept whole. Only a model thinks and calls."""
+    part, _ = camel(native)
+    thought = bool(part.get("thought"))
+    match kind(part):
+        case "text" | "" if thought and by_model:
+            return ThinkingBlock(text=part.get("text", ""), signature=part.get("thoughtSignature") or None)
+        case "text" if not thought:
+            return TextBlock(text=part["text"])
+        case "" if "thoughtSignature" in part and not thought:
+            return TextBlock(text="")
+        case "functionCall" if by_model and isinstance(part["functionCall"].get("name"), str):
+            return _call(part["functionCall"], tool_use_id)
+        case "inlineData" if not thought:
+            data = part["inlineData"]
+            source = MediaSource(kind="base64", data=data["data"])
+            return _media(source, data.get("mimeType"), part)
+        case "fileData" if not thought:
+            data = part["fileData"]
+            return _media(_file(data["fileUri"], provider), data.get("mimeType"), part)
+        case other:
+            return ProviderBlock(provider=provider, kind=other or "part", data=native)
+
+
+def _call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+    arguments = native.get("args")
+    raw = native.get(RAW_INPUT)
+    if isinstance(arguments, str):
+        arguments, raw = wirejson.parse_arguments(arguments)
+    elif not isinstance(arguments, dict | None):
+        arguments, raw = {}, wirejson.dumps_text(arguments)
+    return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments or {}, raw_input=raw)
+
+
+def _media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> Media:
+    """The block for a media type; without one, a link to YouTube is a video and anything else a document."""
+    family = (media_type or "").partition("/")[0]
+    if not family and source.kind == "url" and urlsplit(source.data).hostname in _YOUTUBE:
+        family = "video"
+    match family:
+        case "image":
+            return ImageBlock(source=source, media_type=media_type, detail=_detail(part))
+        case "audio":
+            return AudioBlock(source=source, media_type=media_type)
+        case "video":
+            return VideoBlock(source=source, media_type=media_type)
+        case _:
+            return DocumentBlock(source=source, media_type=media_type)
+
+
+def _detail(part: Mapping[str, Any]) -> str | None:
+    level = part.get("mediaResolution")
+    level = level.get("level") if isinstance(level, dict) else None
+    return level.removeprefix("MEDIA_RESOLUTION_").lower() if isinstance(level, str) else None
+
+
+def _file(uri: str, provider: str) -> MediaSource:
+    """A public link, or a file that only this provider can read: of its Files API, or of a bucket."""
+    place = urlsplit(uri)
+    if place.scheme in ("http", "https") and place.hostname != _FILES_API:
+        return MediaSource(kind="url", data=uri)
+    return MediaSource(kind="file_id", data=uri, provider=provider)
+
+
+def part(content: ContentBlock, wire_id: str | None = None) -> dict[str, Any]:
+    """The part of a block. ``wire_id`` is the id of a call, where it has one on this wire."""
+    match content:
+        case TextBlock():
+            return {"text": content.text}
+        case ThinkingBlock():
+            signed = {"thoughtSignature": content.signature} if content.signature else {}
+            return {"text": content.text, "thought": True, **signed}
+        case ToolUseBlock():
+            return {"functionCall": {**_id(wire_id), "name": content.name, "args": content.input}}
+        case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+            return media_part(content)
+        case ProviderBlock():
+            return content.data
+        case _:
+            raise TypeError(f"the projection let a {content.type} block through")
+
+
+def _id(wire_id: str | None) -> dict[str, str]:
+    return {"id": wire_id} if wire_id else {}
+
+
+def media_part(content: Media) -> dict[str, Any]:
+    source, media_type = content.source, content.media_type
+    match source.kind:
+        case "base64":
+            return {"inlineData": {"mimeType": media_type or _DEFAULT_TYPES[content.type], "data": source.data}}
+        case "text":
+            data = base64.b64encode(source.data.encode()).decode()
+            return {"inlineData": {"mimeType": media_type or "text/plain", "data": data}}
+        case _:
+            media_type = media_type or _TYPES.guess_type(urlsplit(source.data).path)[0]
+            return {"fileData": {**({"mimeType": media_type} if media_type else {}), "fileUri": source.data}}
+
+
+def result(native: dict[str, Any], tool_use_id: str, provider: str) -> ToolResultBlock:
+    """A tool's answer. ``output`` and ``error`` alone have a meaning; any other object is the answer as a whole."""
+    response = native.get("response")
+    answered = response if isinstance(response, dict) else {}
+    failed = answered.keys() == {"error"}
+    said = answered["error"] if failed else answered["output"] if answered.keys() == {"output"} else response
+    content: list[ContentBlock] = []
+    if said or isinstance(said, (int, float)):
+        content.append(TextBlock(text=said if isinstance(said, str) else wirejson.dumps_text(said)))
+    content += [block(each, "", provider, by_model=False) for each in native.get("parts") or ()]
+    return ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content), is_error=failed)
+
+
+def result_part(content: ToolResultBlock, name: str, wire_id: str | None) -> dict[str, Any]:
+    """A tool's answer: its texts under ``output`` or ``error``, and its media beside them."""
+    texts = [each.text for each in content.content if isinstance(each, TextBlock)]
+    media = [part(each) for each in content.content if not isinstance(each, TextBlock)]
+    said = {"error" if content.is_error else "output": "\n".join(texts)} if texts or not media else {}
+    encoded: dict[str, Any] = {**_id(wire_id), "name": name, "response": said}
+    return {"functionResponse": encoded | ({"parts": media} if media else {})}
+
+
+def note(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
+    """What a part holds beyond our encoding of its block; empty where nothing."""
+    camelled, spelling = camel(native)
+    found: dict[str, Any] = {"spelling": spelling} if spelling else {}
+    inner: dict[str, Any] = {}
+    for key, ours in encoded.items():
+        theirs = camelled.get(key)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            if difference := residue(theirs, ours):
+                inner[key] = difference
+            camelled[key] = ours
+    if inner:
+        found["inner"] = inner
+    found |= residue(camelled, encoded) or {}
+    # Names that are spelled in both ways within one part cannot be told by their spelling alone.
+    return found if residue(native, restored(encoded, found)) is None else residue(native, encoded) or {}
+
+
+def restored(encoded: dict[str, Any], noted: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The part with its note laid over it."""
+    if not noted:
+        return encoded
+    inner = noted.get("inner", {})
+    whole = {key: restore(value, inner[key]) if key in inner else value for key, value in encoded.items()}
+    laid: dict[str, Any] = respelled(restore(whole, noted), noted.get("spelling", ()))
+    return laid

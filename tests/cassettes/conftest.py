@@ -1,0 +1,40 @@
+"""Recordings of a real llama-server: our cassette format under pytest-recording, and no rest left unplayed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.testing import recording
+
+FOLDER = Path(__file__).resolve().parents[2] / "cassettes"
+
+
+def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
+    recording.register(vcr, server="llama-server")
+
+
+@pytest.fixture(scope="session")
+def vcr_config() -> dict[str, Any]:
+    return recording.config()
+
+
+@pytest.fixture(scope="module")
+def vcr_cassette_dir() -> str:
+    return str(FOLDER / "llama-server" / "answers")
+
+
+@pytest.fixture
+def default_cassette_name(request: pytest.FixtureRequest) -> str:
+    """``anthropic-stream-tools``: the wire and what is asked of it."""
+    name: str = request.node.callspec.id
+    return name
+
+
+@pytest.fixture(autouse=True)
+def all_played(vcr: Any) -> Iterator[None]:
+    """A cassette of which a part was not asked for any more no longer shows what it claims to."""
+    yield
+    if vcr is not None and vcr.record_mode.value == "none":
+        assert vcr.all_played, f"{vcr.play_count} of {len(vcr)} recorded exchanges were played"

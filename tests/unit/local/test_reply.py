@@ -1,0 +1,114 @@
+"""From the model's text to lines: the same for every way in which the text comes in pieces."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.transport.local_reply import CALL_CLOSE, RefusalError, Splitter, StopFilter, call_head, whole
+
+END = {"type": "end", "stop": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
+
+speech = st.text(st.characters(codec="utf-8", exclude_characters="<"), max_size=12) | st.sampled_from(
+    ["<", "<tool", "a < b", "</tool_call>", "Sure.\n", "{}"]
+)
+arguments = st.dictionaries(
+    st.text(max_size=5), st.text(max_size=8) | st.sampled_from(["}</tool_call>", '"', "\\", "{"]) | st.integers()
+)
+calls = st.tuples(st.sampled_from(["read_file", 'a"b', "é"]), arguments)
+
+
+def call_text(name: str, given: dict[str, object]) -> str:
+    return f"{call_head(name)}{json.dumps(given, ensure_ascii=False)}}}{CALL_CLOSE}"
+
+
+def in_pieces(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in pairwise(places)]
+
+
+def split(pieces: list[str], *, finds_calls: bool = True) -> list[dict[str, object]]:
+    splitter = Splitter(calls=finds_calls)
+    lines = [line for piece in pieces for line in splitter.feed(piece)] + splitter.finish()
+    return whole([{"type": "start", "model": "m"}, *lines, END])["content"]
+
+
+@given(st.lists(speech | calls, max_size=5), st.lists(st.integers(0, 500), max_size=8))
+def test_text_and_calls_are_told_apart_however_the_text_is_cut(parts: list[object], cuts: list[int]) -> None:
+    """Splitting is the same for any pieces, and finds each call with its own arguments, in order."""
+    text = "".join(part if isinstance(part, str) else call_text(*part) for part in parts)  # type: ignore[misc]
+    found = split(in_pieces(text, cuts))
+    assert found == split([text])
+    called = [(part["name"], part["arguments"]) for part in found if part["type"] == "call"]
+    assert called == [part for part in parts if isinstance(part, tuple)]
+
+
+@given(speech, st.lists(st.integers(0, 500), max_size=4))
+def test_where_no_call_is_allowed_all_is_text(said: str, cuts: list[int]) -> None:
+    """A model that may only speak may also speak of tags."""
+    text = said + call_text("read_file", {"path": "a"})
+    assert split(in_pieces(text, cuts), finds_calls=False) == [{"type": "text", "text": text}]
+
+
+def test_line_feeds_between_calls_are_no_words() -> None:
+    """The grammar separates calls; what it puts between them is nothing that the model said."""
+    one = call_text("add", {"a": 1})
+    assert [part["type"] for part in split([f"Well.\n{one}\n{one}\n"])] == ["text", "call", "call"]
+
+
+def test_a_call_that_is_cut_off_keeps_its_arguments_as_text() -> None:
+    """Half an object is never completed."""
+    cut = call_text("read_file", {"path": "README.md"})[:-15]
+    splitter = Splitter(calls=True)
+    lines = [*splitter.feed(cut), *splitter.finish()]
+    assert splitter.called == 0
+    assert whole([{"type": "start", "model": "m"}, *lines, END])["content"] == [
+        {"type": "call", "name": "read_file", "arguments": '{"path": "README.md'}
+    ]
+
+
+def test_a_call_that_is_cut_off_before_its_arguments_is_text() -> None:
+    """Without a name there is no call, and nothing that was written is dropped."""
+    assert split(['<tool_call>{"name": "rea']) == [{"type": "text", "text": '<tool_call>{"name": "rea'}]
+
+
+def test_a_call_whose_closing_tag_is_missing_is_whole() -> None:
+    """Its arguments are complete, and there is nothing else it could be."""
+    splitter = Splitter(calls=True)
+    splitter.feed(call_text("add", {"a": 1})[:-5])
+    assert [line["type"] for line in splitter.finish()] == ["call_end"]
+    assert splitter.called == 1
+
+
+@given(st.text("abc", max_size=30), st.lists(st.text("abc", min_size=1, max_size=3), max_size=3), st.data())
+def test_text_ends_before_the_first_stop_string_however_it_is_cut(
+    text: str, stops: list[str], data: st.DataObject
+) -> None:
+    """What may become a stop string is held back, and given out where it becomes none."""
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=6))
+    stopper = StopFilter(stops)
+    got = "".join([stopper.feed(piece) for piece in in_pieces(text, cuts)]) + stopper.finish()
+    places = [place for stop in stops if (place := text.find(stop)) >= 0]
+    assert got == (text[: min(places)] if places else text)
+    assert stopper.met == bool(places)
+
+
+def test_nothing_passes_behind_a_stop_string() -> None:
+    """The runtime may write a little more before it stops."""
+    stopper = StopFilter(["END"])
+    assert [stopper.feed("a END b"), stopper.feed("c"), stopper.finish()] == ["a ", "", ""]
+
+
+def test_a_refusal_is_an_error_line_with_a_status() -> None:
+    """The adapter reads the same object as a line and as a body."""
+    refusal = RefusalError("timeout", "too late")
+    assert refusal.status == 408
+    assert refusal.line == {"type": "error", "error": {"type": "timeout", "message": "too late"}}
+
+
+def test_an_unknown_line_is_a_fault_of_ours() -> None:
+    """Only our own lines are gathered."""
+    with pytest.raises(AssertionError, match="no reply holds"):
+        whole([{"type": "surprise"}])
