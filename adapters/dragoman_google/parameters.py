@@ -63,6 +63,7 @@ def _thinking(request: Outgoing) -> dict[str, Any]:
     """Older models take a budget of tokens, newer ones a level; a budget alone is still read by these."""
     options, abilities = request.options, request.adapter.capabilities
     facts, model = abilities.wire, request.adapter.model
+    field = "thinkingLevel" if facts["thinking"] == "level" else "thinkingBudget"
     if not abilities.supports_thinking:
         for name in ("thinking", "effort", "thinking_budget"):
             if getattr(options, name) not in (None, False, "none", 0):
@@ -71,10 +72,9 @@ def _thinking(request: Outgoing) -> dict[str, Any]:
     if options.thinking is False or options.effort == "none":
         if not abilities.thinking_off:
             request.lose_option("thinking", f"{model} always thinks; as little as it can is asked for")
-        return dict(facts["thinking_least"])
+        return {field: facts["thinking_least"]}
     config: dict[str, Any] = {"includeThoughts": True} if options.thinking else {}
     effort: dict[str, Any] = facts["thinking_effort"]
-    field = "thinkingLevel" if facts["thinking"] == "level" else "thinkingBudget"
     if options.effort is not None:
         if options.effort in effort:
             config[field] = effort[options.effort]

@@ -27,6 +27,9 @@ from dragoman.canonical.blocks import (
 )
 from dragoman_google.spelling import camel, respelled
 
+Note = Mapping[str, Any]
+"""What an adapter remembers of something that it has read."""
+
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 FLAGS = frozenset({"thought", "thoughtSignature", "mediaResolution", "videoMetadata", "partMetadata"})

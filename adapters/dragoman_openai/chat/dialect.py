@@ -48,6 +48,12 @@ class Dialect(Frozen):
     """Whether the arguments of an earlier call may be a text that is no JSON."""
     tool_name: bool = False
     """Whether a tool's message names the tool."""
+    media_as_text: bool = False
+    """Whether audio and documents are parts whose value is a text, a URL, rather than an object."""
+    references: bool = False
+    """Whether the sources of a text are content parts of the type reference behind it."""
+    prefill: JsonObject = Field(default={})
+    """Fields of the assistant's message at the end of a request, which the model is to go on with."""
 
     # Reasoning.
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
@@ -59,12 +65,14 @@ class Dialect(Frozen):
     """Which assistant's messages take their reasoning back: none, those that call tools, or all."""
     reasoning_required: bool = False
     """Whether a message that calls tools must hold reasoning, be it empty."""
-    replayed: tuple[str, ...] = ()
-    """Further fields of a reply's message that go back as they came."""
+    reasoning_details: bool = False
+    """Whether reasoning may come as a list of typed details too; where it does, they count and they go back."""
 
     # Replies.
     done_marker: bool = True
     """Whether a stream must end with [DONE]; else a finish_reason and the end of the bytes are enough."""
+    failed: tuple[str, ...] = ()
+    """Finish reasons that mean that the reply is none."""
     errors: tuple[Path, ...] = ("error", "x_groq.error")
     """Where an error stands in a stream's chunk or under status 200."""
     usage: tuple[Path, ...] = ("usage", "x_groq.usage")

@@ -23,15 +23,12 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
+from dragoman_openai.chat import details, media
 from dragoman_openai.chat.dialect import Dialect
 
 Piece = tuple[str, Any]
 Note = Mapping[str, Any]
 ToolId = Callable[[str], str]
-
-_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
-_AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
-
 
 def said(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
     """A message in pieces, in the order in which models say them."""
@@ -90,26 +87,9 @@ def _part_block(part: dict[str, Any], provider: str) -> tuple[ContentBlock, dict
         case "thinking":
             text = "".join(inner["text"] for inner in part["thinking"] if inner.get("type") == "text")
             return ThinkingBlock(text=text, signature=part.get("signature")), {"field": "content"}
-        case "image_url":
-            image = part["image_url"]
-            image = {"url": image} if isinstance(image, str) else image
-            source, media_type = _source(image["url"])
-            return ImageBlock(source=source, media_type=media_type, detail=image.get("detail")), {}
-        case "video_url" if isinstance(part["video_url"], dict):
-            source, media_type = _source(part["video_url"]["url"])
-            return VideoBlock(source=source, media_type=media_type), {}
-        case "input_audio" if isinstance(part["input_audio"], dict):
-            audio = part["input_audio"]
-            media_type = _AUDIO_TYPES.get(audio["format"], f"audio/{audio['format']}")
-            return AudioBlock(source=MediaSource(kind="base64", data=audio["data"]), media_type=media_type), {}
-        case "file" if "file_id" in part["file"]:
-            source = MediaSource(kind="file_id", data=part["file"]["file_id"], provider=provider)
-            return DocumentBlock(source=source, title=part["file"].get("filename")), {}
-        case "file" if "file_data" in part["file"]:
-            source, media_type = _source(part["file"]["file_data"])
-            return DocumentBlock(source=source, media_type=media_type, title=part["file"].get("filename")), {}
         case kind:
-            return ProviderBlock(provider=provider, kind=kind, data=part), {}
+            found = media.block(part, provider)
+            return found or ProviderBlock(provider=provider, kind=kind, data=part), {}
 
 
 def _call_block(
@@ -141,14 +121,6 @@ def arguments(function: Mapping[str, Any], *, cut: bool) -> tuple[dict[str, Any]
     return ({}, given or "") if cut else wirejson.parse_arguments(given or "")
 
 
-def _source(url: str) -> tuple[MediaSource, str | None]:
-    """A data URL's content and media type; other URLs as they are."""
-    head, comma, data = url.partition(",")
-    if comma and head.startswith("data:") and head.endswith(";base64"):
-        return MediaSource(kind="base64", data=data), head[5:-7] or None
-    return MediaSource(kind="url", data=url), None
-
-
 def piece(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
     """The piece that is written for a block, with what its note says beyond it."""
     field, value = _plain_piece(content, note, tool_id, dialect)
@@ -170,18 +142,8 @@ def _plain_piece(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Di
                 return field, content.text
             thought = {"type": "thinking", "thinking": [{"type": "text", "text": content.text}]}
             return "content", thought | ({"signature": content.signature} if content.signature else {})
-        case ImageBlock():
-            image = {"url": _url(content.source, content.media_type or "image/png")}
-            return "content", {"type": "image_url", "image_url": _without_none(image | {"detail": content.detail})}
-        case VideoBlock():
-            video = {"url": _url(content.source, content.media_type or "video/mp4")}
-            return "content", {"type": "video_url", "video_url": video}
-        case AudioBlock():
-            media_type = content.media_type or "audio/wav"
-            sound = {"data": content.source.data, "format": _FORMATS.get(media_type, media_type.partition("/")[2])}
-            return "content", {"type": "input_audio", "input_audio": sound}
-        case DocumentBlock():
-            return "content", _document(content)
+        case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
+            return "content", media.part(content, dialect)
         case ProviderBlock():
             return note.get("field", "content"), content.data
         case _:
@@ -197,25 +159,6 @@ def _call_piece(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: Dialec
         custom = {"name": call.name, "input": call.raw_input or call.input.get("input", "")}
         return "tool_calls", {"id": tool_id(call.id), "type": "custom", "custom": custom}
     return "tool_calls", {"id": tool_id(call.id), "type": "function", "function": function}
-
-
-def _document(content: DocumentBlock) -> dict[str, Any]:
-    """A file; plain text, which the wire has no file for, goes as text under its title."""
-    source = content.source
-    if source.kind == "text":
-        return {"type": "text", "text": f"[document {content.title or 'without a title'}]\n{source.data}"}
-    if source.kind == "file_id":
-        return {"type": "file", "file": {"file_id": source.data}}
-    data = _url(source, content.media_type or "application/pdf")
-    return {"type": "file", "file": {"filename": content.title or "document.pdf", "file_data": data}}
-
-
-def _url(source: MediaSource, media_type: str) -> str:
-    return source.data if source.kind == "url" else f"data:{media_type};base64,{source.data}"
-
-
-def _without_none(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in value.items() if item is not None}
 
 
 def difference(piece: Piece, ours: Piece) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dragoman.bundled import bundled
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli import script
 from dragoman.cli.show import EventPrinter, console, show_preview, usage_line
+from dragoman.pricing import price_table
 from dragoman.session import Session
 from dragoman.testing.cassettes import Cassette, CassetteTransport
 
@@ -40,6 +41,7 @@ def demo() -> None:
             first.model,
             tools=script.TOOLS,
             providers={part.provider: replayed(part.provider, client) for part in script.RECORDED_PARTS},
+            prices=price_table().overlaid(script.FREE_SERVER),
             new_id=script.counted_ids(),
         )
         with session:
@@ -94,7 +96,8 @@ def _summary(out: Console, session: Session) -> None:
     out.rule("[bold]what it came to[/]", align="left", style="dim")
     out.print(
         f"{len(session.messages)} messages, {usage.prompt_tokens:,} tokens read and {usage.output_tokens:,} written."
-        f" The recorded model and the embedded one cost nothing; the same tokens elsewhere, at today's prices:"
+        f" They cost {escape(str(session.cost))}, as both models ran on machines of one's own."
+        f" Elsewhere, at today's prices:"
     )
     table = Table("model", "would have cost", box=None, pad_edge=False)
     for model in COMPARED_MODELS:

@@ -17,6 +17,7 @@ _COLUMNS = (
     ("schema", "supports_structured_output"),
     ("cache", "supports_prompt_caching"),
 )
+_WIDTH = 118
 _MARKS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: "-"}
 
 
@@ -37,7 +38,7 @@ def models(
                 f"{abilities.max_output_tokens:,}",
                 *(_MARKS[getattr(abilities, field)] for _, field in _COLUMNS),
             )
-    console().print(table)
+    console(least_width=_WIDTH).print(table)
 
 
 def _one(model: str) -> None:
@@ -50,4 +51,4 @@ def _one(model: str) -> None:
         shown = _MARKS[value] if isinstance(value, Support) else str(value)
         table.add_row(field, shown, abilities.evidence.get(field, ""))
     console().print(f"[bold]{model}[/]")
-    console().print(table)
+    console(least_width=_WIDTH).print(table)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from dragoman.canonical.ids import encode_ulid
 from dragoman.session import Tool, tool
@@ -27,6 +27,16 @@ class Part:
     def model(self) -> str:
         return f"{self.provider}:{RECORDED_MODEL}"
 
+
+FREE_SERVER = {
+    provider: {
+        "source": "the recorded server ran on the machine that recorded it",
+        "checked": date(2026, 11, 21),
+        "model": [{"id": RECORDED_MODEL, "match": {"equals": [RECORDED_MODEL]}, "prices": [{"free": True}]}],
+    }
+    for provider in ("anthropic", "openai")
+}
+"""A price overlay: the recorded model cost nothing, whoever's wire it spoke."""
 
 RECORDED_PARTS = (
     Part("anthropic", "Anthropic's Messages", "Use read_file to read config.toml and tell me the port."),

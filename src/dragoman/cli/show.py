@@ -17,9 +17,11 @@ _LONGEST_RESULT = 240
 
 
 @cache
-def console(*, stderr: bool = False) -> Console:
-    """The one console of the process; colours go where the terminal has them."""
-    return Console(stderr=stderr, highlight=False)
+def console(*, stderr: bool = False, least_width: int = 0) -> Console:
+    """A console; colours go where the terminal has them. ``least_width`` is for tables: cut to a narrower terminal
+    they would not tell one row from the next."""
+    made = Console(stderr=stderr, highlight=False)
+    return Console(stderr=stderr, highlight=False, width=least_width) if made.width < least_width else made
 
 
 class EventPrinter:

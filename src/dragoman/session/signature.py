@@ -138,7 +138,9 @@ def _without_union(schema: dict[str, Any]) -> dict[str, Any]:
     merged = {key: value for key, value in schema.items() if key != "anyOf"}
     kinds = Counter("number" if kind == "integer" else kind for kind in types)
     for branch, kind in zip(branches, types, strict=True):
-        for key in branch.keys() - {"type"}:
+        for key in branch:
+            if key == "type":
+                continue
             if key in _NOTES:
                 merged.setdefault(key, branch[key])
             elif key in merged or kinds["number" if kind == "integer" else kind] > 1:

@@ -128,7 +128,7 @@ class Toolbox:
         ]
         # Only what the model gave: the function's own defaults serve for the rest.
         arguments = dict(call.input)
-        for name in () if violations else found.arguments.keys() & arguments:
+        for name in () if violations else [name for name in arguments if name in found.arguments]:
             try:
                 arguments[name] = found.arguments[name].validate_python(arguments[name])
             except ValidationError as error:

@@ -145,3 +145,12 @@ def test_what_cannot_be_served_is_refused(asked: Json) -> None:
     with pytest.raises(RefusalError) as caught:
         prompt(asked)
     assert caught.value.status == 400
+
+
+def test_the_examples_stand_right_before_the_question_in_hand() -> None:
+    """What was said earlier comes first, so that it weighs less than the examples."""
+    earlier = [said("user", "Read a.txt"), called(), answered("Hello"), said("assistant", "It says Hello.")]
+    read = prompt(body(*earlier, said("user", "Read b.txt"), prompting="guided", tools=[READ]))
+    roles = [message["role"] for message in read.messages]
+    assert roles == ["system", "user", "assistant", "user", "assistant", *["user", "assistant"] * 4, "user"]
+    assert read.messages[4]["content"] == "It says Hello."

@@ -83,7 +83,9 @@ class Wire:
         if isinstance(reply, Reply) and not asked.get("stream"):
             return httpx.Response(200, headers={"content-type": "application/json"}, content=reply.body)
         kind = reply.content_type if isinstance(reply, Reply) else "text/event-stream"
-        body = reply if isinstance(reply, Body) else Body(self._cut(reply.frames if isinstance(reply, Reply) else reply))
+        body = (
+            reply if isinstance(reply, Body) else Body(self._cut(reply.frames if isinstance(reply, Reply) else reply))
+        )
         self.bodies.append(body)
         return httpx.Response(200, headers={"content-type": kind}, stream=body)
 

@@ -122,7 +122,10 @@ def test_retries_end(way: Way) -> None:
 def test_an_error_that_cannot_pass_is_not_tried_again(way: Way) -> None:
     """What is no use to repeat is raised at once, though nothing was seen."""
     patience = Patience()
-    frames = [OPENING, b'event: error\ndata: {"type":"error","error":{"type":"authentication_error","message":"no"}}\n\n']
+    frames = [
+        OPENING,
+        b'event: error\ndata: {"type":"error","error":{"type":"authentication_error","message":"no"}}\n\n',
+    ]
     session = way.session({"anthropic": Wire([frames])}, patience=patience)
     with pytest.raises(AuthenticationError):
         way.stream(session, "Hi")

@@ -189,7 +189,9 @@ def test_a_function_without_parameters_takes_none() -> None:
     assert tool(now).definition.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-@pytest.mark.parametrize("name", ["schema", "copy", "json", "model_config", "model_dump", "_hidden", "validate", "self"])
+@pytest.mark.parametrize(
+    "name", ["schema", "copy", "json", "model_config", "model_dump", "_hidden", "validate", "self"]
+)
 def test_any_name_may_name_a_parameter(name: str) -> None:
     """What the validation is made of does not show through."""
     scope: dict[str, Any] = {}
@@ -202,9 +204,7 @@ def test_descriptions_come_from_the_docstring() -> None:
     """The summary describes the tool, the arguments' entries the parameters; an annotation's own word goes first."""
 
     @tool(side_effects="read")
-    def search(
-        query: str, limit: int = 10, where: Annotated[str, Field(description="A folder.")] = "."
-    ) -> list[str]:
+    def search(query: str, limit: int = 10, where: Annotated[str, Field(description="A folder.")] = ".") -> list[str]:
         """Search the files.
 
         Every word has to occur.

@@ -52,7 +52,9 @@ def test_a_session_goes_on_where_it_was_stored(way: Way) -> None:
     assert (back.cost, back.usage) == (session.cost, session.usage)
     way.ask(back, "And?")
     sent = [call["id"] for message in wire.requests[0]["messages"] for call in message.get("tool_calls", ())]
-    assert sent == [session.tool_ids.dump()["sent"]["ollama"][call.id] for m in session.messages for call in m.tool_uses]
+    assert sent == [
+        session.tool_ids.dump()["sent"]["ollama"][call.id] for m in session.messages for call in m.tool_uses
+    ]
 
 
 def test_what_no_version_knows_survives(way: Way) -> None:

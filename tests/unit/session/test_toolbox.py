@@ -96,7 +96,7 @@ SCHEMA = "!The arguments do not fit the schema: "
         ({"n": "1"}, SCHEMA + 'n: "1" is not of type "integer"'),
         ({"n": None}, SCHEMA + 'n: null is not of type "integer"'),
         ({"n": 1, "more": 2}, SCHEMA + "input: Additional properties are not allowed ('more' was unexpected)"),
-        ({"n": "1", "at": "2"}, SCHEMA + 'at: "2" is not of type "integer"; n: "1" is not of type "integer"'),
+        ({"n": "1", "at": "2"}, SCHEMA + 'n: "1" is not of type "integer"; at: "2" is not of type "integer"'),
         ({"n": 1, "at": -1}, SCHEMA + "at: Value error, not positive"),
         ({"n": 1, "at": 0}, SCHEMA + "at: TypeError: zero is odd"),
         ({"n": 1, "day": "soon"}, SCHEMA + "day: Input should be a valid date or datetime, input is too short"),

@@ -121,6 +121,7 @@ def test_no_call_runs_where_the_reply_is_over(way: Way, stop: str) -> None:
 
 def test_async_tools_run_in_an_async_session() -> None:
     """Coroutines, objects with an async call and plain functions all answer, and none blocks the other."""
+
     class Doubler:
         __name__ = "double"
 

@@ -1,0 +1,68 @@
+"""The adapter for Cohere's /v2/chat."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.decoding import StreamDecoder, reading
+from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_cohere import decode, encode, errors
+from dragoman_cohere.stream import ChatDecoder
+
+PATH = "/v2/chat"
+
+_MODELS = ModelTable.of("dragoman_cohere")
+
+
+class CohereAdapter(Adapter):
+    """Chats, version 2; see https://docs.cohere.com/reference/chat."""
+
+    provider: ClassVar[str] = "cohere"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        base_url="https://api.cohere.com",
+        key_variables=("CO_API_KEY", "COHERE_API_KEY"),
+        base_url_variable="CO_API_URL",
+    )
+    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        return _MODELS.capabilities(self.model)
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        request = Outgoing.begin(self, messages, options)
+        body = encode.body(request, tools)
+        if options.stream:
+            request.overrule("stream")
+        return request.wire(PATH, body)
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        with reading(self.provider):
+            if response.status >= 400:
+                raise self.error(response.status, response.body, response.headers)
+            return decode.message(decode.reply_object(response.body), Reply(context, self.provider))
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        return ChatDecoder(self.provider, context)
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        native = request_object(body)
+        with reading(self.provider, request=True):
+            reader = HistoryReader(self.provider, self.model, context)
+            decode.history(native, reader)
+            tools = decode.tools(native, self.provider)
+            return reader.messages, tools, decode.options(native, self, context)
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return errors.from_reply(status, body, headers, self.provider, self.model)

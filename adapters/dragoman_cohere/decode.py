@@ -1,0 +1,332 @@
+"""Wire to canonical: replies, and requests in Cohere's format (docs.cohere.com/reference/chat)."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.incoming import HistoryReader, leftover
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import residue
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_cohere import encode
+from dragoman_cohere.encode import PROVIDER, Piece
+
+if TYPE_CHECKING:
+    from dragoman_cohere.adapter import CohereAdapter
+
+STOP_REASONS = {
+    "COMPLETE": StopReason.END_TURN,
+    "STOP_SEQUENCE": StopReason.STOP_SEQUENCE,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "TOOL_CALL": StopReason.TOOL_USE,
+    "ERROR": StopReason.ERROR,
+    "TIMEOUT": StopReason.ERROR,
+    "ERROR_TOXIC": StopReason.REFUSAL,
+    "ERROR_LIMIT": StopReason.CONTEXT_OVERFLOW,
+    "USER_CANCEL": StopReason.CANCELLED,
+}
+
+_REPLY_SPOKEN_FOR = {"message", "usage"}
+_MESSAGE_SPOKEN_FOR = {"role", "content", "tool_plan", "tool_calls", "citations"}
+
+
+def reply_object(body: bytes) -> dict[str, Any]:
+    return wirejson.loads_object(body)
+
+
+def message(
+    native: dict[str, Any],
+    reply: Reply,
+    status: MessageStatus = MessageStatus.COMPLETE,
+    *,
+    pieces: Sequence[Piece] | None = None,
+    cut: Collection[int] = (),
+) -> Message:
+    """A whole reply object, or the one that a stream has gathered.
+
+    A stream hands in the pieces of the message in its own order, and at which positions calls were broken off.
+    """
+    spoken = native["message"]
+    if pieces is None:
+        pieces = said(spoken)
+    finish = native.get("finish_reason")
+    cut = {*cut, *_cut_by_length(pieces, finish)}
+    content, notes = _blocks(pieces, reply.call_id, cut)
+    content, homeless = _cited(content, pieces, spoken.get("citations"))
+    raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _REPLY_SPOKEN_FOR}
+    raw |= {"blocks": notes, "list": isinstance(spoken.get("content"), list)}
+    beyond = {key: value for key, value in spoken.items() if key not in _MESSAGE_SPOKEN_FOR}
+    if homeless:
+        beyond["citations"] = homeless
+    raw["residue"] = {"set": beyond} if beyond else None
+    return reply.message(
+        content,
+        model=None,
+        stop_reason=_stop_reason(finish, content, status),
+        usage=usage(native.get("usage")),
+        raw={key: value for key, value in raw.items() if value not in (None, {}, False)},
+        status=status,
+    )
+
+
+def _cut_by_length(pieces: Sequence[Piece], finish: str | None) -> list[int]:
+    """The position of a last call that the limit broke off before its arguments began; others show by parsing."""
+    if finish != "MAX_TOKENS" or not pieces or pieces[-1][0] != "tool_calls":
+        return []
+    function = pieces[-1][1].get("function") or {}
+    return [] if function.get("arguments") else [len(pieces) - 1]
+
+
+def _stop_reason(native: str | None, content: Sequence[ContentBlock], status: MessageStatus) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    if native is None:
+        return None
+    reason = STOP_REASONS.get(native, StopReason.END_TURN)
+    calls = any(isinstance(block, ToolUseBlock) for block in content)
+    return StopReason.TOOL_USE if calls and reason is StopReason.END_TURN else reason
+
+
+def usage(native: Mapping[str, Any] | None) -> TokenUsage | None:
+    """The billed units; where there are none, the tokens, among which those from the cache count.
+
+    The tokens include a prompt of Cohere's own around ours, which is not billed, and say how much of all that came
+    from a cache, which makes no difference to the price: ``raw`` keeps it. genai-prices bills by the units as well.
+    """
+    native = native or {}
+    billed, tokens = native.get("billed_units") or {}, native.get("tokens") or {}
+    subsets = {"reasoning_tokens": tokens.get("reasoning_tokens"), "image_input_tokens": tokens.get("image_tokens")}
+    known: dict[str, Any] = {name: int(value) for name, value in subsets.items() if value is not None}
+    if searches := billed.get("search_units"):
+        known["server_tools"] = {"search": int(searches)}
+    if billed.get("input_tokens") is not None:
+        return TokenUsage(
+            input_tokens=int(billed["input_tokens"]),
+            output_tokens=int(billed.get("output_tokens") or 0),
+            raw=dict(native),
+            **known,
+        )
+    if tokens.get("input_tokens") is not None:
+        cached = int(native.get("cached_tokens") or 0)
+        return TokenUsage(
+            input_tokens=int(tokens["input_tokens"]) - cached,
+            cached_input_tokens=cached,
+            output_tokens=int(tokens.get("output_tokens") or 0),
+            raw=dict(native),
+            **known,
+        )
+    return None
+
+
+def said(native: Mapping[str, Any]) -> list[Piece]:
+    """A message in pieces: its content, the plan behind its calls, the calls. Content of empty texts says nothing."""
+    content = native.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    parts = list(content or ())
+    if all(part == {"type": "text", "text": ""} for part in parts):
+        parts = []
+    pieces: list[Piece] = [("content", part) for part in parts]
+    if plan := native.get("tool_plan"):
+        pieces.append(("tool_plan", plan))
+    return pieces + [("tool_calls", call) for call in native.get("tool_calls") or ()]
+
+
+def _blocks(
+    pieces: Sequence[Piece], call_id: Callable[[int, str | None], str], cut: Collection[int] = ()
+) -> tuple[list[ContentBlock], dict[str, Any]]:
+    """The blocks of the pieces, and by position what our encoder would not write for them."""
+    content: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    for position, (field, value) in enumerate(pieces):
+        native_id = value.get("id") if field == "tool_calls" else None
+        tool_use_id = call_id(position, native_id) if field == "tool_calls" else ""
+        block = _block(field, value, tool_use_id, cut=position in cut)
+        note: dict[str, Any] = {} if field == "content" or isinstance(block, ToolUseBlock) else {"field": field}
+        _, ours = encode.piece(block, lambda _, native_id=native_id: native_id or "", note)  # type: ignore[misc]
+        if isinstance(value, dict):
+            note |= residue(value, ours) or {}
+        content.append(block)
+        if note:
+            notes[str(position)] = note
+    return content, notes
+
+
+def _block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> ContentBlock:
+    """One piece; what the canonical form has no word for is kept whole."""
+    if field == "tool_plan":
+        return ThinkingBlock(text=value)
+    if field == "tool_calls":
+        return _call(value, tool_use_id, cut=cut)
+    match value["type"]:
+        case "text":
+            return TextBlock(text=value["text"])
+        case "thinking":
+            return ThinkingBlock(text=value["thinking"])
+        case "image_url":
+            image = value["image_url"]
+            image = {"url": image} if isinstance(image, str) else image
+            source, media_type = _source(image["url"])
+            return ImageBlock(source=source, media_type=media_type, detail=image.get("detail"))
+        case "document":
+            data = value["document"]["data"]
+            return TextBlock(text=data if isinstance(data, str) else wirejson.dumps_text(data))
+        case kind:
+            return ProviderBlock(provider=PROVIDER, kind=kind, data=value)
+
+
+def _call(native: dict[str, Any], tool_use_id: str, *, cut: bool) -> ContentBlock:
+    function = native.get("function")
+    if not isinstance(function, dict):
+        return ProviderBlock(provider=PROVIDER, kind=native["type"], data=native)
+    text = function.get("arguments") or ""
+    given, raw = ({}, text) if cut else wirejson.parse_arguments(text)
+    return ToolUseBlock(id=tool_use_id, name=function["name"], input=given, raw_input=raw)
+
+
+def _source(url: str) -> tuple[MediaSource, str | None]:
+    """A data URL's content and media type; other URLs as they are."""
+    head, comma, data = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return MediaSource(kind="base64", data=data), head[5:-7] or None
+    return MediaSource(kind="url", data=url), None
+
+
+def _cited(
+    content: list[ContentBlock], pieces: Sequence[Piece], citations: Sequence[dict[str, Any]] | None
+) -> tuple[list[ContentBlock], list[dict[str, Any]]]:
+    """Sources stand beside the content, and say which part they belong to, or mean the first text.
+
+    Those of a plan or of thinking, which the canonical form has no place for, are given back as they are.
+    """
+    parts = [position for position, (field, _) in enumerate(pieces) if field == "content"]
+    texts = [position for position in parts if isinstance(content[position], TextBlock)]
+    homeless: list[dict[str, Any]] = []
+    found: dict[int, list[Citation]] = {}
+    for native in citations or ():
+        index = native.get("content_index")
+        place = parts[index] if index is not None and 0 <= index < len(parts) else next(iter(texts), -1)
+        if native.get("type", "TEXT_CONTENT") == "TEXT_CONTENT" and place in texts:
+            found.setdefault(place, []).append(_citation(native))
+        else:
+            homeless.append(native)
+    for place, given in found.items():
+        content[place] = content[place].model_copy(update={"citations": tuple(given)})
+    return content, homeless
+
+
+def _citation(native: dict[str, Any]) -> Citation:
+    """``start`` and ``end`` count characters of the answer; the first source names title, address and quotation."""
+    first: dict[str, Any] = next(iter(native.get("sources") or ()), {})
+    source = first.get("document") or first.get("tool_output") or {}
+    told = {name: value for name, value in source.items() if isinstance(value, str)}
+    return Citation(
+        kind=native.get("type") or "TEXT_CONTENT",
+        title=told.get("title"),
+        url=told.get("url"),
+        cited_text=told.get("text"),
+        start=native.get("start"),
+        end=native.get("end"),
+        data=native,
+    )
+
+
+def history(native: dict[str, Any], reader: HistoryReader) -> None:
+    """The messages of a request."""
+    for item in native["messages"]:
+        role = Role(item["role"])
+        if role is Role.TOOL:
+            _add_result(reader, item)
+            continue
+        pieces = said(item)
+        content, notes = _blocks(pieces, lambda _, native_id: reader.call_id(native_id))
+        content, homeless = _cited(content, pieces, item.get("citations"))
+        raw: dict[str, Any] = {"list": True} if isinstance(item.get("content"), list) else {}
+        if notes:
+            raw["blocks"] = notes
+        spoken_for = {"role", *(field for field, _ in pieces)} | ({"citations"} if _has_sources(content) else set())
+        ours = encode.message(item["role"], [], raw)
+        beyond = residue(_others(item, spoken_for), _others(ours, spoken_for)) or {}
+        if homeless and "citations" in spoken_for:
+            beyond.setdefault("set", {})["citations"] = homeless
+        reader.add(role, content, {**raw, **({"residue": beyond} if beyond else {})})
+
+
+def _has_sources(content: Sequence[ContentBlock]) -> bool:
+    return any(isinstance(block, TextBlock) and block.citations for block in content)
+
+
+def _others(fields: Mapping[str, Any], spoken_for: Collection[str]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if field not in spoken_for}
+
+
+def _add_result(reader: HistoryReader, native: dict[str, Any]) -> None:
+    pieces = said({"content": native.get("content")})
+    content, notes = _blocks(pieces, lambda *_: "")
+    answer = ToolResultBlock(tool_use_id=reader.result_id(native.get("tool_call_id")), content=tuple(content))
+    note: dict[str, Any] = {"list": True} if isinstance(native.get("content"), list) else {}
+    if notes:
+        note["parts"] = notes
+    ours = encode.result(answer, lambda _: native.get("tool_call_id", ""), note)
+    spoken_for = {"content"} if pieces else set()
+    note |= residue(_others(native, spoken_for), _others(ours, spoken_for)) or {}
+    reader.add(Role.TOOL, (answer,), {"blocks": {"0": note}} if note else {})
+
+
+def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request. One that is no function is kept whole, under its type."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        function = item.get("function")
+        if not isinstance(function, dict):
+            found.append(ToolDefinition(name=item["type"], provider_raw={"by": provider, "native": item}))
+            continue
+        schema = function.get("parameters")
+        given = {"input_schema": schema} if isinstance(schema, dict) else {}
+        definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **given)
+        ours = encode.tool(definition)
+        raw = {"function": residue(function, ours["function"])}
+        raw["residue"] = residue({**item, "function": ours["function"]}, ours)
+        if any(raw.values()):
+            definition = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
+        found.append(definition)
+    return found
+
+
+def options(native: dict[str, Any], adapter: "CohereAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    thinking = native.get("thinking") or {}
+    schema = (native.get("response_format") or {}).get("json_schema")
+    named: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTIONS.items()}
+    read = AdapterOptions(
+        **named,
+        stop_sequences=tuple(native.get("stop_sequences") or ()),
+        tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
+        output_schema=schema if isinstance(schema, dict) else None,
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("token_budget"),
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    written = encode.parameters(Outgoing(adapter, read, context, (), []))
+    spoken_for = ["model", "messages"] + (["tools"] if native.get("tools") else [])
+    extra = leftover(native, written, spoken_for)
+    return replace(read, extra={PROVIDER: extra} if extra else {})

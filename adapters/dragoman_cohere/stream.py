@@ -1,0 +1,184 @@
+"""Chunks to events for Cohere's chat (docs.cohere.com/v2/docs/streaming). The terminal event is message-end."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.framing import Frame, SseDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_cohere import decode, errors
+from dragoman_cohere.encode import Piece
+
+DONE = b"[DONE]"
+
+
+class _Part:
+    """A piece of the message while it arrives: a content part, the plan or a call."""
+
+    __slots__ = ("ended", "field", "fragments", "native")
+
+    def __init__(self, field: str, native: dict[str, Any]) -> None:
+        self.field = field
+        self.native = native
+        self.fragments: list[str] = []
+        self.ended = False
+
+    def piece(self) -> Piece:
+        joined = "".join(self.fragments)
+        if self.field == "tool_plan":
+            return self.field, joined
+        if self.field == "tool_calls":
+            function = {**(self.native.get("function") or {}), "arguments": joined}
+            return self.field, {**self.native, "function": function}
+        kind = self.native.get("type")
+        return self.field, {**self.native, kind: joined} if kind in ("text", "thinking") else self.native
+
+
+class ChatDecoder(StreamDecoder):
+    """Gathers the reply object that the stream describes, and emits an event for each change.
+
+    Content parts and calls are counted apart on the wire; here they share one count, by order of arrival.
+    """
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
+        self._reply = Reply(context, provider)
+        self._model = context.model
+        self._native: dict[str, Any] = {}
+        self._parts: list[_Part] = []
+        self._places: dict[tuple[str, Any], int] = {}
+        self._citations: list[dict[str, Any]] = []
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        if frame.data.strip() == DONE:
+            return ()
+        data = wirejson.loads_object(frame.data, what="a stream event")
+        kind = data.get("type") or frame.event
+        if kind == "error" or (not kind and "message" in data):
+            raise errors.from_event(data, self.provider, self._model)
+        index = data.get("index")
+        delta = data.get("delta") or {}
+        said = delta.get("message") or {}
+        match kind:
+            case "content-delta":
+                return self._content(index, said["content"])
+            case "tool-call-delta":
+                return self._arguments(index, said["tool_calls"])
+            case "tool-plan-delta":
+                return self._plan(said["tool_plan"])
+            case "content-start":
+                self._add("content", index, said["content"])
+                return self._content(index, said["content"])
+            case "tool-call-start":
+                return self._call(index, said["tool_calls"])
+            case "tool-call-end":
+                return self._call_end(index)
+            case "citation-start":
+                self._citations.append(said["citations"])
+                return ()
+            case "content-end" | "citation-end":
+                return ()
+            case "message-start":
+                return self._start(data, said)
+            case "message-end":
+                return self._end(delta)
+            case _:
+                return self.unknown(str(kind))
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if not self._native:
+            return None
+        cut = [place for place, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
+        return decode.message(self._gathered(), self._reply, status, pieces=self._pieces(), cut=cut)
+
+    def _start(self, data: dict[str, Any], said: dict[str, Any]) -> Iterator[StreamEvent]:
+        if self._native:
+            raise ValueError("a second message starts in one stream")
+        self._native = {"id": data.get("id"), "role": said.get("role", "assistant")}
+        yield MessageStart(self._reply.message_id, self._model)
+
+    def _add(self, field: str, index: Any, native: dict[str, Any]) -> int:
+        if (field, index) in self._places:
+            raise ValueError(f"{field} {index} starts twice")
+        place = self._places[field, index] = len(self._parts)
+        self._parts.append(_Part(field, native))
+        return place
+
+    def _content(self, index: Any, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        place = self._places["content", index]
+        for kind, event in (("text", TextDelta), ("thinking", ThinkingDelta)):
+            if fragment := delta.get(kind):
+                self._parts[place].fragments.append(fragment)
+                yield event(self._reply.message_id, place, fragment)
+
+    def _plan(self, fragment: str) -> Iterator[StreamEvent]:
+        if not fragment:
+            return
+        place = self._places.get(("tool_plan", None))
+        if place is None:
+            place = self._add("tool_plan", None, {})
+        self._parts[place].fragments.append(fragment)
+        yield ThinkingDelta(self._reply.message_id, place, fragment)
+
+    def _call(self, index: Any, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        place = self._add("tool_calls", index, native)
+        call = self._reply.call_id(place, native.get("id"))
+        yield ToolUseStart(self._reply.message_id, place, call, native["function"]["name"])
+        yield from self._arguments(index, native)
+
+    def _arguments(self, index: Any, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        place = self._places["tool_calls", index]
+        part = self._parts[place]
+        if part.ended:
+            raise ValueError("arguments arrived for a call that had ended")
+        if fragment := (native.get("function") or {}).get("arguments"):
+            part.fragments.append(fragment)
+            call = self._reply.call_id(place, part.native.get("id"))
+            yield ToolUseInputDelta(self._reply.message_id, place, call, fragment)
+
+    def _call_end(self, index: Any) -> Iterator[StreamEvent]:
+        place = self._places["tool_calls", index]
+        part = self._parts[place]
+        given, malformed = wirejson.parse_arguments("".join(part.fragments))
+        part.ended = True
+        if malformed is None:
+            call = self._reply.call_id(place, part.native.get("id"))
+            yield ToolUseEnd(self._reply.message_id, place, call, given)
+
+    def _end(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        if not self._native:
+            raise ValueError("a message ends that never started")
+        if delta.get("error"):
+            raise errors.from_event(delta, self.provider, self._model)
+        self._native |= {key: value for key, value in delta.items() if key != "message"}
+        if (counted := decode.usage(self._native.get("usage"))) is not None:
+            yield UsageUpdate(self._reply.message_id, counted)
+        cut = [place for place, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
+        yield MessageComplete(decode.message(self._gathered(), self._reply, pieces=self._pieces(), cut=cut))
+
+    def _pieces(self) -> list[Piece]:
+        return [part.piece() for part in self._parts]
+
+    def _gathered(self) -> dict[str, Any]:
+        """The reply object as far as it came, without what was said."""
+        native = {key: value for key, value in self._native.items() if key != "role"}
+        spoken: dict[str, Any] = {"role": self._native["role"]}
+        if any(part.field == "content" for part in self._parts):
+            spoken["content"] = []  # a list, as whole replies have it; the pieces say what is in it
+        if self._citations:
+            spoken["citations"] = self._citations
+        return {**native, "message": spoken}

@@ -1,0 +1,230 @@
+"""Turns to contents: user and model in turns, a signature on every step's first call, answers beside their calls."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import restore
+from dragoman.adapter.turns import MADE, Turn
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Role
+from dragoman_google import parts
+from dragoman_google.parts import Media, Note
+
+CONTINUE = "Continue."
+_DETAILS = ("low", "medium", "high", "ultra_high")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call as its answer must name it. ``id`` is None where its issuer gave it none."""
+
+    name: str
+    id: str | None
+    position: int
+
+
+@dataclass(slots=True)
+class _Content:
+    role: str
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    note: Note = field(default_factory=dict)
+    behind: list[dict[str, Any]] = field(default_factory=list)
+    """Media of tools' answers that the answers themselves cannot hold."""
+    answers: list[tuple[int, _Call]] = field(default_factory=list)
+    """Which parts answer calls without an id: these are told apart by their order."""
+
+    def encoded(self) -> dict[str, Any]:
+        self._in_order_of_calls()
+        order = self.note.get("order", ())
+        placed = self.parts
+        if len(order) == len(self.parts):
+            placed = [{}] * len(order)
+            for position, part in zip(order, self.parts, strict=True):
+                placed[position] = part
+        found = restore({"role": self.role, "parts": placed + self.behind}, self.note.get("content"))
+        if self.note.get("single") and len(self.parts) == 1:
+            found["parts"] = self.parts[0]
+        return found
+
+    def _in_order_of_calls(self) -> None:
+        """Answers to calls of one name, which come in any order, are put into that of their calls."""
+        for name in {call.name for _, call in self.answers}:
+            same = [(index, call) for index, call in self.answers if call.name == name]
+            meant = [self.parts[index] for index, _ in sorted(same, key=lambda each: each[1].position)]
+            for (index, _), part in zip(same, meant, strict=True):
+                self.parts[index] = part
+
+
+class Contents:
+    """The contents of one request while they are written."""
+
+    def __init__(self, request: Outgoing) -> None:
+        self._request = request
+        self._facts = request.adapter.capabilities.wire
+        self._contents: list[_Content] = []
+        self._calls: dict[str, _Call] = {}
+
+    def add(self, turn: Turn) -> None:
+        """One turn, in a content of its own or behind what the same side has just said."""
+        role = "model" if turn.role is Role.ASSISTANT else "user"
+        own = notes_of(turn, self._request.provider)
+        content = self._content(role, own)
+        if turn.role is Role.TOOL:
+            self._answer(turn, content)
+        elif turn.role is Role.ASSISTANT:
+            content.parts += self._said(turn, own)
+        else:
+            content.parts += parts_of(self._request, turn)
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The contents; a request without any is refused, so the user's word stands in then."""
+        # A content that was read without parts goes back so; a reply that said nothing is not repeated.
+        encoded = [content.encoded() for content in self._contents if content.parts or "joined" in content.note]
+        if not encoded:
+            self._request.lose(LossKind.EMPTY_MESSAGE, "nothing is left to send: a user's turn is added", Severity.INFO)
+            encoded = [{"role": "user", "parts": [{"text": CONTINUE}]}]
+        return encoded
+
+    def _content(self, role: str, own: Note) -> _Content:
+        last = self._contents[-1] if self._contents else None
+        joins = own.get("joined", True) if own else True
+        if last is not None and last.role == role and joins:
+            return last
+        if last is None and role == "model" and not own:
+            reason = "a conversation begins with the user: a user's turn is added in front"
+            self._request.lose(LossKind.ROLE, reason, Severity.INFO)
+            self._contents.append(_Content("user", [{"text": CONTINUE}]))
+        self._contents.append(_Content(role, note=own))
+        return self._contents[-1]
+
+    def _said(self, turn: Turn, own: Note) -> list[dict[str, Any]]:
+        """What the model said. Its calls are remembered for their answers."""
+        found: list[dict[str, Any]] = []
+        unsigned = bool(self._facts["signature"]) and not self._signs(turn, own)
+        for index, block in enumerate(turn.blocks):
+            if isinstance(block, ToolUseBlock):
+                call = _Call(block.name, self._wire_id(turn, index, own), len(self._calls))
+                self._calls[block.id] = call
+                self._request.lose_details(turn, index, "arguments")
+                encoded = parts.restored(parts.part(block, call.id), _note(own, turn, index))
+                if unsigned and "thoughtSignature" not in encoded and "thought_signature" not in encoded:
+                    encoded["thoughtSignature"] = self._facts["signature"]
+                    reason = f"{self._request.adapter.model} wants a signature on the call: its own word for none is sent"
+                    self._request.lose_block(turn, index, LossKind.THINKING, reason, Severity.INFO)
+                unsigned = False  # the first call of a step stands for all
+                found.append(encoded)
+            else:
+                found += _parts(self._request, turn, index, own)
+        return found
+
+    def _signs(self, turn: Turn, own: Note) -> bool:
+        """Whether the turn comes from a model of this provider that signs its calls, and so has signed what it must."""
+        issuer = turn.message.metadata.model or ""
+        provider, _, model = issuer.partition(":")
+        if not own or provider != self._request.provider:
+            return False
+        return bool(type(self._request.adapter)(model).capabilities.wire["signature"])
+
+    def _wire_id(self, turn: Turn, index: int, own: Note) -> str | None:
+        """The id of a call on the wire: none where this provider issued the call without one."""
+        block, origin = turn.blocks[index], turn.origins[index]
+        assert isinstance(block, ToolUseBlock)
+        if own:
+            canonical = turn.message.content[origin] if origin != MADE else block
+            if isinstance(canonical, ToolUseBlock) and canonical.id not in own.get("tool_ids", {}):
+                return None
+        return self._request.tool_id(block.id)
+
+    def _answer(self, turn: Turn, content: _Content) -> None:
+        own = notes_of(turn, self._request.provider)
+        for index, block in enumerate(turn.blocks):
+            if not isinstance(block, ToolResultBlock):
+                content.parts += _parts(self._request, turn, index, own)
+                continue
+            note = _note(own, turn, index)
+            call = self._calls.get(block.tool_use_id) or _Call(note.get("name", "unknown"), None, len(self._calls))
+            if not note:
+                block = self._without_misfits(turn, index, block, content)
+            if call.id is None:
+                content.answers.append((len(content.parts), call))
+            encoded = parts.result_part(block, call.name, call.id)
+            content.parts.append(parts.restored(encoded, note))
+
+    def _without_misfits(self, turn: Turn, index: int, block: ToolResultBlock, content: _Content) -> ToolResultBlock:
+        """The answer with documents of plain text as text, and without media that answers do not hold.
+
+        Such media follows all answers of its step.
+        """
+        kept: list[ContentBlock] = []
+        for each in block.content:
+            if isinstance(each, DocumentBlock) and each.source.kind == "text":
+                kept.append(TextBlock(text=each.source.data))
+                self._lose(turn, index, "a document of plain text is sent as text")
+            elif isinstance(each, Media) and _type_of(each) not in self._facts["result_media"]:
+                content.behind.append(parts.media_part(each))
+                self._lose(turn, index, f"the tool's {each.type} follows its answer")
+            else:
+                kept.append(each)
+        return block if tuple(kept) == block.content else block.model_copy(update={"content": tuple(kept)})
+
+    def _lose(self, turn: Turn, index: int, reason: str) -> None:
+        self._request.lose_block(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+
+
+def notes_of(turn: Turn, provider: str) -> Note:
+    """What the provider's adapter noted about the turn's message; nothing for a turn that the projection made up."""
+    made = bool(turn.blocks) and all(origin == MADE for origin in turn.origins)
+    return {} if made else turn.raw(provider)
+
+
+def parts_of(request: Outgoing, turn: Turn) -> Iterator[dict[str, Any]]:
+    """The parts of a turn without calls and answers."""
+    own = notes_of(turn, request.provider)
+    for index in range(len(turn.blocks)):
+        yield from _parts(request, turn, index, own)
+
+
+def _parts(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[dict[str, Any]]:
+    """The part of a block; two for a document with a title, none for an empty text of others."""
+    block = turn.blocks[index]
+    if own:
+        yield parts.restored(parts.part(block), _note(own, turn, index))
+        return
+    request.lose_details(turn, index, "citations")
+    if isinstance(block, TextBlock) and not block.text:
+        request.lose_block(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
+        return
+    if isinstance(block, DocumentBlock):
+        if said := "\n".join(filter(None, (block.title, block.context))):
+            request.lose_block(turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO)
+            yield {"text": said}
+        if block.source.kind == "text":
+            request.lose_block(turn, index, LossKind.FLATTENED, "a document of plain text is sent as text", Severity.INFO)
+            yield {"text": block.source.data}
+            return
+    encoded = parts.part(block)
+    if isinstance(block, ImageBlock) and block.detail in _DETAILS and request.adapter.capabilities.wire["media_resolution"]:
+        encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{block.detail.upper()}"}
+    yield encoded
+
+
+def _note(own: Note, turn: Turn, index: int) -> Note:
+    origin = turn.origins[index]
+    noted: Mapping[str, Any] = own.get("blocks", {}).get(str(origin), {}) if origin != MADE else {}
+    return noted
+
+
+def _type_of(block: Media) -> str | None:
+    encoded = parts.media_part(block)
+    data: dict[str, Any] = encoded.get("inlineData") or encoded["fileData"]
+    return data.get("mimeType")

@@ -1,0 +1,81 @@
+"""Canonical to wire: the body of a generateContent request (wire reference 6 and 8)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import restore
+from dragoman.adapter.turns import Turn
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_google.contents import Contents, parts_of
+from dragoman_google.parameters import parameters
+from dragoman_google.parts import Note, restored
+from dragoman_google.spelling import camel_name
+
+DECLARATIONS = "functionDeclarations"
+
+
+def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body; the model and whether to stream stand in the path."""
+    system, listed = _hoist(request.turns)
+    encoded: dict[str, Any] = {}
+    encoded |= _system(request, system)
+    contents = Contents(request)
+    for turn in listed:
+        contents.add(turn)
+    encoded["contents"] = contents.finish()
+    if usable := request.usable(tools):
+        encoded["tools"] = _tools(usable, request.provider)
+    return encoded | parameters(request)
+
+
+def _hoist(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:
+    """Leading system turns, and the rest."""
+    for position, turn in enumerate(turns):
+        if turn.role is not Role.SYSTEM:
+            return turns[:position], turns[position:]
+    return turns, ()
+
+
+def _system(request: Outgoing, turns: Sequence[Turn]) -> dict[str, Any]:
+    """All of the instruction in one content, which need not have a role."""
+    notes = turns[0].raw(request.provider) if turns else {}
+    parts = [encoded for turn in turns for encoded in parts_of(request, turn)]
+    if not parts and not notes:
+        return {}
+    content: Any = restore({"parts": parts}, notes.get("content"))
+    if notes.get("single") and len(parts) == 1:
+        content["parts"] = parts[0]
+    if notes.get("string") and len(parts) == 1:
+        content = parts[0]["text"]
+    return {notes.get("named", "systemInstruction"): content}
+
+
+def _tools(definitions: Sequence[ToolDefinition], provider: str) -> list[dict[str, Any]]:
+    """Functions share one entry. Entries that were read stand as they did, with tools that Google runs itself."""
+    entries: list[dict[str, Any]] = []
+    notes: list[Note] = []
+    for definition in definitions:
+        raw = definition.provider_raw or {}
+        own = raw if raw.get("by") == provider else {}
+        native = own.get("native")
+        joins = own["joined"] if "joined" in own else bool(native is None and entries and DECLARATIONS in entries[-1])
+        if not joins or not entries:
+            entries.append({})
+            notes.append(own.get("entry", {}))
+        if native is not None:
+            entries[-1] |= native
+        else:
+            entries[-1].setdefault(DECLARATIONS, []).append(declaration(definition, own))
+    return [restored(entry, note) for entry, note in zip(entries, notes, strict=True)]
+
+
+def declaration(definition: ToolDefinition, own: Note) -> dict[str, Any]:
+    """A function, its parameters as JSON Schema."""
+    encoded: dict[str, Any] = {"name": definition.name}
+    if definition.description:
+        encoded["description"] = definition.description
+    encoded["parametersJsonSchema"] = definition.input_schema
+    spelling = {camel_name(name): name for name in own.get("spelling", ())}
+    return restore({spelling.get(key, key): value for key, value in encoded.items()}, own.get("residue"))

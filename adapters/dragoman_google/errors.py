@@ -1,0 +1,99 @@
+"""What Google's errors mean: google.rpc.Status, by HTTP and inside a stream (specification D5.7)."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    ContextOverflowError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestCancelledError,
+    RequestTimeoutError,
+    ServerError,
+    class_for_status,
+)
+from dragoman.adapter.failures import Failure, error_object
+
+BY_STATUS: dict[str, type[ProviderError]] = {
+    "INVALID_ARGUMENT": InvalidRequestError,
+    "FAILED_PRECONDITION": InvalidRequestError,
+    "OUT_OF_RANGE": InvalidRequestError,
+    "ALREADY_EXISTS": InvalidRequestError,
+    "UNIMPLEMENTED": InvalidRequestError,
+    "UNAUTHENTICATED": AuthenticationError,
+    "PERMISSION_DENIED": PermissionDeniedError,
+    "NOT_FOUND": NotFoundError,
+    "RESOURCE_EXHAUSTED": RateLimitError,
+    "CANCELLED": RequestCancelledError,
+    "ABORTED": ServerError,
+    "INTERNAL": ServerError,
+    "UNKNOWN": ServerError,
+    "DATA_LOSS": ServerError,
+    "UNAVAILABLE": OverloadedError,
+    "DEADLINE_EXCEEDED": RequestTimeoutError,
+}
+
+BY_REASON: dict[str, type[ProviderError]] = {
+    "API_KEY_INVALID": AuthenticationError,
+    "API_KEY_EXPIRED": AuthenticationError,
+    "ACCESS_TOKEN_EXPIRED": AuthenticationError,
+    "CREDENTIALS_MISSING": AuthenticationError,
+    "RATE_LIMIT_EXCEEDED": RateLimitError,
+}
+"""By the reason of an ErrorInfo, which says more than the status that goes with it."""
+
+_OVERFLOW = ("exceeds the maximum number of tokens", "input token count", "context length", "context window")
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], provider: str, model: str) -> ProviderError:
+    """The error of a reply with a failing status."""
+    return from_event(error_object(body), provider, model, status=status, headers=headers, body=body)
+
+
+def from_event(
+    native: dict[str, Any],
+    provider: str,
+    model: str | None,
+    *,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> ProviderError:
+    """The error of ``{"error": {"code": ..., "message": ..., "status": ..., "details": [...]}}``, however it came."""
+    said = native.get("error")
+    inner: dict[str, Any] = said if isinstance(said, dict) else {}
+    listed = inner.get("details")
+    details = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    reason = next((each["reason"] for each in details if isinstance(each.get("reason"), str)), None)
+    named = inner.get("status")
+    failure = Failure(
+        provider=provider,
+        model=model,
+        status=status,
+        headers=_with_delay(headers or {}, details),
+        message=inner.get("message") or said or body,
+        code=reason or named or inner.get("code"),
+    )
+    kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(named))
+    if kind in (InvalidRequestError, None) and any(words in failure.text.lower() for words in _OVERFLOW):
+        kind = ContextOverflowError
+    if kind is None and status is None and isinstance(inner.get("code"), int):
+        # Inside a stream the code stands for the HTTP status that could not be sent any more.
+        return failure.error(class_for_status(inner["code"]))
+    return failure.error(kind)
+
+
+def _with_delay(headers: Mapping[str, str], details: list[dict[str, Any]]) -> Mapping[str, str]:
+    """The headers with the wait that a RetryInfo asks for, where no header says it."""
+    for each in details:
+        delay = each.get("retryDelay")
+        if isinstance(delay, str) and (found := _DELAY.fullmatch(delay)):
+            return {"retry-after": found[1], **headers}
+    return headers

@@ -1,0 +1,46 @@
+"""Why a reply ended, in Google's words and in ours (wire reference 8.5)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.canonical.message import MessageStatus, StopReason
+
+_REASONS = {
+    "STOP": StopReason.END_TURN,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "CONTINUATION": StopReason.PAUSE,
+    "SAFETY": StopReason.REFUSAL,
+    "RECITATION": StopReason.REFUSAL,
+    "BLOCKLIST": StopReason.REFUSAL,
+    "PROHIBITED_CONTENT": StopReason.REFUSAL,
+    "SPII": StopReason.REFUSAL,
+    "MODEL_ARMOR": StopReason.REFUSAL,
+    "IMAGE_SAFETY": StopReason.REFUSAL,
+    "IMAGE_PROHIBITED_CONTENT": StopReason.REFUSAL,
+    "IMAGE_RECITATION": StopReason.REFUSAL,
+}
+"""All others say that something went wrong: a malformed call, a missing signature, no image, or what is still unknown."""
+
+_UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
+
+
+def word(native: Any, facts: Mapping[str, Any]) -> str | None:
+    """A finish reason as its word, whether it came as that or as a number; None where none was given."""
+    if isinstance(native, int) and not isinstance(native, bool):
+        words = facts["finish_reasons"]
+        native = words[native] if 0 <= native < len(words) else f"reason {native}"
+    return None if native is None or native in _UNSPECIFIED else str(native)
+
+
+def stop_reason(reason: str | None, status: MessageStatus, *, called: bool, blocked: bool) -> StopReason | None:
+    """Calls finish with STOP as anything else does, so they are seen by looking. A blocked prompt has no reason."""
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    if blocked:
+        return StopReason.REFUSAL
+    if reason is None:
+        return StopReason.TOOL_USE if called else StopReason.END_TURN
+    found = _REASONS.get(reason, StopReason.ERROR)
+    return StopReason.TOOL_USE if called and found is StopReason.END_TURN else found

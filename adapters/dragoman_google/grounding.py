@@ -1,0 +1,97 @@
+"""Sources of an answer: grounding by searches and files, and recited passages, as citations of the texts they back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock
+
+Cited = dict[int, list[Citation]]
+"""Citations by the index of their block."""
+
+
+def cited(content: Sequence[ContentBlock], candidate: Mapping[str, Any]) -> list[ContentBlock]:
+    """The blocks, their texts with the citations that the candidate's metadata gives them."""
+    answer = _Answer(content)
+    found: Cited = {}
+    grounding = candidate.get("groundingMetadata") or {}
+    chunks = grounding.get("groundingChunks") or ()
+    for support in grounding.get("groundingSupports") or ():
+        place = answer.place(support.get("segment") or {})
+        if place is not None:
+            for number in support.get("groundingChunkIndices") or ():
+                if isinstance(number, int) and 0 <= number < len(chunks):
+                    found.setdefault(place[0], []).append(_source(chunks[number], support, place))
+    recited = candidate.get("citationMetadata") or {}
+    for source in recited.get("citationSources") or recited.get("citations") or ():
+        place = answer.place(source)
+        if place is not None:
+            _, start, end = place
+            found.setdefault(place[0], []).append(
+                Citation(
+                    kind="citation", title=source.get("title"), url=source.get("uri"), start=start, end=end, data=source
+                )
+            )
+    return [
+        block.model_copy(update={"citations": tuple(found[index])})
+        if index in found and isinstance(block, TextBlock)
+        else block
+        for index, block in enumerate(content)
+    ]
+
+
+def searches(candidate: Mapping[str, Any], unit: str) -> dict[str, int]:
+    """Billed calls of Google's tools: each distinct query, or one for a prompt that led to any (``unit``)."""
+    grounding = candidate.get("groundingMetadata") or {}
+    queries = {query for query in grounding.get("webSearchQueries") or () if query}
+    found = {"web_search": len(queries) if unit == "query" else 1} if queries else {}
+    if any("maps" in chunk for chunk in grounding.get("groundingChunks") or ()):
+        found["google_maps"] = 1
+    return found
+
+
+def _source(chunk: dict[str, Any], support: dict[str, Any], place: tuple[int, int, int]) -> Citation:
+    kind = next(iter(chunk), "unknown")
+    inner = chunk.get(kind)
+    source: Mapping[str, Any] = inner if isinstance(inner, dict) else {}
+    return Citation(
+        kind=kind,
+        title=source.get("title"),
+        url=source.get("uri"),
+        cited_text=source.get("text"),
+        start=place[1],
+        end=place[2],
+        data={"chunk": chunk, "support": {key: value for key, value in support.items() if key != "segment"}},
+    )
+
+
+class _Answer:
+    """The answer's texts, thoughts left out, in which segments are counted in bytes of UTF-8."""
+
+    def __init__(self, content: Sequence[ContentBlock]) -> None:
+        self._texts = [(index, block.text) for index, block in enumerate(content) if isinstance(block, TextBlock)]
+        self._bytes = "".join(text for _, text in self._texts).encode()
+
+    def place(self, segment: Mapping[str, Any]) -> tuple[int, int, int] | None:
+        """The block in which a segment begins, and its first and last character (exclusive) there; None if nowhere."""
+        start, end, said = segment.get("startIndex") or 0, segment.get("endIndex"), segment.get("text")
+        if not isinstance(end, int) or not 0 <= start < end <= len(self._bytes):
+            return self._find(said)
+        meant = self._bytes[start:end].decode(errors="replace")
+        if said and meant != said:
+            return self._find(said)
+        return self._spot(len(self._bytes[:start].decode(errors="replace")), len(meant))
+
+    def _find(self, said: Any) -> tuple[int, int, int] | None:
+        if not isinstance(said, str) or not said:
+            return None
+        for index, text in self._texts:
+            if (start := text.find(said)) >= 0:
+                return index, start, start + len(said)
+        return None
+
+    def _spot(self, start: int, length: int) -> tuple[int, int, int] | None:
+        for index, text in self._texts:
+            if start < len(text):
+                return index, start, min(len(text), start + length)
+            start -= len(text)
+        return None

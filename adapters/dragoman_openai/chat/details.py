@@ -1,0 +1,65 @@
+"""Reasoning in typed details, as routers send it beside its plain text (wire reference 7, OpenRouter).
+
+A detail is a text with its signature, a summary, or data that only the upstream model can read. They go back
+unchanged and in order, to models of the family that gave them; what a block does not hold of its detail is its note.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, RedactedThinkingBlock, ThinkingBlock
+
+FIELD = "reasoning_details"
+
+TEXT, SUMMARY, ENCRYPTED = "reasoning.text", "reasoning.summary", "reasoning.encrypted"
+
+_CONTENT = {TEXT: "text", SUMMARY: "summary"}
+
+
+def text(native: Mapping[str, Any]) -> str:
+    """What a detail lets read; empty for those that are sealed, or unknown."""
+    return native.get(_CONTENT.get(native["type"], "")) or ""
+
+
+def block(native: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str, Any]]:
+    """The block that a detail is, and its note."""
+    match native["type"]:
+        case "reasoning.text":
+            return ThinkingBlock(text=text(native), signature=native.get("signature") or None), {"field": FIELD}
+        case "reasoning.summary":
+            return ThinkingBlock(text=text(native)), {"field": FIELD, "kind": SUMMARY}
+        case "reasoning.encrypted":
+            return RedactedThinkingBlock(data=native["data"]), {"field": FIELD}
+        case kind:
+            return ProviderBlock(provider=provider, kind=kind, data=native), {"field": FIELD}
+
+
+def detail(content: ThinkingBlock | RedactedThinkingBlock, note: Mapping[str, Any]) -> dict[str, Any]:
+    """The detail that is written for a block."""
+    if isinstance(content, RedactedThinkingBlock):
+        return {"type": ENCRYPTED, "data": content.data}
+    if note.get("kind") == SUMMARY:
+        return {"type": SUMMARY, "summary": content.text}
+    return {"type": TEXT, "text": content.text} | ({"signature": content.signature} if content.signature else {})
+
+
+class Detail:
+    """A detail while it streams: its text comes in fragments, its signature behind them."""
+
+    def __init__(self, native: Mapping[str, Any]) -> None:
+        self._native: dict[str, Any] = {}
+        self._fragments: list[str] = []
+        self.add(native)
+
+    def is_continued_by(self, native: Mapping[str, Any]) -> bool:
+        """Whether a fragment belongs to this one: readable text of the same kind and place. Sealed ones come whole."""
+        return native["type"] in _CONTENT and all(native.get(key) == self._native.get(key) for key in ("type", "index"))
+
+    def add(self, native: Mapping[str, Any]) -> None:
+        self._fragments.append(text(native))
+        self._native |= {key: value for key, value in native.items() if value is not None}
+
+    def piece(self) -> tuple[str, dict[str, Any]]:
+        if content := _CONTENT.get(self._native["type"]):
+            return FIELD, {**self._native, content: "".join(self._fragments)}
+        return FIELD, self._native

@@ -1,0 +1,77 @@
+"""Where the events of a recorded stream begin and end, as bytes: cut apart, they join to the same stream again."""
+
+import re
+from enum import StrEnum
+
+from dragoman.adapter.errors import ConfigurationError
+
+BOM = b"\xef\xbb\xbf"
+
+_LINE_END = rb"(?:\r\n|\n|\r(?!\n))"
+_LINE = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
+_BLANK_LINES = re.compile(rb"(?:\A|(?<=[\r\n]))" + _LINE_END + rb"+|" + _LINE_END + rb"{2,}")
+_PRELUDE = 12
+
+
+class Framing(StrEnum):
+    """How a stream's bytes are divided: server-sent events, one JSON value a line, or AWS's binary messages."""
+
+    SSE = "sse"
+    LINES = "lines"
+    AWS = "aws"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether there are lines, whose ends may be written in three ways."""
+        return self is not Framing.AWS
+
+
+def framing_of(body: bytes) -> Framing:
+    """The framing, told by a stream's first bytes."""
+    start = body.removeprefix(BOM).lstrip()[:1]
+    if start == b"{":
+        return Framing.LINES
+    return Framing.AWS if body[:1] == b"\0" else Framing.SSE
+
+
+def events_of(body: bytes) -> list[bytes]:
+    """The events, each with the line ends or blank lines behind it; comments between events count as one.
+
+    Their join is the body. What follows the last whole event is the last one.
+    """
+    match framing_of(body):
+        case Framing.SSE:
+            return _split(_BLANK_LINES, body)
+        case Framing.LINES:
+            return lines_of(body)
+        case Framing.AWS:
+            return _messages(body)
+
+
+def lines_of(body: bytes) -> list[bytes]:
+    """The lines with their ends: LF, CRLF or CR."""
+    return [line for line in _LINE.split(body) if line]
+
+
+def require_text(body: bytes, what: str) -> None:
+    """Raises ConfigurationError for a stream that has no lines."""
+    if not framing_of(body).is_text:
+        raise ConfigurationError(f"{what} can only be put into a stream of lines, and this one is binary")
+
+
+def _split(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
+    events, start = [], 0
+    for found in ends.finditer(body):
+        if found.end() > start:
+            events.append(body[start : found.end()])
+            start = found.end()
+    return [*events, body[start:]] if start < len(body) else events
+
+
+def _messages(body: bytes) -> list[bytes]:
+    messages, start = [], 0
+    while len(body) - start > _PRELUDE:
+        size = max(int.from_bytes(body[start : start + 4]), _PRELUDE)
+        messages.append(body[start : start + size])
+        start += size
+    return [*messages, body[start:]] if start < len(body) else messages

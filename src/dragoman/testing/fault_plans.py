@@ -1,0 +1,223 @@
+"""Fault plans: what can happen to the bytes of a reply on their way, each as a small value.
+
+A plan is applied to a whole recorded body and gives the chunks that arrive in its place. A connection that breaks is
+a ConnectionResetError at their end, silence a TimeoutError: `FaultyTransport` turns both into those of the HTTP
+library, and adapters end the stream with a typed error.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.testing.event_bytes import BOM, events_of, lines_of, require_text
+
+
+class Plan(Protocol):
+    """What happens to a reply's bytes."""
+
+    @property
+    def harmless(self) -> bool:
+        """Whether the protocol allows what the plan does: then the reply must come out unchanged."""
+        ...
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        """The chunks that arrive; may raise ConnectionResetError or TimeoutError behind them.
+
+        Raises ConfigurationError where the plan does not fit the body.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The reply ends after ``at`` bytes: cleanly, as proxies end what they lost, or by a reset connection."""
+
+    at: int
+    reset: bool = False
+    harmless: ClassVar[bool] = False
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        yield from _some(body[: self.at])
+        if self.reset:
+            raise ConnectionResetError(f"the connection was reset after {self.at} bytes, as planned")
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Nothing more comes after that many bytes, until the reader's patience is over. The waiting itself is left out."""
+
+    after: int
+    harmless: ClassVar[bool] = False
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        yield from _some(body[: self.after])
+        raise TimeoutError(f"nothing came after {self.after} bytes, as planned")
+
+
+@dataclass(frozen=True, slots=True)
+class Rechunk:
+    """The same bytes in other chunks: of these sizes in turn, again and again; or of random ones, by a seed."""
+
+    sizes: tuple[int, ...] = ()
+    seed: int | None = None
+    harmless: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if (self.seed is None) is not bool(self.sizes) or any(size < 1 for size in self.sizes):
+            raise ConfigurationError("chunks have either sizes over 0 or a seed")
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        sizes = self._random(len(body)) if self.seed is not None else self._in_turn()
+        start = 0
+        while start < len(body):
+            size = next(sizes)
+            yield body[start : start + size]
+            start += size
+
+    def _in_turn(self) -> Iterator[int]:
+        while True:
+            yield from self.sizes
+
+    def _random(self, length: int) -> Iterator[int]:
+        """From crumbs to a few large chunks: the seed decides that too."""
+        picker = random.Random(self.seed)
+        largest = picker.choice((2, 8, 32, 128, max(2, length)))
+        while True:
+            yield picker.randint(1, largest)
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupt:
+    """The byte at ``at`` is another one, by the seed."""
+
+    at: int
+    seed: int = 0
+    harmless: ClassVar[bool] = False
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        if not 0 <= self.at < len(body):
+            raise ConfigurationError(f"the body has {len(body)} bytes: there is no byte {self.at}")
+        other = random.Random(f"{self.seed}/{self.at}").randrange(1, 256)
+        yield body[: self.at] + bytes([body[self.at] ^ other]) + body[self.at + 1 :]
+
+
+@dataclass(frozen=True, slots=True)
+class DropEvent:
+    """One event, counted from 0, never arrives."""
+
+    n: int
+    harmless: ClassVar[bool] = False
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        events = _events(body, self.n)
+        del events[self.n]
+        yield from _some(b"".join(events))
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateEvent:
+    """One event, counted from 0, arrives twice."""
+
+    n: int
+    harmless: ClassVar[bool] = False
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        events = _events(body, self.n)
+        events.insert(self.n, events[self.n])
+        yield b"".join(events)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapEvents:
+    """One event, counted from 0, and the next one arrive in the wrong order."""
+
+    n: int
+    harmless: ClassVar[bool] = False
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        events = _events(body, self.n + 1)
+        events[self.n], events[self.n + 1] = events[self.n + 1], events[self.n]
+        yield b"".join(events)
+
+
+@dataclass(frozen=True, slots=True)
+class InjectEvent:
+    """Bytes of your own stand before one event, counted from 0; before the end, where ``n`` is their number."""
+
+    n: int
+    event: bytes
+    harmless: ClassVar[bool] = False
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        events = [*_events(body, self.n - 1 if self.n else None)]
+        events.insert(self.n, self.event)
+        yield b"".join(events)
+
+
+@dataclass(frozen=True, slots=True)
+class LineEnds:
+    """Every line ends so."""
+
+    end: Literal["\r\n", "\r", "\n"]
+    harmless: ClassVar[bool] = True
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        require_text(body, "line ends")
+        yield body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", self.end.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Bom:
+    """A byte order mark stands at the start, as some servers on Windows send it."""
+
+    harmless: ClassVar[bool] = True
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        require_text(body, "a byte order mark")
+        yield BOM + body
+
+
+@dataclass(frozen=True, slots=True)
+class Comments:
+    """Lines that say nothing stand before every line: comments in server-sent events, else blank ones."""
+
+    harmless: ClassVar[bool] = True
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        require_text(body, "comments")
+        silent = b"\n" if body.lstrip()[:1] == b"{" else b": keep-alive\n"
+        yield b"".join(silent + line for line in lines_of(body))
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Several plans, one after the other: each but the last must be of those that break nothing off."""
+
+    plans: tuple[Plan, ...]
+
+    @property
+    def harmless(self) -> bool:
+        return all(plan.harmless for plan in self.plans)
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        if not self.plans:
+            return _some(body)
+        *first, last = self.plans
+        for plan in first:
+            body = b"".join(plan.apply(body))
+        return last.apply(body)
+
+
+def _events(body: bytes, last: int | None) -> list[bytes]:
+    """The body's events. Raises ConfigurationError where there is none of that number."""
+    events = events_of(body)
+    if last is not None and not 0 <= last < len(events):
+        raise ConfigurationError(f"the stream has {len(events)} events, counted from 0: there is no event {last}")
+    return events
+
+
+def _some(chunk: bytes) -> Iterator[bytes]:
+    if chunk:
+        yield chunk

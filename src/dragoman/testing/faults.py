@@ -1,0 +1,111 @@
+"""Faults on purpose: what a network, a proxy or a provider does to a reply, replayed on any recorded one.
+
+::
+
+    from dragoman.testing import faults
+
+    for plan in faults.plans(exchange, seed=1):
+        client = httpx.Client(transport=faults.FaultyTransport(CassetteTransport(cassette), plan))
+        ...
+
+A plan works on the bytes of a stream alone, too: ``plan.apply(body)`` gives the chunks for `Adapter.iter_stream`.
+"""
+
+import random
+from collections.abc import Iterator
+from itertools import accumulate
+
+from dragoman.testing.cassette_file import Exchange
+from dragoman.testing.cassettes import Cassette
+from dragoman.testing.event_bytes import Framing, events_of, framing_of
+from dragoman.testing.fault_plans import (
+    Bom,
+    Chain,
+    Comments,
+    Corrupt,
+    Cut,
+    DropEvent,
+    DuplicateEvent,
+    InjectEvent,
+    LineEnds,
+    Plan,
+    Rechunk,
+    Stall,
+    SwapEvents,
+)
+from dragoman.testing.faulty_transport import AsyncFaultyTransport, FaultyTransport, Refusals, status_then_success
+
+__all__ = [
+    "AsyncFaultyTransport",
+    "Bom",
+    "Chain",
+    "Comments",
+    "Corrupt",
+    "Cut",
+    "DropEvent",
+    "DuplicateEvent",
+    "FaultyTransport",
+    "Framing",
+    "InjectEvent",
+    "LineEnds",
+    "Plan",
+    "Rechunk",
+    "Recorded",
+    "Refusals",
+    "Stall",
+    "SwapEvents",
+    "body_of",
+    "events_of",
+    "every_cut",
+    "every_split",
+    "framing_of",
+    "plans",
+    "status_then_success",
+]
+
+Recorded = bytes | Exchange | Cassette
+"""A reply: its body, an exchange, or a cassette, which stands for the exchange that it plays next."""
+
+_RANDOM_CUTTINGS = 20
+
+
+def body_of(recorded: Recorded) -> bytes:
+    """The bytes of a reply. Of a cassette that is played to its end there are none."""
+    if isinstance(recorded, Cassette):
+        recorded = next(iter(recorded.exchanges[len(recorded.exchanges) - recorded.unplayed :]), b"")
+    return recorded.response.body if isinstance(recorded, Exchange) else recorded
+
+
+def every_cut(recorded: Recorded, *, reset: bool = False) -> Iterator[Cut]:
+    """A cut before each byte, so that the whole reply is never among them."""
+    return (Cut(at, reset) for at in range(len(body_of(recorded))))
+
+
+def every_split(recorded: Recorded) -> Iterator[Rechunk]:
+    """The whole reply in two chunks, in every way."""
+    size = len(body_of(recorded))
+    return (Rechunk((at, size - at)) for at in range(1, size))
+
+
+def plans(recorded: Recorded, seed: int = 0) -> Iterator[Plan]:
+    """A plan of every kind at every event: some hundred for a short stream, the same ones for the same seed.
+
+    `every_cut` and `every_split` are not among them: they are as many as the reply has bytes.
+    """
+    body = body_of(recorded)
+    events = events_of(body)
+    picker = random.Random(seed)
+    yield Rechunk((1,))
+    yield from (Rechunk(seed=picker.randrange(2**32)) for _ in range(_RANDOM_CUTTINGS))
+    if framing_of(body).is_text:
+        yield from (LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments())
+        yield Chain((LineEnds("\r\n"), Comments(), Bom(), Rechunk((1,))))
+    starts = [0, *accumulate(map(len, events))][:-1]
+    for start, event in zip(starts, events, strict=True):
+        for at in sorted({start, start + len(event) // 2}):
+            yield from (Cut(at), Cut(at, reset=True), Stall(at))
+        yield Corrupt(start + picker.randrange(len(event)), picker.randrange(2**32))
+    for number in range(len(events)):
+        yield from (DropEvent(number), DuplicateEvent(number))
+        if number + 1 < len(events):
+            yield SwapEvents(number)

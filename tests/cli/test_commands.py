@@ -1,0 +1,114 @@
+"""The command line as a person meets it: real processes where exit codes count, the real server's recordings inside."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dragoman.cli.app import app
+from tests.servers import FaultyServer, sse_reply
+
+run = CliRunner().invoke
+
+
+def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from dragoman.cli import main; main()", *words],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "120", **environ},
+    )  # fmt: skip
+
+
+HANDWRITTEN_STREAM = [
+    {"type": "message_start", "message": {"id": "m", "role": "assistant", "model": "claude-sonnet-4-6", "content": [],
+                                          "usage": {"input_tokens": 8, "output_tokens": 0}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Good day."}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 42}},
+    {"type": "message_stop"},
+]  # fmt: skip
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (("ask", "anthropic:claude-opus-5-5", "Hi"), "ANTHROPIC_API_KEY"),
+            (("ask", "antropic:claude-opus-5-5", "Hi"), "did you mean 'anthropic'"),
+            (("ask", "claude", "Hi"), "provider:model"),
+            (("prices", "anthropic:no-such-model"), "no price is known"),
+            (("models", "nowhere"), "nowhere"),
+            (("ask", "local:smollm2-135m", "  "), "the prompt is empty"),
+        ],
+    )
+    def test_what_is_wrong_is_one_line_and_exit_code_2(self, words: tuple[str, ...], said: str) -> None:
+        """A missing key, a misspelt provider or an unknown model never shows a traceback."""
+        done = command(*words)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+        assert len(done.stderr.strip().splitlines()) <= 2
+
+
+class TestAsk:
+    def test_the_answer_goes_to_stdout_and_its_price_to_stderr(self) -> None:
+        """So that an answer can be piped."""
+        frames = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in HANDWRITTEN_STREAM]
+        with FaultyServer(sse_reply(*frames)) as server:
+            words = ("ask", "anthropic:claude-sonnet-4-6", "Hello", "--base-url", server.url)
+            done = command(*words, ANTHROPIC_API_KEY="a-key-for-tests")
+        assert done.stdout == "Good day.\n"
+        assert "8 in, 42 out" in done.stderr
+        assert "$0.000654" in done.stderr
+
+
+class TestModels:
+    def test_all_models_are_listed_with_what_they_can_do(self) -> None:
+        """One row a model, all providers."""
+        done = run(app, ["models"])
+        assert done.exit_code == 0
+        assert re.search(r"anthropic:claude-opus-5-5 .*yes", done.output)
+        assert "local:smollm2-135m" in done.output
+
+    def test_one_model_shows_its_evidence(self) -> None:
+        """Each capability with where it is known from."""
+        done = run(app, ["models", "anthropic:claude-opus-5-5"])
+        assert "forced_tool_choice" in done.output
+        assert "recorded exchanges" in done.output
+
+
+class TestPrices:
+    def test_a_price_has_a_source_and_a_version(self) -> None:
+        """The specification's example: 3.00 in, 15.00 out."""
+        done = run(app, ["prices", "anthropic:claude-sonnet-4-6"])
+        assert done.exit_code == 0
+        assert re.search(r"standard\s+3\s+15\s", done.output)
+        assert "source http" in done.output
+        assert re.search(r"price table \d{4}-\d\d-\d\d\+[0-9a-f]{8}", done.output)
+
+    def test_the_table_is_sound(self) -> None:
+        """`dragoman prices check` finds nothing."""
+        done = run(app, ["prices", "check"])
+        assert done.exit_code == 0
+        assert "no problems" in done.output
+
+
+class TestDemo:
+    @pytest.mark.live_local
+    def test_the_demo_runs_to_its_end_without_key_or_network(self) -> None:
+        """Three wires replayed, the fourth model live, each swap with its preview, and the bill."""
+        pytest.importorskip("openvino_genai", reason="the embedded model's extra is not installed")
+        done = command("demo", HOME=str(Path.home()))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("swap to ") == 3
+        assert "← read_file port = 8080" in done.stdout
+        assert "← add 42" in done.stdout
+        assert "Monday" in done.stdout
+        assert "the embedded model, live" in done.stdout
+        assert "anthropic:claude-opus-5-5" in done.stdout
+        assert "left out" not in done.stdout

@@ -1,0 +1,236 @@
+"""Both ways to a model in this process, with a model that plays its part: no runtime is needed here."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.errors import (
+    InvalidRequestError,
+    MissingExtraError,
+    NotFoundError,
+    RequestError,
+    RequestTimeoutError,
+)
+from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.message import Message
+from dragoman.transport import local, transport_for
+from dragoman.transport.local import AsyncLocalTransport, LocalTransport
+from dragoman.transport.local_reply import Json, RefusalError
+
+MODEL = "local:smollm2-135m"
+ADAPTER = get_adapter(MODEL)
+REQUEST = ADAPTER.to_wire([Message.user("Hi")], [], AdapterOptions())
+END = {"type": "end", "stop": "end_turn", "usage": {"input_tokens": 2, "output_tokens": 3}}
+
+
+class Actor:
+    """A model that says words until it is not wanted any more, and notes what it was asked."""
+
+    def __init__(self, words: list[str], fails: Exception | None = None, *, endless: bool = False) -> None:
+        self.words = words
+        self.fails = fails
+        self.endless = endless
+        self.bodies: list[Json] = []
+        self.deadlines: list[float] = []
+        self.stopped = threading.Event()
+
+    def run(self, body: Json, emit: Callable[[Json], None], wanted: Callable[[], bool], deadline: float) -> None:
+        self.bodies.append(body)
+        self.deadlines.append(deadline)
+        if self.words:
+            emit({"type": "start", "model": body["model"]})
+        for word in self.words:
+            emit({"type": "text", "text": word})
+        while self.endless:
+            if not wanted():
+                self.stopped.set()
+                return
+            emit({"type": "text", "text": "and "})
+            time.sleep(0.001)
+        if self.fails is not None:
+            raise self.fails
+        emit(END)
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Actor]:
+    """Puts an actor in the place of every model."""
+
+    def put(words: list[str], **fields: Any) -> Actor:
+        actor = Actor(words, **fields)
+        monkeypatch.setattr(local, "loaded_model", lambda name, tell: actor)
+        return actor
+
+    return put
+
+
+def chunks(request: WireRequest = REQUEST) -> list[bytes]:
+    with LocalTransport().stream(ADAPTER, request) as reply:
+        return list(reply.chunks)
+
+
+async def async_chunks(request: WireRequest = REQUEST) -> list[bytes]:
+    async with AsyncLocalTransport().stream(ADAPTER, request) as reply:
+        return [chunk async for chunk in reply.chunks]
+
+
+def test_the_whole_and_both_streams_tell_the_same(play: Callable[..., Actor]) -> None:
+    """One line a chunk; the whole reply is what its lines add up to."""
+    actor = play(["Hel", "lo"])
+    whole = LocalTransport().send(ADAPTER, REQUEST)
+    assert json.loads(whole.body)["content"] == [{"type": "text", "text": "Hello"}]
+    assert (whole.status, whole.attempts[0].status) == (200, 200)
+    assert asyncio.run(AsyncLocalTransport().send(ADAPTER, REQUEST)).body == whole.body
+    lines = [json.loads(chunk) for chunk in chunks()]
+    assert [line["type"] for line in lines] == ["start", "text", "text", "end"]
+    assert asyncio.run(async_chunks()) == chunks()
+    assert all(body == json.loads(REQUEST.body) for body in actor.bodies)
+
+
+def failing(fails: Exception) -> list[Callable[[], Any]]:
+    return [
+        lambda: LocalTransport().send(ADAPTER, REQUEST),
+        lambda: asyncio.run(AsyncLocalTransport().send(ADAPTER, REQUEST)),
+        chunks,
+        lambda: asyncio.run(async_chunks()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fails", "kind"),
+    [
+        (RefusalError("invalid_request", "no"), InvalidRequestError),
+        (RefusalError("timeout", "no"), RequestTimeoutError),
+        (NotFoundError("no"), NotFoundError),
+        (MissingExtraError("no"), MissingExtraError),
+    ],
+)
+def test_what_fails_before_the_first_word_is_raised(
+    play: Callable[..., Actor], fails: Exception, kind: type[Exception]
+) -> None:
+    """The same class for all four ways; a provider's error knows its provider and its one attempt."""
+    play([], fails=fails)
+    for way in failing(fails):
+        with pytest.raises(kind) as caught:
+            way()
+        if isinstance(caught.value, InvalidRequestError):
+            assert caught.value.provider == "local"
+            assert len(caught.value.attempts) == 1
+
+
+def test_what_fails_in_mid_stream_is_a_line_of_it(play: Callable[..., Actor]) -> None:
+    """The adapter's decoder then keeps what had arrived."""
+    play(["Hel"], fails=RefusalError("timeout", "too late"))
+    for lines in (chunks(), asyncio.run(async_chunks())):
+        assert json.loads(lines[-1]) == {"type": "error", "error": {"type": "timeout", "message": "too late"}}
+    events = list(ADAPTER.iter_stream(chunks(), RequestContext(model=MODEL)))
+    assert [event.type for event in events] == ["message_start", "text_delta", "error"]
+
+
+def test_a_bug_shows_itself(play: Callable[..., Actor]) -> None:
+    """It is not dressed up as an error of the model's."""
+    play(["Hel"], fails=ZeroDivisionError("oops"))
+    with pytest.raises(ZeroDivisionError):
+        chunks()
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(async_chunks())
+
+
+def test_leaving_a_stream_stops_the_model(play: Callable[..., Actor]) -> None:
+    """The context waits for it, so that the next request finds the model free."""
+    actor = play([], endless=True)
+    with LocalTransport().stream(ADAPTER, REQUEST) as reply:
+        next(reply.chunks)
+    assert actor.stopped.is_set()
+
+
+def test_cancelling_a_task_stops_the_model(play: Callable[..., Actor]) -> None:
+    """Whether it was sent or streamed."""
+
+    async def left_in_the_middle(way: Callable[[], Any]) -> None:
+        task = asyncio.create_task(way())
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    ways: list[Callable[[], Any]] = [async_chunks, lambda: AsyncLocalTransport().send(ADAPTER, REQUEST)]
+    for way in ways:
+        actor = play(["a"], endless=True)
+        asyncio.run(left_in_the_middle(way))
+        assert actor.stopped.wait(10)
+
+
+def test_the_loop_stays_free_while_the_model_writes(play: Callable[..., Actor]) -> None:
+    """Two streams in one loop take turns."""
+    play([], endless=True)
+
+    async def first_lines(reply: AsyncIterator[bytes]) -> list[bytes]:
+        return [await anext(reply) for _ in range(3)]
+
+    async def both() -> list[list[bytes]]:
+        transport = AsyncLocalTransport()
+        async with transport.stream(ADAPTER, REQUEST) as one, transport.stream(ADAPTER, REQUEST) as two:
+            return await asyncio.gather(first_lines(one.chunks), first_lines(two.chunks))
+
+    assert [len(lines) for lines in asyncio.run(both())] == [3, 3]
+
+
+def test_a_loop_that_is_gone_does_no_harm(play: Callable[..., Actor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may end in the middle of a stream: the thread speaks to nobody for a moment, and stops."""
+    actor = play([], endless=True)
+    failed: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+
+    async def enter() -> Any:
+        stream = AsyncLocalTransport().stream(ADAPTER, REQUEST)
+        await stream.__aenter__()
+        return stream
+
+    left_open = asyncio.run(enter())
+    assert actor.stopped.wait(10)
+    assert failed == []
+    del left_open
+
+
+def test_a_time_limit_is_handed_to_the_model_as_a_deadline(play: Callable[..., Actor]) -> None:
+    """Without one there is none; one that is no time is refused."""
+    actor = play(["a"])
+    LocalTransport().send(ADAPTER, REQUEST)
+    LocalTransport().send(ADAPTER, REQUEST, timeout=60)
+    assert actor.deadlines[0] == float("inf")
+    assert actor.deadlines[1] > time.monotonic()
+    with pytest.raises(RequestError):
+        LocalTransport().send(ADAPTER, REQUEST, timeout=0)
+
+
+def test_the_adapter_names_this_transport() -> None:
+    """Sessions find it by the adapter's word."""
+    with transport_for(ADAPTER) as transport:  # type: ignore[attr-defined]
+        assert isinstance(transport, LocalTransport)
+
+    async def enter() -> bool:
+        async with transport_for(ADAPTER, asynchronous=True) as transport:  # type: ignore[attr-defined]
+            return isinstance(transport, AsyncLocalTransport)
+
+    assert asyncio.run(enter())
+
+
+def test_what_takes_a_while_is_told_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program's own output stays clean; the log has it always."""
+    with caplog.at_level("INFO", "dragoman.transport.local"):
+        local.tell_terminal("loading")
+        assert capsys.readouterr().err == ""
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+        local.tell_terminal("loading")
+    assert capsys.readouterr().err == "dragoman: loading …\n"
+    assert [record.message for record in caplog.records] == ["loading", "loading"]
