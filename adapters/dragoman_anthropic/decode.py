@@ -1,11 +1,11 @@
 """Wire to canonical: replies, and requests in Anthropic's format (wire reference 2.3 and 2.4)."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
-from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
@@ -26,11 +26,6 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_anthropic import encode
-
-if TYPE_CHECKING:
-    from dragoman_anthropic.adapter import AnthropicAdapter
-
-PROVIDER = "anthropic"
 
 STOP_REASONS = {
     "end_turn": StopReason.END_TURN,
@@ -55,7 +50,8 @@ def message(native: dict[str, Any], reply: Reply, status: MessageStatus = Messag
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, item in enumerate(native["content"]):
-        decoded = block(item, reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else "")
+        tool_use_id = reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else ""
+        decoded = block(item, tool_use_id, reply.provider)
         content.append(decoded)
         if note := residue(item, encode.block(decoded, lambda _, item=item: item.get("id", ""))):  # type: ignore[misc]
             notes[str(index)] = note
@@ -112,8 +108,8 @@ def _sum(counts: list[dict[str, Any]], name: str) -> int:
     return sum(each.get(name) or 0 for each in counts)
 
 
-def block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
-    """One block; what the canonical form has no word for is kept whole."""
+def block(native: dict[str, Any], tool_use_id: str, provider: str) -> ContentBlock:
+    """One block of the provider's; what the canonical form has no word for is kept whole."""
     match native["type"]:
         case "text":
             return TextBlock(text=native["text"], citations=tuple(map(_citation, native.get("citations") or ())))
@@ -125,9 +121,9 @@ def block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
             return ThinkingBlock(text=native["thinking"], signature=native.get("signature") or None)
         case "redacted_thinking":
             return RedactedThinkingBlock(data=native["data"])
-        case "image" if source := _source(native["source"]):
+        case "image" if source := _source(native["source"], provider):
             return ImageBlock(source=source, media_type=native["source"].get("media_type"))
-        case "document" if source := _source(native["source"]):
+        case "document" if source := _source(native["source"], provider):
             return DocumentBlock(
                 source=source,
                 media_type=native["source"].get("media_type"),
@@ -135,7 +131,7 @@ def block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
                 context=native.get("context"),
             )
         case kind:
-            return ProviderBlock(provider=PROVIDER, kind=kind, data=native)
+            return ProviderBlock(provider=provider, kind=kind, data=native)
 
 
 def _citation(native: dict[str, Any]) -> Citation:
@@ -150,14 +146,14 @@ def _citation(native: dict[str, Any]) -> Citation:
     )
 
 
-def _source(native: dict[str, Any]) -> MediaSource | None:
+def _source(native: dict[str, Any], provider: str) -> MediaSource | None:
     match native["type"]:
         case "base64" | "text" as kind:
             return MediaSource(kind=kind, data=native["data"])
         case "url":
             return MediaSource(kind="url", data=native["url"])
         case "file":
-            return MediaSource(kind="file_id", data=native["file_id"], provider=PROVIDER)
+            return MediaSource(kind="file_id", data=native["file_id"], provider=provider)
         case _:
             return None
 
@@ -200,7 +196,8 @@ def _add_blocks(
     blocks: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for index, item in enumerate(natives):
-        decoded = block(item, reader.call_id(item.get("id")) if item["type"] == "tool_use" else "")
+        tool_use_id = reader.call_id(item.get("id")) if item["type"] == "tool_use" else ""
+        decoded = block(item, tool_use_id, reader.provider)
         blocks.append(decoded)
         if note := residue(item, encode.block(decoded, lambda _, item=item: item["id"])):  # type: ignore[misc]
             notes[str(index)] = note
@@ -213,7 +210,7 @@ def _add_result(reader: HistoryReader, native: dict[str, Any], *, joined: bool) 
     if isinstance(content, str):
         parts: list[ContentBlock] = [TextBlock(text=content)] if content else []
     else:
-        parts = [block(part, "") for part in content]
+        parts = [block(part, "", reader.provider) for part in content]
         note["list"] = True
         note["parts"] = {
             str(index): difference
@@ -240,13 +237,13 @@ def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         definition = ToolDefinition(
             name=item["name"], description=item.get("description") or "", input_schema=item["input_schema"]
         )
-        if difference := residue(item, encode.tool(definition)):
+        if difference := residue(item, encode.tool(definition, provider)):
             definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": difference}})
         found.append(definition)
     return found
 
 
-def options(native: dict[str, Any], adapter: "AnthropicAdapter", context: RequestContext) -> AdapterOptions:
+def options(native: dict[str, Any], adapter: Adapter, context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     config = native.get("output_config") or {}
     thinking = native.get("thinking") or {}
@@ -271,7 +268,7 @@ def options(native: dict[str, Any], adapter: "AnthropicAdapter", context: Reques
     written = encode.parameters(Outgoing(adapter, read, context, (), []))
     conversation = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
     extra = leftover(native, written, conversation)
-    return replace(read, extra={PROVIDER: extra} if extra else {})
+    return replace(read, extra={adapter.provider: extra} if extra else {})
 
 
 def _tool_choice(native: dict[str, Any]) -> Any:

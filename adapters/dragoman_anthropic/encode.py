@@ -34,14 +34,14 @@ ToolId = Callable[[str], str]
 
 def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body; keys in the order in which the provider documents them."""
-    system, listed = _hoist(request.turns)
+    system, listed = _hoist(request.turns, request.provider)
     encoded: dict[str, Any] = {"model": request.adapter.model}
     encoded |= parameters(request)
     if system:
         encoded["system"] = _system(request, system)
     encoded["messages"] = _messages(request, listed)
     if usable := request.usable(tools):
-        encoded["tools"] = [tool(definition) for definition in usable]
+        encoded["tools"] = [tool(definition, request.provider) for definition in usable]
     return encoded
 
 
@@ -134,28 +134,28 @@ def _tool_choice(request: Outgoing, *, thinks: bool) -> dict[str, Any] | None:
     return encoded
 
 
-def tool(definition: ToolDefinition) -> dict[str, Any]:
-    """A tool; one that Anthropic runs itself goes back as it was read."""
+def tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
+    """A tool; one that the provider runs itself goes back as it was read."""
     raw = definition.provider_raw or {}
-    if raw.get("by") == "anthropic" and "native" in raw:
+    if raw.get("by") == provider and "native" in raw:
         return dict(raw["native"])
     encoded: dict[str, Any] = {"name": definition.name, "input_schema": definition.input_schema}
     if definition.description:
         encoded["description"] = definition.description
-    return restore(encoded, raw.get("residue") if raw.get("by") == "anthropic" else None)
+    return restore(encoded, raw.get("residue") if raw.get("by") == provider else None)
 
 
-def _hoist(turns: Sequence[Turn]) -> tuple[list[Turn], list[Turn]]:
+def _hoist(turns: Sequence[Turn], provider: str) -> tuple[list[Turn], list[Turn]]:
     """Leading system turns, and the rest. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(turns):
-        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw("anthropic").get("in_list"):
+        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(provider).get("in_list"):
             return list(turns[:position]), list(turns[position:])
     return list(turns), []
 
 
 def _system(request: Outgoing, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:
     blocks = [encoded for turn in turns for encoded in _blocks(request, turn)]
-    as_list = any(turn.raw("anthropic").get("list") for turn in turns)
+    as_list = any(turn.raw(request.provider).get("list") for turn in turns)
     return blocks if as_list else _compact(blocks)
 
 
@@ -165,7 +165,7 @@ def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
     previous: Turn | None = None
     for turn in turns:
         blocks = _blocks(request, turn)
-        raw = turn.raw("anthropic")
+        raw = turn.raw(request.provider)
         joins = (
             raw.get("joined", previous is not None and previous.role is Role.TOOL)
             if turn.role is Role.TOOL
@@ -199,7 +199,7 @@ def _compact(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
 
 
 def _blocks(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
-    raw = turn.raw("anthropic")
+    raw = turn.raw(request.provider)
     notes = raw.get("blocks", {})
     encoded: list[dict[str, Any]] = []
     for index, content in enumerate(turn.blocks):

@@ -16,7 +16,7 @@ from dragoman_google.spelling import camel_name
 DECLARATIONS = "functionDeclarations"
 
 
-def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+def body(request: Outgoing, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body; the model and whether to stream stand in the path."""
     system, listed = _hoist(request.turns)
     encoded: dict[str, Any] = {}
@@ -25,8 +25,8 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     for turn in listed:
         contents.add(turn)
     encoded["contents"] = contents.finish()
-    if usable := request.usable(tools):
-        encoded["tools"] = _tools(usable, request.provider)
+    if usable := request.usable(definitions):
+        encoded["tools"] = tools(usable, request.provider)
     return encoded | parameters(request)
 
 
@@ -52,7 +52,7 @@ def _system(request: Outgoing, turns: Sequence[Turn]) -> dict[str, Any]:
     return {notes.get("named", "systemInstruction"): content}
 
 
-def _tools(definitions: Sequence[ToolDefinition], provider: str) -> list[dict[str, Any]]:
+def tools(definitions: Sequence[ToolDefinition], provider: str) -> list[dict[str, Any]]:
     """Functions share one entry. Entries that were read stand as they did, with tools that Google runs itself."""
     entries: list[dict[str, Any]] = []
     notes: list[Note] = []

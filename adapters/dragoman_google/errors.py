@@ -14,29 +14,27 @@ from dragoman.adapter.errors import (
     ProviderError,
     RateLimitError,
     RequestCancelledError,
-    RequestTimeoutError,
     ServerError,
     class_for_status,
 )
 from dragoman.adapter.failures import Failure, error_object
+from dragoman.adapter.wire import Headers
 
 BY_STATUS: dict[str, type[ProviderError]] = {
     "INVALID_ARGUMENT": InvalidRequestError,
     "FAILED_PRECONDITION": InvalidRequestError,
     "OUT_OF_RANGE": InvalidRequestError,
-    "ALREADY_EXISTS": InvalidRequestError,
     "UNIMPLEMENTED": InvalidRequestError,
     "UNAUTHENTICATED": AuthenticationError,
     "PERMISSION_DENIED": PermissionDeniedError,
     "NOT_FOUND": NotFoundError,
     "RESOURCE_EXHAUSTED": RateLimitError,
     "CANCELLED": RequestCancelledError,
-    "ABORTED": ServerError,
     "INTERNAL": ServerError,
     "UNKNOWN": ServerError,
     "DATA_LOSS": ServerError,
     "UNAVAILABLE": OverloadedError,
-    "DEADLINE_EXCEEDED": RequestTimeoutError,
+    "DEADLINE_EXCEEDED": ServerError,
 }
 
 BY_REASON: dict[str, type[ProviderError]] = {
@@ -95,5 +93,5 @@ def _with_delay(headers: Mapping[str, str], details: list[dict[str, Any]]) -> Ma
     for each in details:
         delay = each.get("retryDelay")
         if isinstance(delay, str) and (found := _DELAY.fullmatch(delay)):
-            return {"retry-after": found[1], **headers}
+            return Headers({"retry-after": found[1], **headers})
     return headers

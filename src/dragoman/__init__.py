@@ -1,4 +1,8 @@
-"""Dragoman: one conversation, spoken to any large language model, handed from model to model without silent loss."""
+"""Dragoman: one conversation, spoken to any large language model, and handed from model to model.
+
+What a swap cannot carry is a named loss, what a reply costs is exact or said to be unknown, and a stream that was cut
+is never taken for a complete one. Importing this opens no socket, reads no secret and imports no vendor SDK.
+"""
 
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
@@ -10,25 +14,31 @@ from dragoman.canonical.blocks import ImageBlock, TextBlock, ThinkingBlock, Tool
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.usage import Usage
+from dragoman.session import AsyncSession, Session, Tool, ask, tool
 
 __all__ = [
     "Adapter",
     "AdapterCapabilities",
     "AdapterOptions",
+    "AsyncSession",
     "DragomanError",
     "ImageBlock",
     "Loss",
     "Message",
     "RequestContext",
     "Role",
+    "Session",
     "SideEffects",
     "TextBlock",
     "ThinkingBlock",
+    "Tool",
     "ToolDefinition",
     "ToolResultBlock",
     "ToolUseBlock",
     "Usage",
     "WireRequest",
     "WireResponse",
+    "ask",
     "get_adapter",
+    "tool",
 ]

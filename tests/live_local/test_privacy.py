@@ -18,11 +18,10 @@ def watch(event, arguments):
 
 sys.addaudithook(watch)
 
-from dragoman import Session
+from dragoman.session import Session
 
 with Session("local:smollm2-135m") as session:
     assert "Paris" in session.ask("What is the capital of France?").text
-    assert "Paris" in session.ask("Say it again.").text or True
 print("telemetry" if "openvino_telemetry" in sys.modules else "quiet", reached)
 """
 

@@ -10,7 +10,7 @@ from dragoman.adapter.residue import residue
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_openai.chat import encode, parts
+from dragoman_openai.chat import details, encode, parts
 from dragoman_openai.chat.dialect import Dialect
 from dragoman_openai.chat.parts import Piece
 from dragoman_openai.chat.usage import usage
@@ -62,8 +62,7 @@ def message(
         "reply": _filled(native, _REPLY_SPOKEN_FOR),
         "choice": _filled(choice, _CHOICE_SPOKEN_FOR),
         "choices": [other for other in native["choices"] if other is not choice],
-        "message": _filled(spoken, {*_MESSAGE_SPOKEN_FOR, *dialect.reasoning_fields, *dialect.replayed}),
-        "residue": {"set": {field: spoken[field] for field in dialect.replayed if spoken.get(field) is not None}},
+        "message": _filled(spoken, {*_MESSAGE_SPOKEN_FOR, *dialect.reasoning_fields, details.FIELD}),
         "blocks": notes,
         "list": isinstance(spoken.get("content"), list),
     }
@@ -72,7 +71,7 @@ def message(
         model=native.get("model") or None,
         stop_reason=_stop_reason(finish, content, said, status),
         usage=usage(native, dialect),
-        raw={key: value for key, value in raw.items() if value and value != {"set": {}}},
+        raw={key: value for key, value in raw.items() if value},
         status=status,
     )
 

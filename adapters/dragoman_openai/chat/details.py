@@ -52,8 +52,9 @@ class Detail:
         self.add(native)
 
     def is_continued_by(self, native: Mapping[str, Any]) -> bool:
-        """Whether a fragment belongs to this one: readable text of the same kind and place. Sealed ones come whole."""
-        return native["type"] in _CONTENT and all(native.get(key) == self._native.get(key) for key in ("type", "index"))
+        """Whether a fragment belongs to this one: text of the same kind and place, until it is signed."""
+        same = all(native.get(key) == self._native.get(key) for key in ("type", "index"))
+        return same and native["type"] in _CONTENT and not (self._native.get("signature") and text(native))
 
     def add(self, native: Mapping[str, Any]) -> None:
         self._fragments.append(text(native))

@@ -10,6 +10,7 @@ from dragoman.adapter.turns import MADE, Turn
 from dragoman.canonical.blocks import (
     ContentBlock,
     DocumentBlock,
+    RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -17,7 +18,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_openai.chat import parameters, parts
+from dragoman_openai.chat import details, parameters, parts
 from dragoman_openai.chat.dialect import Dialect
 from dragoman_openai.chat.parts import Note, ToolId
 
@@ -47,6 +48,8 @@ def messages(request: Outgoing, dialect: Dialect) -> list[dict[str, Any]]:
             continue
         names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
         encoded.append(_message(request, turn, dialect))
+    if encoded and encoded[-1]["role"] == "assistant":
+        encoded[-1] |= dialect.prefill
     return encoded
 
 
@@ -74,14 +77,17 @@ def _noted(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
 def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
     """Whether a block has a place on this wire; what has none, or only in part, is named as a loss."""
     match turn.blocks[index]:
-        case TextBlock() as text if text.citations:
+        case TextBlock() as text if text.citations and not _is_backed(text, dialect):
             severity = Severity.INFO if turn.raw(request.provider) else Severity.WARNING
             request.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent", severity)
         case DocumentBlock() as document if document.context:
             request.lose_block(turn, index, LossKind.MEDIA, "the note that goes with a document is not sent")
         case ToolUseBlock() as call if call.raw_input and not ("inner" in note or dialect.free_arguments):
             request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
-        case ThinkingBlock() if dialect.reasoning_replay != "always":
+        case RedactedThinkingBlock() if not dialect.reasoning_details:
+            request.lose_block(turn, index, LossKind.THINKING, "the endpoint takes no sealed reasoning: left out")
+            return False
+        case ThinkingBlock() | RedactedThinkingBlock() if dialect.reasoning_replay != "always":
             calls = any(isinstance(other, ToolUseBlock) for other in turn.blocks)
             if dialect.reasoning_replay == "never" or not calls:
                 why = "the endpoint reads no earlier reasoning here: left out"
@@ -92,12 +98,19 @@ def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dia
     return True
 
 
+def _is_backed(text: TextBlock, dialect: Dialect) -> bool:
+    """Whether all sources of a text are parts that stand behind it."""
+    return dialect.references and all(source.kind == "reference" and source.data for source in text.citations)
+
+
 def written(blocks: Sequence[tuple[ContentBlock, Note]], tool_id: ToolId, dialect: Dialect) -> Written:
     """Blocks, each with its note, as pieces by field."""
     wrote: Written = {}
     for block, note in blocks:
         field, value = parts.piece(block, note, tool_id, dialect)
         wrote.setdefault(field, []).append(value)
+        if isinstance(block, TextBlock) and _is_backed(block, dialect):
+            wrote[field] += [dict(source.data or {}) for source in block.citations]
     return wrote
 
 
@@ -105,11 +118,11 @@ def message(role: str, wrote: Written, raw: Note, dialect: Dialect) -> dict[str,
     """A message. What ``raw`` notes about the fields of the provider's own one goes where no block speaks for them."""
     encoded: dict[str, Any] = {"role": role, "content": _content(role, wrote, raw, dialect)}
     for field, values in wrote.items():
-        if field == "tool_calls":
+        if field in ("tool_calls", details.FIELD):
             encoded[field] = values
         elif field != "content":
             encoded[field] = "".join(values) if isinstance(values[0], str) else values[-1]
-    return restore(encoded, _without(raw.get("residue"), wrote))
+    return restore(encoded, _without(raw.get("residue"), wrote, dialect))
 
 
 def _content(role: str, wrote: Written, raw: Note, dialect: Dialect) -> Any:
@@ -125,12 +138,18 @@ def _content(role: str, wrote: Written, raw: Note, dialect: Dialect) -> Any:
     return values
 
 
-def _without(residue: Note | None, wrote: Mapping[str, Any]) -> dict[str, Any]:
-    """A residue without the fields that blocks speak for."""
+def _without(residue: Note | None, wrote: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """A residue without the fields that blocks speak for, and without reasoning where none is sent."""
     if not residue:
         return {}
+    reasoning = {*dialect.reasoning_fields, details.FIELD}
+    silent = reasoning if reasoning.isdisjoint(wrote) else set()
     return {
-        "set": {field: value for field, value in residue.get("set", {}).items() if field not in wrote},
+        "set": {
+            field: value
+            for field, value in residue.get("set", {}).items()
+            if field not in wrote and not (value and field in silent)
+        },
         "drop": [field for field in residue.get("drop", ()) if field not in wrote],
     }
 
@@ -155,7 +174,7 @@ def result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect
     wrote = written(parts_of, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}
     encoded["content"] = _content("tool", wrote, note, dialect)
-    return restore(encoded, _without(note, wrote))
+    return restore(encoded, _without(note, wrote, dialect))
 
 
 def _own(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:

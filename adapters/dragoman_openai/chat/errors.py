@@ -17,4 +17,7 @@ def failure(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | 
     for choice in native.get("choices") or ():
         if error := choice.get("error"):
             return {**native, "error": error}
+        if (reason := choice.get("finish_reason")) in dialect.failed:
+            said = choice.get("native_finish_reason") or reason
+            return {"error": {"code": "server_error", "message": f"the model's reply failed: {said}"}}
     return None

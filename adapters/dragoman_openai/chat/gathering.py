@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman_openai.chat.parts import Piece
+from dragoman_openai.chat.parts import REFERENCES, Piece
 
 
 class Gathered:
@@ -32,13 +32,19 @@ def _together(values: list[Any]) -> Any:
 class Speech:
     """A piece of text: a content part, the refusal or the reasoning. ``native`` are a part's other fields."""
 
-    __slots__ = ("field", "fragments", "kind", "native")
+    __slots__ = ("ended", "field", "fragments", "kind", "native")
 
     def __init__(self, field: str, kind: str) -> None:
         self.field = field
         self.kind = kind
         self.native: dict[str, Any] = {}
         self.fragments: list[str] = []
+        self.ended = False
+
+    def back(self, source: dict[str, Any]) -> None:
+        """A part that backs the text: what is said behind it is another text."""
+        self.native.setdefault(REFERENCES, []).append(source)
+        self.ended = True
 
     def piece(self) -> Piece:
         text = "".join(self.fragments)

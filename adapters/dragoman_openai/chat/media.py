@@ -89,12 +89,15 @@ def _document(content: DocumentBlock, dialect: Dialect) -> dict[str, Any]:
     source = content.source
     if source.kind == "text":
         return {"type": "text", "text": f"[document {content.title or 'without a title'}]\n{source.data}"}
-    if source.kind == "file_id":
-        return {"type": "file"} | ({"file_id": source.data} if dialect.media_as_text else {"file": {"file_id": source.data}})
-    data = _url(source, content.media_type or "application/pdf")
+    url = _url(source, content.media_type or "application/pdf")
     if dialect.media_as_text:
-        return {"type": "document_url", "document_url": data} | ({"document_name": content.title} if content.title else {})
-    return {"type": "file", "file": {"filename": content.title or "document.pdf", "file_data": data}}
+        if source.kind == "file_id":
+            return {"type": "file", "file_id": source.data}
+        named = {"document_name": content.title} if content.title else {}
+        return {"type": "document_url", "document_url": url, **named}
+    if source.kind == "file_id":
+        return {"type": "file", "file": {"file_id": source.data}}
+    return {"type": "file", "file": {"filename": content.title or "document.pdf", "file_data": url}}
 
 
 def _url(source: MediaSource, media_type: str) -> str:

@@ -6,18 +6,20 @@ with these keys besides: ``field`` where the block is written to another field t
 written as another type, and ``inner`` for the residue of the object under the piece's own type name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.residue import residue, restore
 from dragoman.canonical.blocks import (
     AudioBlock,
+    Citation,
     ContentBlock,
     DocumentBlock,
     ImageBlock,
     MediaSource,
     ProviderBlock,
+    RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolUseBlock,
@@ -30,14 +32,22 @@ Piece = tuple[str, Any]
 Note = Mapping[str, Any]
 ToolId = Callable[[str], str]
 
+REFERENCES = "references"
+"""The field of a text part, of ours alone, that holds the parts which back it."""
+
+
 def said(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
     """A message in pieces, in the order in which models say them."""
     filled = ((name, native.get(name)) for name in dialect.reasoning_fields)
     found: list[Piece] = [(name, text) for name, text in filled if text and isinstance(text, str)][:1]
+    detailed = (native.get(details.FIELD) if dialect.reasoning_details else None) or ()
+    if any(details.text(detail) for detail in detailed):
+        found.clear()  # the plain text only repeats them
+    found += [(details.FIELD, detail) for detail in detailed]
     content = native.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}] if content else []
-    found += [("content", part) for part in content or ()]
+    found += _content(content or (), dialect)
     if refusal := native.get("refusal"):
         found.append(("refusal", refusal))
     if (audio := native.get("audio")) and audio.get("data"):
@@ -45,6 +55,18 @@ def said(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
     found += [("tool_calls", call) for call in native.get("tool_calls") or ()]
     if (call := native.get("function_call")) and call.get("name"):
         found.append(("function_call", call))
+    return found
+
+
+def _content(content: Sequence[dict[str, Any]], dialect: Dialect) -> list[Piece]:
+    """The parts of a content; what backs a text joins it."""
+    found: list[Piece] = []
+    for part in content:
+        before = found[-1][1] if found else {}
+        if dialect.references and part["type"] == "reference" and before.get("type") == "text":
+            found[-1] = ("content", {**before, REFERENCES: [*before.get(REFERENCES, ()), part]})
+        else:
+            found.append(("content", part))
     return found
 
 
@@ -70,6 +92,8 @@ def block(piece: Piece, tool_use_id: str, provider: str, *, cut: bool = False) -
             return _called(value, tool_use_id, cut=cut), {"field": field}
         case "refusal":
             return TextBlock(text=value), {"field": field}
+        case details.FIELD:
+            return details.block(value, provider)
         case "audio":
             source = MediaSource(kind="base64", data=value["data"])
             rest = {key: item for key, item in value.items() if key not in ("data", "transcript")}
@@ -81,7 +105,8 @@ def block(piece: Piece, tool_use_id: str, provider: str, *, cut: bool = False) -
 def _part_block(part: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str, Any]]:
     match part["type"]:
         case "text":
-            return TextBlock(text=part["text"]), {}
+            citations = tuple(Citation(kind=source["type"], data=source) for source in part.get(REFERENCES, ()))
+            return TextBlock(text=part["text"], citations=citations), {}
         case "refusal":
             return TextBlock(text=part["refusal"]), {"kind": "refusal"}
         case "thinking":
@@ -136,8 +161,12 @@ def _plain_piece(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Di
             return "content", {"type": kind, kind: content.text}
         case ToolUseBlock():
             return _call_piece(content, note, tool_id, dialect)
+        case RedactedThinkingBlock():
+            return details.FIELD, details.detail(content, note)
         case ThinkingBlock():
-            field = note.get("field", "content" if dialect.thinking_parts else dialect.reasoning_fields[0])
+            field = note.get("field") or _thinking_field(content, dialect)
+            if field == details.FIELD:
+                return field, details.detail(content, note)
             if field != "content":
                 return field, content.text
             thought = {"type": "thinking", "thinking": [{"type": "text", "text": content.text}]}
@@ -148,6 +177,12 @@ def _plain_piece(content: ContentBlock, note: Note, tool_id: ToolId, dialect: Di
             return note.get("field", "content"), content.data
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
+
+
+def _thinking_field(content: ThinkingBlock, dialect: Dialect) -> str:
+    if dialect.thinking_parts:
+        return "content"
+    return details.FIELD if content.signature and dialect.reasoning_details else dialect.reasoning_fields[0]
 
 
 def _call_piece(call: ToolUseBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> Piece:
@@ -166,6 +201,7 @@ def difference(piece: Piece, ours: Piece) -> dict[str, Any]:
     value, written = piece[1], ours[1]
     if not isinstance(value, dict):
         return {}
+    value = {key: item for key, item in value.items() if key != REFERENCES}
     if "id" in written:
         value = {**value, "id": written["id"]}
     inner = written.get("type")
@@ -180,6 +216,8 @@ def difference(piece: Piece, ours: Piece) -> dict[str, Any]:
 def difference_in_reply(piece: Piece, ours: Piece) -> dict[str, Any]:
     """As `difference`, for a piece that the provider itself wrote: what it left out we still say."""
     note = difference(piece, ours)
+    if piece[0] == details.FIELD:
+        return note
     kept = {key: value for key, value in note.get("set", {}).items() if value is not None and key != "index"}
     inner = {key: value for key, value in note.get("inner", {}).get("set", {}).items() if value not in (None, "")}
     return ({"set": kept} if kept else {}) | ({"inner": {"set": inner}} if inner else {})

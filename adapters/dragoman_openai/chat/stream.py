@@ -22,7 +22,8 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
-from dragoman_openai.chat import decode, errors, parts
+from dragoman_openai.chat import decode, details, errors, parts
+from dragoman_openai.chat.details import Detail
 from dragoman_openai.chat.dialect import Dialect, lookup
 from dragoman_openai.chat.gathering import Call, Gathered, Part, Sound, Speech
 from dragoman_openai.chat.usage import usage
@@ -45,7 +46,7 @@ class ChatDecoder(StreamDecoder):
         self._head: dict[str, Any] = {}
         self._choice: dict[str, Any] = {"index": 0}
         self._others: dict[int, dict[str, Any]] = {}
-        self._said: list[Speech | Call | Sound | Part] = []
+        self._said: list[Speech | Detail | Call | Sound | Part] = []
         self._rest = Gathered()
         self._logprobs = Gathered()
         self._reasoning: str | None = None
@@ -110,9 +111,13 @@ class ChatDecoder(StreamDecoder):
 
     def _first(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
         delta = choice.get("delta") or {}
-        for field in self._dialect.reasoning_fields:  # first, as models think before they speak
-            if delta.get(field):
-                yield from self._thinking(field, delta[field])
+        detailed = (delta.get(details.FIELD) if self._dialect.reasoning_details else None) or ()
+        for detail in detailed:  # first, as models think before they speak
+            yield from self._detail(detail)
+        if not any(details.text(detail) for detail in detailed):  # else the plain text only repeats them
+            for field in self._dialect.reasoning_fields:
+                if delta.get(field):
+                    yield from self._thinking(field, delta[field])
         for field, value in delta.items():
             if value is not None and value != "":
                 yield from self._field(field, value)
@@ -138,16 +143,18 @@ class ChatDecoder(StreamDecoder):
                 return self._call("function_call", value)
             case "audio":
                 return self._sound(value)
-            case _ if field != "role" and field not in self._dialect.reasoning_fields:
-                self._rest.add(field, value)
+            case _ if field in ("role", *self._dialect.reasoning_fields):
+                return ()
+            case details.FIELD if self._dialect.reasoning_details:
                 return ()
             case _:
+                self._rest.add(field, value)
                 return ()
 
     def _speech(self, field: str, kind: str) -> tuple[int, Speech]:
         """The piece that goes on, or a new one behind what was said since."""
         last = self._said[-1] if self._said else None
-        if not isinstance(last, Speech) or last.field != field or last.kind != kind:
+        if not isinstance(last, Speech) or last.ended or last.field != field or last.kind != kind:
             last = Speech(field, kind)
             self._said.append(last)
         return len(self._said) - 1, last
@@ -167,6 +174,19 @@ class ChatDecoder(StreamDecoder):
         speech.fragments.append(text)
         return (ThinkingDelta(self._reply.message_id, place, text),)
 
+    def _detail(self, native: dict[str, Any]) -> Iterable[StreamEvent]:
+        """A fragment goes on with the latest detail that it belongs to, or begins one."""
+        for place in range(len(self._said) - 1, -1, -1):
+            held = self._said[place]
+            if isinstance(held, Detail) and held.is_continued_by(native):
+                held.add(native)
+                break
+        else:
+            place = len(self._said)
+            self._said.append(Detail(native))
+        text, signature = details.text(native), native.get("signature") or None
+        return (ThinkingDelta(self._reply.message_id, place, text, signature),) if text or signature else ()
+
     def _parts(self, content: list[dict[str, Any]]) -> Iterator[StreamEvent]:
         for part in content:
             match part["type"]:
@@ -180,8 +200,14 @@ class ChatDecoder(StreamDecoder):
                         if inner.get("type") == "text" and inner["text"]:
                             speech.fragments.append(inner["text"])
                             yield ThinkingDelta(self._reply.message_id, place, inner["text"])
+                case "reference" if self._dialect.references and (text := self._latest_text()):
+                    text.back(part)
                 case _:
                     self._said.append(Part(part))
+
+    def _latest_text(self) -> Speech | None:
+        last = self._said[-1] if self._said else None
+        return last if isinstance(last, Speech) and (last.field, last.kind) == ("content", "text") else None
 
     def _sound(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         sound = next((item for item in self._said if isinstance(item, Sound)), None)

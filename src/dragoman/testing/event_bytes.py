@@ -1,6 +1,8 @@
 """Where the events of a recorded stream begin and end, as bytes: cut apart, they join to the same stream again."""
 
 import re
+import struct
+import zlib
 from enum import StrEnum
 
 from dragoman.adapter.errors import ConfigurationError
@@ -9,8 +11,9 @@ BOM = b"\xef\xbb\xbf"
 
 _LINE_END = rb"(?:\r\n|\n|\r(?!\n))"
 _LINE = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
-_BLANK_LINES = re.compile(rb"(?:\A|(?<=[\r\n]))" + _LINE_END + rb"+|" + _LINE_END + rb"{2,}")
-_PRELUDE = 12
+_BLANK_LINES = re.compile(rb"\A" + _LINE_END + rb"+|" + _LINE_END + rb"{2,}")
+_DATA = re.compile(rb"(?m)^data:[ ]?([^\r\n]+)")
+_PRELUDE, _CHECKSUM = 12, 4
 
 
 class Framing(StrEnum):
@@ -51,6 +54,32 @@ def events_of(body: bytes) -> list[bytes]:
 def lines_of(body: bytes) -> list[bytes]:
     """The lines with their ends: LF, CRLF or CR."""
     return [line for line in _LINE.split(body) if line]
+
+
+def payload_of(event: bytes) -> bytes:
+    """What an event carries: its first data line, its line, or its binary message's payload; empty where nothing."""
+    match framing_of(event):
+        case Framing.SSE:
+            found = _DATA.search(event)
+            return found[1] if found else b""
+        case Framing.LINES:
+            return event.strip()
+        case Framing.AWS:
+            return event[_payload_start(event) : -_CHECKSUM]
+
+
+def with_payload(event: bytes, payload: bytes) -> bytes:
+    """The event with another payload; lengths and checksums of a binary message are made to fit."""
+    if framing_of(event) is not Framing.AWS:
+        return event.replace(payload_of(event), payload, 1)
+    headers = event[_PRELUDE : _payload_start(event)]
+    prelude = struct.pack(">II", _PRELUDE + len(headers) + len(payload) + _CHECKSUM, len(headers))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def _payload_start(message: bytes) -> int:
+    return _PRELUDE + int.from_bytes(message[4:8])
 
 
 def require_text(body: bytes, what: str) -> None:

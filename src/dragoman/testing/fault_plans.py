@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.testing.event_bytes import BOM, events_of, lines_of, require_text
+from dragoman.testing.event_bytes import BOM, Framing, events_of, framing_of, lines_of, require_text
 
 
 class Plan(Protocol):
@@ -187,7 +187,7 @@ class Comments:
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "comments")
-        silent = b"\n" if body.lstrip()[:1] == b"{" else b": keep-alive\n"
+        silent = b"\n" if framing_of(body) is Framing.LINES else b": keep-alive\n"
         yield b"".join(silent + line for line in lines_of(body))
 
 

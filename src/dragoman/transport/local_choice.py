@@ -17,9 +17,14 @@ _SHORTEST_STEM = 4
 _SHAPES = (
     (re.compile(r"https?://\S+"), ("url", "link", "page", "web")),
     (re.compile(r"[^\s@]+@[^\s@]+\.\w+"), ("email", "mail", "address")),
-    (re.compile(r"(?<![\w@])[\w./-]*\w\.[a-zA-Z]\w{0,4}(?!\w)"), ("file", "document", "path")),
+    (re.compile(r"(?<![\w@])(?!e\.g|i\.e)[\w./-]*\w\.[a-zA-Z]\w{0,4}(?!\w)"), ("file", "document", "path")),
 )
 """What a piece of text looks like, and the words that stand for it."""
+
+
+def pieces_like(word: str, text: str) -> list[str]:
+    """The pieces of the text that look like what the word names, such as a path; none where it names no such thing."""
+    return [piece for shape, names in _SHAPES if word in names for piece in shape.findall(text)]
 
 
 def wanted(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:

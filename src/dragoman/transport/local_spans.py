@@ -1,11 +1,14 @@
 """Arguments that are taken from the user's words, where the model is too small to find its own.
 
 A model of 135 million parameters invents paths and addresses, or copies the tool's name (measured). It copies well
-where it can do nothing else: so each free string among the arguments is limited to runs of words of the message.
+where it can do nothing else: so each free string among the arguments is limited to runs of words of the message,
+or, where its name says what it is and the message holds such things, to these: a path to what looks like one.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from dragoman.transport.local_choice import pieces_like
 
 MAX_WORDS = 60
 """The last words of a longer message; the number of runs grows with the number of words."""
@@ -19,19 +22,19 @@ _SAYS_ITSELF = frozenset({"enum", "const", "pattern", "format"})
 
 
 def taken_from(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with each free string limited to runs of words of the text; as it is where the text has none."""
+    """The schema with each free string limited to pieces of the text; as it is where the text has none."""
     runs = list(dict.fromkeys(_runs(text)))
-    return _limited(schema, runs) if runs else dict(schema)
+    return _limited(schema, "", text, runs) if runs else dict(schema)
 
 
-def _limited(schema: Mapping[str, Any], runs: list[str]) -> dict[str, Any]:
+def _limited(schema: Mapping[str, Any], name: str, text: str, runs: list[str]) -> dict[str, Any]:
     limited = dict(schema)
     if schema.get("type") == "string" and not _SAYS_ITSELF & schema.keys():
-        limited["enum"] = runs
+        limited["enum"] = list(dict.fromkeys(pieces_like(name.lower().rpartition("_")[2], text))) or runs
     if isinstance(schema.get("properties"), dict):
-        limited["properties"] = {name: _limited(inner, runs) for name, inner in schema["properties"].items()}
+        limited["properties"] = {key: _limited(inner, key, text, runs) for key, inner in schema["properties"].items()}
     if isinstance(schema.get("items"), dict):
-        limited["items"] = _limited(schema["items"], runs)
+        limited["items"] = _limited(schema["items"], name, text, runs)
     return limited
 
 

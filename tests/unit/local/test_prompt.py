@@ -114,7 +114,7 @@ def test_a_guided_call_is_led_in_by_examples_and_limited_to_the_words_of_the_mes
     assert len(read.messages) == 10
     assert read.messages[-1] == {"role": "user", "content": "Read a.txt"}
     (tool,) = read.allowed.calls
-    assert tool["parameters"]["properties"]["path"]["enum"] == ["Read", "Read a.txt", "a.txt"]
+    assert tool["parameters"]["properties"]["path"]["enum"] == ["a.txt"]
 
 
 def test_a_guided_model_answers_a_result_in_words() -> None:

@@ -1,17 +1,19 @@
 """Arguments limited to the user's own words."""
 
+import pytest
+
 from dragoman.transport.local_spans import MAX_WORDS, taken_from
 
 
 def test_a_free_string_is_limited_to_runs_of_words_of_the_message() -> None:
     """Every run counts, without the punctuation around it."""
-    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    schema = {"type": "object", "properties": {"note": {"type": "string"}}, "required": ["note"]}
     limited = taken_from('Read "notes.txt", please.', schema)
-    assert limited["properties"]["path"]["enum"] == [
+    assert limited["properties"]["note"]["enum"] == [
         "Read", 'Read "notes.txt', 'Read "notes.txt", please', "notes.txt", 'notes.txt", please', "please",
     ]  # fmt: skip
-    assert limited["required"] == ["path"]
-    assert schema["properties"] == {"path": {"type": "string"}}
+    assert limited["required"] == ["note"]
+    assert schema["properties"] == {"note": {"type": "string"}}
 
 
 def test_a_string_that_says_itself_what_it_may_be_stays_as_it_is() -> None:
@@ -46,3 +48,25 @@ def test_of_a_long_message_only_the_last_words_count() -> None:
 def test_a_leading_dot_belongs_to_a_path() -> None:
     """Hidden files and relative paths start with one."""
     assert ".env" in taken_from("Read .env.", {"type": "string"})["enum"]
+
+
+def test_a_run_does_not_go_on_behind_the_end_of_a_sentence() -> None:
+    """What belongs to a call stands within one."""
+    runs = taken_from("See LICENSE. Who wrote it?", {"type": "string"})["enum"]
+    assert "See LICENSE" in runs
+    assert "LICENSE. Who" not in runs
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pieces"),
+    [
+        ("file_path", "Read docs/a.tar.gz, e.g. now, then b.py.", ["docs/a.tar.gz", "b.py"]),
+        ("url", "Open https://example.org/a?b=c please", ["https://example.org/a?b=c"]),
+        ("email", "Tell ada@example.org", ["ada@example.org"]),
+    ],
+)
+def test_a_string_whose_name_says_what_it_is_is_limited_to_such_things(name: str, text: str, pieces: list[str]) -> None:
+    """A path is what looks like one; where nothing does, every run may be one."""
+    schema = {"type": "object", "properties": {name: {"type": "string"}}}
+    assert taken_from(text, schema)["properties"][name]["enum"] == pieces
+    assert taken_from("the LICENSE", schema)["properties"][name]["enum"] == ["the", "the LICENSE", "LICENSE"]

@@ -148,18 +148,6 @@ def test_reasoning_in_parts() -> None:
     assert sent([foreign], chat)[0]["messages"] == [{"role": "assistant", "content": content}]
 
 
-def test_fields_to_replay() -> None:
-    """What an endpoint wants back unread goes back, also from a stream."""
-    chat = adapter("any", replayed=("reasoning_details",))
-    details = [{"type": "reasoning.encrypted", "data": "x"}]
-    said = read(handwritten_reply({"content": "Hi", "reasoning_details": details, "other": 1}), chat)
-    expected = {"role": "assistant", "content": "Hi", "reasoning_details": details}
-    assert sent([said], chat)[0]["messages"] == [expected]
-    said = streamed([handwritten_chunk({"content": "Hi", "reasoning_details": details}, "stop"), DONE], chat)
-    assert sent([said], chat)[0]["messages"] == [expected]
-    assert sent([said])[0]["messages"] == [{"role": "assistant", "content": "Hi"}]
-
-
 def test_roles_without_parts() -> None:
     """Several texts are joined where the endpoint takes only a string."""
     chat = adapter("any", part_roles=("user",))

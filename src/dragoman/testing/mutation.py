@@ -1,0 +1,118 @@
+"""Garbage that is nearly a stream: seeded changes to the bytes of a reply, and to the JSON inside its events."""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dragoman.testing.event_bytes import events_of, payload_of, with_payload
+
+_PLACE = "\x00"
+"""Stands in a JSON value for text that no encoder would write."""
+
+_TRIES = 5
+"""Some changes change nothing: they are drawn again, but not forever, as a body may be empty."""
+
+_ODD = (
+    "null", "true", "-1", "0", "1", "1024", "999999999", "9223372036854775808", "1e999", "-0.0", "NaN", "Infinity",
+    "0.5", '""', '"x"', '"\\ud800"', '"\\u0000"', '"\\u2028"', '"7"', "[]", "{}", "[[]]", "[{}]", '{"a": {}}', "[null]",
+    '{"type": "text"}', "[" * 300 + "]" * 300, '{"a":' * 150 + "1" + "}" * 150, "9" * 5000, '"' + "y" * 5000 + '"',
+)  # fmt: skip
+"""Values that are unusual, out of range, no JSON at all, or of another type than was due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutate:
+    """One to three changes, by the seed: bytes altered, lost, doubled or moved; fields, values and events likewise."""
+
+    seed: int
+    harmless: ClassVar[bool] = False
+
+    def apply(self, body: bytes) -> Iterator[bytes]:
+        picker = random.Random(self.seed)
+        for _ in range(picker.choice((1, 1, 1, 2, 3))):
+            body = _changed(body, picker)
+        yield body
+
+
+def _changed(body: bytes, picker: random.Random) -> bytes:
+    for _ in range(_TRIES):
+        change = _in_json if picker.random() < 0.6 else _in_bytes
+        if (changed := change(body, picker)) != body:
+            return changed
+    return body
+
+
+def _in_bytes(body: bytes, picker: random.Random) -> bytes:
+    start, end = sorted(picker.randrange(len(body) + 1) for _ in range(2))
+    end = min(end, start + picker.choice((1, 2, 8, 64, len(body))))
+    match picker.randrange(6):
+        case 0:
+            return body[:start] + picker.randbytes(picker.randint(1, 8)) + body[end:]
+        case 1:
+            return body[:start] + body[end:]
+        case 2:
+            return body[:end] + body[start:end] + body[end:]
+        case 3:
+            return (
+                body[:start] + picker.choice((b"\n", b"\r", b"\n\n", b"\0", b'"', b"}", b"{", b"\xff")) + body[start:]
+            )
+        case 4:
+            return body[end:] + body[start:end] + body[:start]
+        case _:
+            return body[:end]
+
+
+def _in_json(body: bytes, picker: random.Random) -> bytes:
+    events = events_of(body)
+    if not events:
+        return body
+    place = picker.randrange(len(events))
+    event, other = events[place], picker.choice(events)
+    match picker.randrange(8):
+        case 0:
+            events[place] = b""
+        case 1:
+            events.insert(place, other)
+        case 2:
+            events[place] = other
+        case _:
+            events[place] = _with_changed_value(event, payload_of(other), picker)
+    return b"".join(events)
+
+
+def _with_changed_value(event: bytes, other: bytes, picker: random.Random) -> bytes:
+    """The event with one value, at any depth, that is gone, odd, doubled or taken from another event."""
+    try:
+        value, lent = json.loads(payload_of(event)), json.loads(other)
+    except (ValueError, RecursionError):
+        return event
+    places = list(_places(value))
+    if not places:
+        return event
+    holder, key = picker.choice(places)
+    odd = picker.choice(_ODD)
+    match picker.randrange(5):
+        case 0:
+            del holder[key]
+        case 1:
+            lenders = list(_places(lent))
+            taken, taken_key = picker.choice(lenders) if lenders else (holder, key)
+            holder[key] = taken[taken_key]
+        case 2 if isinstance(holder, dict):
+            holder[str(key).upper()] = holder.pop(key)
+        case 3 if isinstance(holder, list):
+            holder.append(holder[key])
+        case _:
+            holder[key] = _PLACE
+    written = json.dumps(value, ensure_ascii=False)
+    return with_payload(event, written.replace(json.dumps(_PLACE), odd).encode("utf-8", "surrogatepass"))
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every value inside a JSON value, as the object or list that holds it and its key there."""
+    pairs = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    for key, inner in pairs:
+        yield value, key
+        yield from _places(inner)

@@ -1,0 +1,159 @@
+"""What may be said of a stream's events, whatever became of its bytes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import DragomanError, NetworkError
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import (
+    ErrorEvent,
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+)
+from dragoman.canonical.message import Message, MessageStatus
+
+Events = Sequence[StreamEvent]
+
+
+def part_faults(events: Events, whole: Events, *, early: bool, network: bool) -> Iterator[str]:
+    """Of a stream that was broken off: it says nothing that the whole one does not say, and never that it is whole.
+
+    ``early``: its terminal event had not arrived. ``network``: the connection is to blame, and nothing else.
+    """
+    yield from form_faults(events)
+    *before, last = events
+    if before != list(whole[: len(before)]):
+        yield "the events are no beginning of those of the whole stream"
+    if isinstance(last, MessageComplete):
+        if early:
+            yield "success before the terminal event"
+        elif last != whole[-1]:
+            yield "another message than that of the whole stream"
+    elif isinstance(last, ErrorEvent):
+        if network and not isinstance(last.error, NetworkError):
+            yield f"{type(last.error).__name__} is no NetworkError: {last.error}"
+        complete = whole[-1]
+        if last.partial is not None and isinstance(complete, MessageComplete):
+            for kind in (TextBlock, ThinkingBlock):
+                if not _text(complete.message.content, kind).startswith(_text(last.partial.content, kind)):
+                    yield f"what had arrived is no beginning of the {kind.__name__}s"
+
+
+def form_faults(events: Events) -> Iterator[str]:
+    """Of any stream: one last event, typed errors, events in their order, and no call that is half of one."""
+    if not events:
+        yield "no events at all"
+        return
+    *before, last = events
+    if any(isinstance(event, (MessageComplete, ErrorEvent)) for event in before):
+        yield "events after the last event"
+    if isinstance(last, ErrorEvent):
+        if not isinstance(last.error, DragomanError):
+            yield f"{type(last.error).__name__} is no DragomanError"
+        if last.partial is not None:
+            yield from _partial_faults(last.partial, before)
+    elif not isinstance(last, MessageComplete):
+        yield f"the last event is {last.type}"
+    yield from _order_faults(before)
+
+
+def _partial_faults(partial: Message, before: Events) -> Iterator[str]:
+    ended = {event.tool_use_id: event.final_input for event in before if isinstance(event, ToolUseEnd)}
+    if partial.metadata.status not in (MessageStatus.ERROR, MessageStatus.CANCELLED):
+        yield f"the partial message has the status {partial.metadata.status}"
+    for call in partial.tool_uses:
+        if call.id not in ended and (call.input or call.raw_input is None):
+            yield f"an unfinished call could be run: {call.input}, raw {call.raw_input!r}"
+        if call.id in ended and (call.input != ended[call.id] or call.raw_input is not None):
+            yield "a finished call lost its input"
+
+
+def _order_faults(before: Events) -> Iterator[str]:
+    """The order that consumers may rely on (specification D6.3)."""
+    open_calls: dict[str, ToolUseStart] = {}
+    ended: set[str] = set()
+    fragments: dict[str, list[str]] = {}
+    for position, event in enumerate(before):
+        match event:
+            case MessageStart() if position:
+                yield "a message starts twice"
+            case ToolUseStart():
+                if event.tool_use_id in open_calls:
+                    yield "a call starts twice"
+                open_calls[event.tool_use_id] = event
+            case ToolUseInputDelta():
+                if event.tool_use_id not in open_calls or event.tool_use_id in ended:
+                    yield "input for a call that is not open"
+                fragments.setdefault(event.tool_use_id, []).append(event.partial_json)
+            case ToolUseEnd():
+                if event.tool_use_id not in open_calls or event.tool_use_id in ended:
+                    yield "the end of a call that is not open"
+                ended.add(event.tool_use_id)
+                read = _input("".join(fragments.get(event.tool_use_id, ())))
+                if event.tool_use_id in fragments and read != event.final_input:
+                    yield f"a call's input {event.final_input} is not what its fragments say: {read}"
+            case _:
+                pass
+    if before and not isinstance(before[0], MessageStart):
+        yield f"the first event is {before[0].type}"
+
+
+Told = tuple[str, str, tuple[tuple[str, Any], ...]]
+"""The text, the thinking, and the name and input of each call; the input is None where it cannot be run."""
+
+
+def told_by_message(message: Message) -> Told:
+    calls = tuple((call.name, None if call.raw_input is not None else call.input) for call in message.tool_uses)
+    return _text(message.content, TextBlock), _text(message.content, ThinkingBlock), calls
+
+
+def told_by_events(events: Iterable[StreamEvent], *, by_id: bool = True) -> Told:
+    """What the deltas alone add up to. ``by_id``: a call that starts twice under one id is one call."""
+    text: list[str] = []
+    thinking: list[str] = []
+    calls: list[tuple[str, str, list[str]]] = []
+    for event in events:
+        match event:
+            case TextDelta():
+                text.append(event.text)
+            case ThinkingDelta():
+                thinking.append(event.text)
+            case ToolUseStart() if not by_id or all(event.tool_use_id != known for known, _, _ in calls):
+                calls.append((event.tool_use_id, event.tool_name, []))
+            case ToolUseInputDelta():
+                for known, _, pieces in reversed(calls):
+                    if known == event.tool_use_id:
+                        pieces.append(event.partial_json)
+                        break
+            case _:
+                pass
+    return "".join(text), "".join(thinking), tuple((name, _input("".join(pieces))) for _, name, pieces in calls)
+
+
+def says_no_more(result: Told, expected: Told) -> bool:
+    """Whether a result is what was expected, save that calls may have become ones that cannot be run."""
+    if result[:2] != expected[:2] or len(result[2]) != len(expected[2]):
+        return False
+    pairs = zip(result[2], expected[2], strict=True)
+    return all(name == due and given in (None, wanted) for (name, given), (due, wanted) in pairs)
+
+
+def _input(text: str) -> Any:
+    parsed, malformed = wirejson.parse_arguments(text)
+    return parsed if malformed is None else None
+
+
+def _text(content: Iterable[ContentBlock], kind: type[TextBlock] | type[ThinkingBlock]) -> str:
+    return "".join(block.text for block in content if isinstance(block, kind))
+
+
+def executable(message: Message) -> list[ToolUseBlock]:
+    """The calls that a session would run."""
+    return [call for call in message.tool_uses if call.raw_input is None]

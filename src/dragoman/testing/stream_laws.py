@@ -1,0 +1,329 @@
+"""The laws of streams, to be run over any adapter and any recorded stream that it reads.
+
+::
+
+    from dragoman.testing.stream_laws import stream_laws
+
+    for verdict in stream_laws(MyAdapter("model"), recorded_bytes):
+        assert not verdict.faults, verdict
+
+Each law plays the stream again and again, cut, re-chunked or spoilt in one way at a time, and judges what comes out:
+the whole reply, or a typed error with the part that had arrived. Nothing here waits, and nothing is left to chance:
+the same seed plays the same bytes.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.decoding import decode
+from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.canonical.message import Message
+from dragoman.testing.event_bytes import events_of, framing_of
+from dragoman.testing.fault_plans import (
+    Bom,
+    Comments,
+    Cut,
+    DropEvent,
+    DuplicateEvent,
+    InjectEvent,
+    LineEnds,
+    Plan,
+    Rechunk,
+    SwapEvents,
+)
+from dragoman.testing.mutation import Mutate
+from dragoman.testing.stream_judging import (
+    form_faults,
+    part_faults,
+    says_no_more,
+    told_by_events,
+    told_by_message,
+)
+from dragoman.testing.stream_subject import StreamSubject
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One replay: what was done, what came of it, and what is wrong with that."""
+
+    what: str
+    faults: tuple[str, ...] = ()
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is tried. ``replays``: re-chunked replays of one stream, None for all of them, which are some six for
+    each of its bytes. ``mutations``: spoilt copies of one stream."""
+
+    replays: int | None = None
+    mutations: int = 1000
+    seed: int = 20261121
+
+
+@dataclass(slots=True)
+class Verdict:
+    """A law's result for one stream: how many replays, what came of them, and the first faults."""
+
+    law: str
+    tried: int = 0
+    failed: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def count(self, trial: Trial) -> None:
+        self.tried += 1
+        if trial.outcome:
+            self.outcomes[trial.outcome] = self.outcomes.get(trial.outcome, 0) + 1
+        if trial.faults:
+            self.failed += 1
+            if len(self.faults) < _SHOWN:
+                self.faults.append(f"{trial.what}: {'; '.join(trial.faults)}")
+
+
+_SHOWN = 10
+_SIZES = 64
+_CUTTINGS = 40
+
+
+def stream_laws(adapter: Adapter, body: bytes, effort: Effort | None = None, **facts: Any) -> Iterator[Verdict]:
+    """All laws over one stream. ``facts`` are the other fields of `StreamSubject`.
+
+    A stream that the adapter cannot read to its end untouched is one fault, and no law is tried.
+    """
+    subject, effort = StreamSubject(adapter, body, **facts), effort or Effort()
+    if not isinstance(subject.events[-1], MessageComplete):
+        yield Verdict("untouched", 1, 1, faults=[f"the untouched stream ends with {subject.events[-1]}"])
+        return
+    for name in LAWS:
+        yield verdict(name, subject, effort)
+
+
+def verdict(law: str, subject: StreamSubject, effort: Effort) -> Verdict:
+    """One law over one stream."""
+    found = Verdict(law)
+    for trial in LAWS[law](subject, effort):
+        found.count(trial)
+    return found
+
+
+def clean_cuts(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """Cut before any byte with a clean end: a typed error, or the same message if its last event had arrived."""
+    for at in range(len(subject.body)):
+        events = subject.play([subject.body[:at]])
+        yield _cut_trial(subject, f"cut at {at}", at, events)
+
+
+def resets(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """The same with a connection that breaks."""
+    for at in range(len(subject.body) + 1):
+        events = list(decode(Cut(at, reset=True).apply(subject.body), subject.decoder()))
+        yield _cut_trial(subject, f"reset at {at}", at, events)
+
+
+def _cut_trial(subject: StreamSubject, what: str, at: int, events: list[StreamEvent]) -> Trial:
+    early = subject.ends_at is not None and at < subject.ends_at
+    faults = tuple(part_faults(events, subject.events, early=early, network=True))
+    return Trial(what, faults, events[-1].type if events else "nothing")
+
+
+def chunkings(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """Other chunks, line ends, comments, pings and a byte order mark change nothing, down to the ids."""
+    whole = list(subject.events)
+    bodies = dict(_harmless(subject))
+    for name, body in bodies.items():
+        yield _same(subject, name, [body], whole)
+    for name, plan in _cuttings(bodies, effort):
+        yield _same(subject, f"{name}, {plan}", plan.apply(bodies[name]), whole)
+
+
+def _same(subject: StreamSubject, what: str, chunks: Any, whole: list[StreamEvent]) -> Trial:
+    return Trial(what) if subject.play(chunks) == whole else Trial(what, ("other events",))
+
+
+def _harmless(subject: StreamSubject) -> Iterator[tuple[str, bytes]]:
+    """The body in every spelling that means the same."""
+    yield "as it is", subject.body
+    if subject.keep_alive:
+        yield "pings", b"".join(subject.keep_alive + event for event in events_of(subject.body))
+    if framing_of(subject.body).is_text:
+        for plan in (LineEnds("\n"), LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments()):
+            yield str(plan), b"".join(plan.apply(subject.body))
+
+
+def _cuttings(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[str, Plan]]:
+    """Ways to cut each spelling: what every effort tries first, then the two-way splits, drawn by the seed."""
+    picker = random.Random(effort.seed)
+    every: list[tuple[str, Plan]] = []
+    some: list[tuple[str, Plan]] = []
+    for name, body in bodies.items():
+        every += [(name, Rechunk((size,))) for size in range(1, _SIZES + 1)]
+        every += [(name, Rechunk(seed=picker.randrange(2**32))) for _ in range(_CUTTINGS)]
+        some += [(name, Rechunk((at, len(body) - at))) for at in range(1, len(body))]
+    if effort.replays is not None and len(every) + len(some) > effort.replays:
+        some = picker.sample(some, max(0, effort.replays - len(every)))
+    yield from every
+    yield from some
+
+
+def foldings(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """The deltas add up to the message, and stand in the order that consumers rely on."""
+    faults = list(form_faults(subject.events))
+    last = subject.events[-1]
+    if isinstance(last, MessageComplete):
+        said, meant = told_by_events(subject.events), told_by_message(last.message)
+        if not says_no_more(meant, said):
+            faults.append(f"the deltas say {said}, the message {meant}")
+    yield Trial("the deltas", tuple(faults))
+
+
+def twins(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """The same reply unstreamed is the same message: content, reason to stop, model, usage and cost."""
+    if subject.whole is None:
+        return
+    streamed = subject.events[-1]
+    assert isinstance(streamed, MessageComplete)
+    context = subject.context()
+    try:
+        reply = subject.adapter.from_wire_response(WireResponse(200, subject.whole), context)
+    except DragomanError as error:
+        yield Trial("unstreamed", (f"the whole reply is refused: {error}",))
+        return
+    yield Trial("unstreamed", tuple(_twin_faults(streamed.message, reply)))
+
+
+def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
+    if told_by_message(streamed) != told_by_message(reply):
+        yield f"streamed {told_by_message(streamed)}, unstreamed {told_by_message(reply)}"
+    if [type(block) for block in streamed.content] != [type(block) for block in reply.content]:
+        yield "other blocks"
+    pairs: list[tuple[str, Any, Any]] = [
+        (name, getattr(streamed.metadata, name), getattr(reply.metadata, name))
+        for name in ("model", "stop_reason", "status")
+    ]
+    ours, theirs = streamed.usage, reply.usage
+    if ours is not None and theirs is not None:
+        names = [name for name in type(ours).model_fields if name != "raw"]
+        pairs += [(f"usage.{name}", getattr(ours, name), getattr(theirs, name)) for name in names]
+    else:
+        pairs.append(("usage", ours, theirs))
+    yield from (f"{name}: streamed {ours}, unstreamed {theirs}" for name, ours, theirs in pairs if ours != theirs)
+
+
+def edits(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """An event lost, doubled or moved: a typed error, the same message, or what the remaining events say."""
+    spoken = _spoken(subject)
+    numbers = range(len(spoken))
+    for n in numbers:
+        yield _edited(subject, DropEvent(n), [*spoken[:n], *spoken[n + 1 :]])
+        yield _edited(subject, DuplicateEvent(n), [*spoken[: n + 1], *spoken[n:]])
+    for n in numbers[:-1]:
+        yield _edited(subject, SwapEvents(n), [*spoken[:n], spoken[n + 1], spoken[n], *spoken[n + 2 :]])
+
+
+def _spoken(subject: StreamSubject) -> list[list[StreamEvent]]:
+    """What each event of the body makes the untouched stream say."""
+    decoder = subject.decoder()
+    said = [decoder.feed(event) for event in events_of(subject.body)]
+    said[-1] += decoder.finish()
+    return said
+
+
+def _edited(subject: StreamSubject, plan: Plan, spoken: list[list[StreamEvent]]) -> Trial:
+    events = subject.play(plan.apply(subject.body))
+    faults = list(form_faults(events))
+    last, due = events[-1], subject.events[-1]
+    assert isinstance(due, MessageComplete)
+    if isinstance(last, ErrorEvent):
+        return Trial(str(plan), tuple(faults), "a typed error")
+    if not isinstance(last, MessageComplete):
+        return Trial(str(plan), tuple(faults))
+    if last == due:
+        return Trial(str(plan), tuple(faults), "the same message")
+    faults += _metadata_faults(last.message, due.message)
+    result = told_by_message(last.message)
+    remaining = [event for said in spoken for event in said]
+    allowed = [told_by_message(due.message), *(told_by_events(remaining, by_id=by_id) for by_id in (True, False))]
+    if not any(says_no_more(result, each) for each in allowed):
+        faults.append(f"says {result}, which the remaining events do not")
+    return Trial(str(plan), tuple(faults), "what its events say")
+
+
+def _metadata_faults(result: Message, due: Message) -> Iterator[str]:
+    """What an event lost or moved may make unknown, but not other."""
+    if result.stop_reason not in (None, due.stop_reason):
+        yield f"the reason to stop became {result.stop_reason}"
+    if result.usage is not None and due.usage is not None and result.usage.total_tokens != due.usage.total_tokens:
+        yield f"the usage became {result.usage.total_tokens} tokens, from {due.usage.total_tokens}"
+
+
+def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """An error between any two events is the last event, and of the class that it means."""
+    places = [at for at, end in enumerate(_ends(subject)) if subject.ends_at is None or end < subject.ends_at]
+    for event, kind in subject.errors:
+        for at in places:
+            plan = InjectEvent(at, event)
+            events = subject.play(plan.apply(subject.body))
+            faults = list(part_faults(events, subject.events, early=True, network=False))
+            last = events[-1]
+            if not (isinstance(last, ErrorEvent) and isinstance(last.error, kind)):
+                faults.append(f"{kind.__name__} was due, not {last}")
+            yield Trial(f"{kind.__name__} before event {at}", tuple(faults))
+
+
+def _ends(subject: StreamSubject) -> list[int]:
+    """How many bytes stand before each event."""
+    ends = [0]
+    for event in events_of(subject.body)[:-1]:
+        ends.append(ends[-1] + len(event))
+    return ends
+
+
+def mutations(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """Spoilt in any way: a message or a typed error, in the order that consumers rely on."""
+    picker = random.Random(f"{effort.seed}/{subject.name}")
+    for _ in range(effort.mutations):
+        plan = Mutate(picker.randrange(2**48))
+        try:
+            events = subject.play(plan.apply(subject.body))
+        except Exception as error:
+            yield Trial(str(plan), (f"{type(error).__name__}: {error}",), "an untyped error")
+            continue
+        outcome = events[-1].type if events else "nothing"
+        yield Trial(str(plan), tuple(form_faults(events)), outcome)
+
+
+def mutated_replies(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
+    """The same for the whole reply."""
+    if subject.whole is None:
+        return
+    picker = random.Random(f"{effort.seed}/{subject.name}/whole")
+    for _ in range(effort.mutations // 4):
+        plan = Mutate(picker.randrange(2**48))
+        body = b"".join(plan.apply(subject.whole))
+        try:
+            subject.adapter.from_wire_response(WireResponse(200, body), subject.context())
+        except DragomanError:
+            yield Trial(str(plan), (), "error")
+        except Exception as error:
+            yield Trial(str(plan), (f"{type(error).__name__}: {error}",), "an untyped error")
+        else:
+            yield Trial(str(plan), (), "message_complete")
+
+
+LAWS: dict[str, Callable[[StreamSubject, Effort], Iterator[Trial]]] = {
+    "clean cuts": clean_cuts,
+    "resets": resets,
+    "chunkings": chunkings,
+    "foldings": foldings,
+    "twins": twins,
+    "edits": edits,
+    "error events": error_events,
+    "mutations": mutations,
+    "mutated replies": mutated_replies,
+}
