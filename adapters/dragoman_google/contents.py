@@ -119,7 +119,9 @@ class Contents:
                 encoded = parts.restored(parts.part(block, call.id), _note(own, turn, index))
                 if unsigned and "thoughtSignature" not in encoded and "thought_signature" not in encoded:
                     encoded["thoughtSignature"] = self._facts["signature"]
-                    reason = f"{self._request.adapter.model} wants a signature on the call: its own word for none is sent"
+                    reason = (
+                        f"{self._request.adapter.model} wants a signature on the call: its own word for none is sent"
+                    )
                     self._request.lose_block(turn, index, LossKind.THINKING, reason, Severity.INFO)
                 unsigned = False  # the first call of a step stands for all
                 found.append(encoded)
@@ -209,11 +211,17 @@ def _parts(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[dic
             request.lose_block(turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO)
             yield {"text": said}
         if block.source.kind == "text":
-            request.lose_block(turn, index, LossKind.FLATTENED, "a document of plain text is sent as text", Severity.INFO)
+            request.lose_block(
+                turn, index, LossKind.FLATTENED, "a document of plain text is sent as text", Severity.INFO
+            )
             yield {"text": block.source.data}
             return
     encoded = parts.part(block)
-    if isinstance(block, ImageBlock) and block.detail in _DETAILS and request.adapter.capabilities.wire["media_resolution"]:
+    if (
+        isinstance(block, ImageBlock)
+        and block.detail in _DETAILS
+        and request.adapter.capabilities.wire["media_resolution"]
+    ):
         encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{block.detail.upper()}"}
     yield encoded
 

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
-from dragoman.adapter.incoming import HistoryReader
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_google import finish, grounding, parts, usage
-from dragoman_google.gather import Gatherer
 from dragoman_google.parameters import JSON, MERGED, SETTINGS, parameters
 from dragoman_google.schema import json_schema
 from dragoman_google.spelling import camel
@@ -25,16 +23,7 @@ _SPOKEN_FOR = {"candidates", "modelVersion", "usageMetadata"}
 
 
 def reply_object(body: bytes) -> dict[str, Any]:
-    """The reply; a stream that came as one JSON array is put together first."""
-    value = wirejson.loads(body)
-    if not isinstance(value, list):
-        return wirejson.loads_object(body)
-    gatherer = Gatherer()
-    for chunk in value:
-        gatherer.add(chunk)
-    if not gatherer.finished:
-        raise ValueError("the chunks end without a finish reason")
-    return gatherer.reply()
+    return wirejson.loads_object(body)
 
 
 def message(
@@ -97,7 +86,7 @@ def _call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
     """The mode, with the one function that is allowed as a tool by name; anything more stays Google's own."""
-    names = config.get("allowedFunctionNames") or ()
+    names: list[str] = config.get("allowedFunctionNames") or []
     match str(config.get("mode")).upper():
         case "ANY" if len(names) == 1:
             return NamedTool(names[0])

@@ -19,7 +19,7 @@ _REASONS = {
     "IMAGE_PROHIBITED_CONTENT": StopReason.REFUSAL,
     "IMAGE_RECITATION": StopReason.REFUSAL,
 }
-"""All others say that something went wrong: a malformed call, a missing signature, no image, or what is still unknown."""
+"""All others say that something went wrong: a malformed call, a missing signature, what is still unknown."""
 
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 

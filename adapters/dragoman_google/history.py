@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.adapter.incoming import HistoryReader
 from dragoman.adapter.residue import residue
-from dragoman.canonical.blocks import ContentBlock, TextBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_google import encode, parts
@@ -82,7 +82,7 @@ def _add(
         wire_id = call.get("id") if call else None
         block = parts.block(native, reader.call_id(wire_id) if call else "", reader.provider, by_model=by_model)
         blocks.append(block)
-        if call and block.type == "tool_use":
+        if isinstance(block, ToolUseBlock):
             calls.append(_Open(block.name, wire_id, block.id))
         if noted := parts.note(native, parts.part(block, wire_id)):
             notes[str(index)] = noted
@@ -90,9 +90,7 @@ def _add(
     return calls
 
 
-def _add_answer(
-    reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], open_calls: list[_Open]
-) -> None:
+def _add_answer(reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], open_calls: list[_Open]) -> None:
     answer = _answer(native) or {}
     call = _take(open_calls, answer.get("name"), answer.get("id"))
     tool_use_id = call.tool_use_id if call else reader.result_id(answer.get("id"))

@@ -10,7 +10,7 @@ from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical import rules
 from dragoman.canonical.message import Message
-from dragoman.session import Session, tool
+from dragoman.session import AsyncSession, Session, tool
 from tests.unit.session.actors import ANTHROPIC, OLLAMA, AsyncWay, SyncWay, Way, Wire
 from tests.unit.session.handwritten_replies import Call, Part, Reply, Thought, handwritten_anthropic, handwritten_ollama
 
@@ -121,7 +121,7 @@ def test_a_stored_session_goes_on_as_the_one_that_stayed(script: Script) -> None
         assert _request(session, model) == _request(back, model)
 
 
-def _request(session: Session, model: str) -> bytes:
+def _request(session: Session | AsyncSession, model: str) -> bytes:
     context = RequestContext(model=model, session_id=session.session_id, tool_ids=session.tool_ids)
     options = session.options.with_context(context)
     said = [*session.messages, Message.user("Next?", id="0" * 26)]

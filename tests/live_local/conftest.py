@@ -38,12 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Asker:
     """Asks the embedded model, without a session around it."""
 
-    def __init__(self) -> None:
-        self.adapter = get_adapter(MODEL)
+    def __init__(self, model: str = MODEL) -> None:
+        self.adapter = get_adapter(model)
         self.transport = LocalTransport()
 
     def context(self) -> RequestContext:
-        return RequestContext.for_model(MODEL)
+        return RequestContext.for_model(str(self.adapter.model_id))
 
     def __call__(
         self, history: list[Message] | str, tools: tuple[ToolDefinition, ...] = (), **options: object

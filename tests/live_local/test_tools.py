@@ -1,6 +1,7 @@
 """The embedded model calls tools and answers from their results, in histories of its own and of others."""
 
 import asyncio
+import json
 
 import jsonschema_rs
 import pytest
@@ -14,6 +15,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session import Session, tool
 from dragoman.transport.local import AsyncLocalTransport
+from dragoman.transport.local_files import model_file
 from tests.live_local.conftest import MODEL, Asker
 
 READ = ToolDefinition(
@@ -100,6 +102,20 @@ def test_a_call_that_the_length_cut_runs_nothing(ask: Asker) -> None:
     (call,) = ask("Read the file README.md", TOOLS, max_output_tokens=20).tool_uses
     assert call.input == {}
     assert call.raw_input is not None
+
+
+def test_a_file_by_its_path_is_prompted_as_larger_models_are(ask: Asker) -> None:
+    """Nothing is known of it, so it is left the choice, and the grammar alone sees to the form of its calls."""
+    by_path = Asker(f"local:{model_file('smollm2-135m')}")
+    forced = by_path("Read README.md", TOOLS, tool_choice="required", parallel_tool_calls=False, max_output_tokens=80)
+    (call,) = forced.tool_uses
+    definition = next(tool for tool in TOOLS if tool.name == call.name)
+    jsonschema_rs.validate(definition.input_schema, call.input)
+    assert forced.metadata.model == str(by_path.adapter.model_id)
+    assert by_path("Hello!", TOOLS, max_output_tokens=10).text
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    either = by_path("Is water wet? Answer in JSON.", TOOLS, output_schema=schema, max_output_tokens=80)
+    assert either.tool_uses or "ok" in json.loads(either.text)
 
 
 def from_anthropic() -> list[Message]:

@@ -121,7 +121,8 @@ class Endpoint:
     """Where a provider is reached and how it knows the caller.
 
     ``key_variables`` are environment variables, first found first used. ``key_header`` and ``key_prefix`` say how
-    the key travels. ``base_url_variable`` overrides ``base_url``.
+    the key travels. ``base_url_variable`` overrides ``base_url``, which may hold names of environment variables in
+    braces, e.g. ``{AZURE_OPENAI_ENDPOINT}/openai/v1``.
     """
 
     base_url: str

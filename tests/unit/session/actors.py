@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.ids import encode_ulid
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Session, SessionEvent
@@ -211,7 +212,7 @@ def texts(session: Any) -> list[tuple[str, str]]:
 
 
 def _shown(message: Message) -> str:
-    answers = [block.text for result in message.tool_results for block in result.content if block.type == "text"]
+    answers = [part.text for result in message.tool_results for part in result.content if isinstance(part, TextBlock)]
     calls = [f"{call.name}()" for call in message.tool_uses]
     return " ".join(filter(None, [message.text, *calls, *answers]))
 

@@ -56,7 +56,7 @@ def handwritten_anthropic(*parts: Part, stop: str | None = None, usage: tuple[in
     reason = stop or ("tool_use" if called else "end_turn")
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-5-5", "stop_sequence": None}
     counts = {"input_tokens": usage[0], "output_tokens": usage[1]}
-    start = {**message, "content": [], "stop_reason": None, "usage": {**counts, "output_tokens": 1}}
+    start: dict[str, Any] = {**message, "content": [], "stop_reason": None, "usage": {**counts, "output_tokens": 1}}
     ending = {"stop_reason": reason, "stop_sequence": None}
     events = [
         {"type": "message_start", "message": start},
@@ -75,6 +75,7 @@ def anthropic_event(event: dict[str, Any]) -> bytes:
 
 def _anthropic_block(part: Part) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
     """The block as a whole, as it starts, and its deltas."""
+    block: dict[str, Any]
     if isinstance(part, Call):
         block = {"type": "tool_use", "id": part.id, "name": part.name, "input": part.input}
         pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in _pieces(part.text)]
@@ -94,7 +95,9 @@ def handwritten_ollama(*parts: Part, stop: str = "stop", usage: tuple[int, int] 
     texts = [part for part in parts if isinstance(part, str)]
     calls = [_ollama_call(part) for part in parts if isinstance(part, Call)]
     said: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
-    deltas = [{"role": "assistant", "content": "", "thinking": piece} for text in thoughts for piece in _pieces(text)]
+    deltas: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "", "thinking": piece} for text in thoughts for piece in _pieces(text)
+    ]
     deltas += [{"role": "assistant", "content": piece} for text in texts for piece in _pieces(text)]
     if thoughts:
         said["thinking"] = "".join(thoughts)

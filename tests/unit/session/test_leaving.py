@@ -283,7 +283,7 @@ def test_two_tasks_cannot_ask_one_session_at_once() -> None:
     async def read(said: str) -> str:
         return [event.type async for event in session.stream(said)][-1]
 
-    async def main() -> list[Any]:
+    async def main() -> tuple[Any, Any]:
         return await asyncio.gather(read("1"), read("2"), return_exceptions=True)
 
     with way.runner:

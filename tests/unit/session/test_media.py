@@ -1,6 +1,7 @@
 """Files of a workspace: which are read, which never, and what a request holds of them."""
 
 import base64
+import contextlib
 import os
 import socket
 import threading
@@ -78,15 +79,22 @@ def test_what_lies_inside_is_read(workspace: Path, path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "", "/", ".", "..", "./", "../", "a.png/", "docs", "docs/", "docs/.", "/etc/passwd", "//etc/passwd", "///etc/passwd",
-        "../outside/secret.png", "docs/../../outside/secret.png", "docs/../a.png", "docs/deep/../../../outside/secret.png",
-        "./../outside/secret.png", "..//outside/secret.png", "docs/..", "link.png", "inner_link.png", "dangling.png",
-        "loop.png", "folder_link/secret.png", "docs_link/b.png", "up_link/outside/secret.png", "docs/chain/secret.png",
-        "docs/chain/../a.png", "pipe.png", "a.png/b.png", "a.png/.", "nowhere.png", "docs/nowhere/c.png", "\0", "a.png\0",
-        "a.png\0.txt", "..\\outside\\secret.png", "docs\\b.png", "C:\\a.png", "\\\\host\\share\\a.png", "%2e%2e/outside/secret.png",
-        "..%2foutside/secret.png", "~/a.png", "~root/a.png", "file:///etc/passwd", "file:a.png", "https://example.org/a.png",
-        "․․/outside/secret.png", "．．/outside/secret.png", "..\u200b/outside/secret.png", "a.png ", " a.png", "A.PNG/",
-        "x" * 300, "x/" * 3000 + "a.png", "/proc/self/environ", "/dev/zero", "..\n/a.png", "docs/\n../b.png",
+        # Nothing, roots, folders.
+        "", "/", ".", "./", "a.png/", "a.png/.", "docs", "docs/", "docs/.", "/etc/passwd", "//etc/passwd",
+        "///etc/passwd", "/proc/self/environ", "/dev/zero",
+        # Upwards, also where the way would lead back inside.
+        "..", "../", "../outside/secret.png", "docs/../../outside/secret.png", "docs/../a.png", "docs/..",
+        "docs/deep/../../../outside/secret.png", "./../outside/secret.png", "..//outside/secret.png", "docs/\n../b.png",
+        # Links, also those that stay inside, and what is no regular file.
+        "link.png", "inner_link.png", "dangling.png", "loop.png", "folder_link/secret.png", "docs_link/b.png",
+        "up_link/outside/secret.png", "docs/chain/secret.png", "docs/chain/../a.png", "pipe.png", "a.png/b.png",
+        # Spellings of other systems, and of none.
+        "\0", "a.png\0", "a.png\0.txt", "..\\outside\\secret.png", "docs\\b.png", "C:\\a.png", "\\\\host\\share\\a.png",
+        "%2e%2e/outside/secret.png", "..%2foutside/secret.png", "~/a.png", "~root/a.png", "file:///etc/passwd",
+        "file:a.png", "https://example.org/a.png", "\u2024\u2024/outside/secret.png", "\uff0e\uff0e/outside/secret.png",
+        "..\u200b/outside/secret.png", "..\n/a.png", "a.png ", " a.png", "A.PNG/",
+        # What is not there, or cannot be.
+        "nowhere.png", "docs/nowhere/c.png", "x" * 300, "x/" * 3000 + "a.png",
     ],
 )  # fmt: skip
 def test_nothing_else_is_read(workspace: Path, path: str) -> None:
@@ -200,7 +208,7 @@ def test_a_file_that_changes_between_look_and_open_is_refused(
 
 
 def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_no_descriptor_is_left_open(workspace: Path) -> None:
@@ -208,10 +216,8 @@ def test_no_descriptor_is_left_open(workspace: Path) -> None:
     before = open_descriptors()
     for path in ("a.png", "docs/deep/c.png", "docs/nowhere/c.png", "link.png", "pipe.png", "folder_link/x", ".."):
         for _ in range(20):
-            try:
+            with contextlib.suppress(RequestError):
                 read_inside(workspace, path, 5)
-            except RequestError:
-                pass
     assert open_descriptors() == before
 
 
@@ -249,7 +255,7 @@ def test_the_type_is_the_blocks_or_the_extensions(
     (filled,) = Files(tmp_path).blocks([block])
     expected = "hi" if kind == "text" else base64.b64encode(b"hi").decode()
     assert filled.media_type == media_type  # type: ignore[union-attr]
-    assert filled.source == MediaSource(kind=kind, data=expected)  # type: ignore[union-attr, arg-type]
+    assert filled.source == MediaSource(kind=kind, data=expected)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -342,7 +348,7 @@ def test_a_file_that_cannot_be_read_stops_the_request(
 
 
 def test_a_tools_answer_may_name_a_file(way: Way, tmp_path: Path) -> None:
-    """It is read like any other; one that cannot be read is the model's error to see, and does not wedge the session."""
+    """It is read like any other; one that cannot be read is the model's error to see, and fails no later request."""
 
     @tool(side_effects="read")
     def shoot(path: str) -> ImageBlock:

@@ -24,7 +24,7 @@ def test_settings_are_those_of_the_constructor() -> None:
 
 
 def test_options_are_those_of_adapters() -> None:
-    """The dictionary for a turn names the fields of AdapterOptions, with their types; two are the session's business."""
+    """The dictionary for a turn names the fields of AdapterOptions, with their types; two are not the caller's."""
     hints = get_type_hints(AdapterOptions)
     named = {field.name for field in fields(AdapterOptions)} - {"stream", "context"}
     assert get_type_hints(Options) == {name: hints[name] for name in named}
@@ -52,7 +52,7 @@ def test_constructors_show_their_arguments(kind: type[Any]) -> None:
 )
 def test_a_misspelt_argument_is_a_type_error(call: Any) -> None:
     """At once, by name; type checkers say so too, as the comments of this table prove."""
-    with pytest.raises(TypeError, match="'(tool|max_tokens)'"):
+    with pytest.raises(TypeError, match=r"'(tool|max_tokens)'"):
         call()
 
 

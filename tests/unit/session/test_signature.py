@@ -86,9 +86,9 @@ def taking(hint: Any, default: Any = inspect.Parameter.empty) -> Callable[..., A
         (Literal["a"], {"type": "string", "const": "a"}),
         (Literal[1, "a"], {"enum": [1, "a"]}),
         (Colour, {"type": "string", "enum": ["red", "blue"]}),
-        (Optional[int], {"type": ["integer", "null"]}),
+        (Optional[int], {"type": ["integer", "null"]}),  # noqa: UP045 - as older code has it
         (int | str | None, {"type": ["integer", "string", "null"]}),
-        (Union[int, float], {"type": ["integer", "number"]}),
+        (Union[int, float], {"type": ["integer", "number"]}),  # noqa: UP007
         (Literal["a", "b"] | None, {"type": ["string", "null"], "enum": ["a", "b", None]}),
         (Literal["a"] | None, {"type": ["string", "null"], "enum": ["a", None]}),
         (Colour | None, {"type": ["string", "null"], "enum": ["red", "blue", None]}),
@@ -282,7 +282,7 @@ def test_whatever_can_be_called_can_be_a_tool(
 ) -> None:
     """Methods, partials, wrapped functions and objects; an object needs a name."""
     named = {"name": "counter"} if isinstance(function, Counter) else {}
-    definition = tool(**named)(function).definition  # type: ignore[arg-type]
+    definition = tool(**named)(function).definition
     assert (definition.name, definition.description) == (name, description)
     assert list(definition.input_schema["properties"]) == properties
 

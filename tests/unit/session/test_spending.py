@@ -17,7 +17,7 @@ PRICED, FREE, PARTIAL, UNPRICED = CostStatus.PRICED, CostStatus.FREE, CostStatus
 
 def reply(usd: str | None, status: CostStatus, model: str = "a:x", **counts: int) -> Message:
     cost = None if usd is None else Decimal(usd)
-    usage = Usage(cost_usd=cost, cost_status=status, **counts)  # type: ignore[arg-type]
+    usage = Usage(cost_usd=cost, cost_status=status, **counts)
     return Message.assistant("Yes.", metadata=MessageMetadata(model=model, provider=model[0], usage=usage))
 
 

@@ -12,7 +12,7 @@ from dragoman.adapter.losses import Loss, LossKind
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
-from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.session import AsyncSession, Preview, Session, tool
 from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, SyncWay, Way, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
@@ -52,7 +52,7 @@ def test_a_session_moves_there_and_back_with_its_tools(way: Way) -> None:
     way.ask(session, "All?")
     assert [text for role, text in texts(session) if role == "tool"] == ["a: fine", "b: fine"]
 
-    foreign = talk["ollama"].requests[1]["messages"]
+    foreign: list[dict[str, Any]] = talk["ollama"].requests[1]["messages"]
     calls = [call["id"] for message in foreign for call in message.get("tool_calls", ())]
     answers = [(message["tool_call_id"], message["content"]) for message in foreign if message["role"] == "tool"]
     assert calls[1] == "call|1"
@@ -232,4 +232,3 @@ def test_a_swap_is_no_message() -> None:
     session = way.session(wires())
     session.swap(OLLAMA)
     assert session.messages == ()
-    assert Role.SYSTEM not in {message.role for message in session.messages}

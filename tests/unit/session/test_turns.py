@@ -121,6 +121,8 @@ def test_no_call_runs_where_the_reply_is_over(way: Way, stop: str) -> None:
 
 def test_async_tools_run_in_an_async_session() -> None:
     """Coroutines, objects with an async call and plain functions all answer, and none blocks the other."""
+    met: asyncio.Event
+    loop: asyncio.AbstractEventLoop
 
     class Doubler:
         __name__ = "double"
@@ -151,8 +153,6 @@ def test_async_tools_run_in_an_async_session() -> None:
             await session.ask("Go")
             return texts(session)
 
-    met: asyncio.Event
-    loop: asyncio.AbstractEventLoop
     assert asyncio.run(main())[2:5] == [("tool", "met 1"), ("tool", "8"), ("tool", "False")]
 
 

@@ -1,0 +1,1 @@
+"""Amazon Bedrock: Converse, and the bodies of Anthropic's models and of Nova through InvokeModel."""

@@ -1,0 +1,88 @@
+"""What Bedrock's errors mean, by HTTP and inside a stream.
+
+A failing reply names its exception in the header x-amzn-errortype, in a stream the frame does. Source:
+docs.aws.amazon.com/bedrock/latest/APIReference, the errors of Converse, ConverseStream and InvokeModel.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    ContextOverflowError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+)
+from dragoman.adapter.failures import Failure, error_object
+
+BY_TYPE: dict[str, type[ProviderError]] = {
+    "accessdenied": PermissionDeniedError,
+    "conflict": InvalidRequestError,
+    "expiredtoken": AuthenticationError,
+    "incompletesignature": AuthenticationError,
+    "internalserver": ServerError,
+    "invalidsignature": AuthenticationError,
+    "missingauthenticationtoken": AuthenticationError,
+    "modelerror": ServerError,
+    "modelnotready": OverloadedError,
+    "modelstreamerror": ServerError,
+    "modeltimeout": RequestTimeoutError,
+    "resourcenotfound": NotFoundError,
+    "servicequotaexceeded": RateLimitError,
+    "serviceunavailable": OverloadedError,
+    "throttling": RateLimitError,
+    "unrecognizedclient": AuthenticationError,
+    "validation": InvalidRequestError,
+}
+"""By the exception's name in lower case, without its ending."""
+
+_BY_STATUS: dict[int, type[ProviderError]] = {424: ServerError}
+
+_OVERFLOW = (
+    "input is too long", "prompt is too long", "too many input tokens", "maximum tokens you requested exceeds",
+    "exceeds the maximum allowed input", "context window", "context limit", "maximum context length",
+)  # fmt: skip
+
+
+def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], provider: str, model: str) -> ProviderError:
+    """The error of a reply with a failing status."""
+    native = error_object(body)
+    # The header may go on with an address: "ValidationException:http://internal.amazon.com/...".
+    named = (headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "").partition(":")[0]
+    return from_event(native, provider, model, str(named).rpartition("#")[2], status=status, headers=headers, body=body)
+
+
+def from_event(
+    native: Mapping[str, Any],
+    provider: str,
+    model: str | None,
+    name: str,
+    *,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> ProviderError:
+    """The error of an exception of that name, whichever way it came."""
+    failure = Failure(
+        provider=provider,
+        model=model,
+        status=status,
+        headers=headers or {},
+        message=native.get("message") or native.get("Message") or native.get("originalMessage") or body,
+        code=name or None,
+    )
+    kind = BY_TYPE.get(name.lower().removesuffix("exception"))
+    if kind is None and status is not None:
+        kind = _BY_STATUS.get(status)
+    refused = kind is InvalidRequestError or (kind is None and status in (400, 413))
+    if refused and any(words in failure.text.lower() for words in _OVERFLOW):
+        kind = ContextOverflowError
+    if kind is None and (status is None or status < 400):
+        kind = ServerError
+    return failure.error(kind)

@@ -1,0 +1,122 @@
+"""The adapters for generateContent: the Gemini API, and Vertex AI, which serves the same wire elsewhere."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
+from dragoman.adapter.decoding import StreamDecoder, reading, replay
+from dragoman.adapter.errors import ProviderError, RequestError
+from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.events import ErrorEvent, MessageComplete
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_google import decode, encode, errors, history
+from dragoman_google.parameters import MERGED
+from dragoman_google.stream import GenerateDecoder
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
+"""What a model's name may hold. No slash, dot segment, query, fragment or escape gets into a path with it."""
+
+
+class GoogleAdapter(Adapter):
+    """Contents in, candidates out; see https://ai.google.dev/api/generate-content."""
+
+    provider: ClassVar[str] = "google"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        base_url="https://generativelanguage.googleapis.com",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        key_header="x-goog-api-key",
+        key_prefix="",
+        base_url_variable="GOOGLE_GEMINI_BASE_URL",
+    )
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_google")
+    listed_models: ClassVar[tuple[str, ...]] = models.listed
+    resource: ClassVar[str] = "/v1beta/models/"
+    """What stands in front of a model's name in a path."""
+    resources: ClassVar[Mapping[str, str]] = {"models/": "/v1beta/models/", "tunedModels/": "/v1beta/tunedModels/"}
+    """The same for names that say themselves what they name."""
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        return self.models.capabilities(self.model.removeprefix("models/"))
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        """Raises RequestError for a model's name that no path can hold."""
+        path = self.path(stream=options.stream)
+        request = Outgoing.begin(self, messages, options)
+        return request.wire(path, encode.body(request, tools), merged=MERGED)
+
+    def path(self, *, stream: bool) -> str:
+        """Where the model generates. Without ``alt=sse`` a stream would come as one JSON array."""
+        name, resource = self.model, self.resource
+        for prefix, place in self.resources.items():
+            if name.startswith(prefix):
+                name, resource = name.removeprefix(prefix), place
+        if not _NAME.fullmatch(name) or ".." in name:
+            raise RequestError(
+                f"{self.model!r:.80} is no name of a model of {self.provider}: it does not fit into a path"
+            )
+        return f"{resource}{name}:" + ("streamGenerateContent?alt=sse" if stream else "generateContent")
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        """As always; a stream that came as one JSON array is read as what it is."""
+        with reading(self.provider):
+            if response.status >= 400:
+                raise self.error(response.status, response.body, response.headers)
+            if response.body.lstrip().startswith(b"["):
+                return self._streamed(response, context)
+            native = decode.reply_object(response.body)
+            if "error" in native:
+                raise self.error(response.status, response.body, response.headers)
+            return decode.message(native, Reply(context, self.provider), self.capabilities.wire)
+
+    def _streamed(self, response: WireResponse, context: RequestContext) -> Message:
+        last = replay(self.decoder(context), [response.body])[-1]
+        if isinstance(last, MessageComplete):
+            return last.message
+        assert isinstance(last, ErrorEvent)
+        raise last.error
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        return GenerateDecoder(self.provider, context, self.capabilities.wire)
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        """As always. Neither the model nor whether to stream stands in the body: the options do not stream."""
+        native = request_object(body)
+        with reading(self.provider, request=True):
+            reader = HistoryReader(self.provider, self.model, context)
+            conversation = history.read(native, reader)
+            tools = history.tools(native, self.provider)
+            if tools:
+                conversation.append("tools")
+            return reader.messages, tools, decode.options(native, self, context, conversation)
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return errors.from_reply(status, body, headers, self.provider, self.model)
+
+
+class VertexAdapter(GoogleAdapter):
+    """The same wire on Vertex AI.
+
+    The base URL decides whose quota and which place it is: as it stands, it is express mode's; a project's is
+    ``https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION``, with a bearer token as key.
+    """
+
+    provider: ClassVar[str] = "google-vertex"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        base_url="https://aiplatform.googleapis.com/v1",
+        key_variables=("GOOGLE_VERTEX_TOKEN",),
+        base_url_variable="GOOGLE_VERTEX_BASE_URL",
+    )
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_google", "models.toml", "vertex.toml")
+    resource: ClassVar[str] = "/publishers/google/models/"
+    resources: ClassVar[Mapping[str, str]] = {"models/": "/publishers/google/models/", "endpoints/": "/endpoints/"}

@@ -1,0 +1,86 @@
+"""Arguments of a call that arrive one value at a time, each with the JSON path of its place (Vertex AI)."""
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+_STEP = re.compile(r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]""")
+_VALUES = ("numberValue", "boolValue")
+
+
+class PartialArgs:
+    """Puts the values in their places. Text comes in pieces, which are joined when the next place begins."""
+
+    def __init__(self) -> None:
+        self._root: dict[str, Any] = {}
+        self._place: str | None = None
+        self._pieces: list[str] = []
+
+    def add(self, native: Mapping[str, Any]) -> None:
+        """One value. Raises ValueError where its path is none, or leads to a place that cannot be."""
+        place = native["jsonPath"]
+        if place != self._place:
+            self._settle()
+        if isinstance(native.get("stringValue"), str):
+            self._place = place
+            self._pieces.append(native["stringValue"])
+        elif "nullValue" in native:
+            self._put(place, None)
+        for name in _VALUES:
+            if name in native:
+                self._put(place, native[name])
+
+    def extend(self, arguments: Mapping[str, Any]) -> None:
+        """Arguments that came whole."""
+        self._settle()
+        self._root |= arguments
+
+    def so_far(self) -> dict[str, Any]:
+        """The arguments as far as they have come."""
+        self._settle()
+        return self._root
+
+    def _settle(self) -> None:
+        if self._place is not None:
+            place, self._place = self._place, None
+            self._put(place, "".join(self._pieces))
+            self._pieces.clear()
+
+    def _put(self, place: str, value: Any) -> None:
+        steps = _steps(place)
+        node: Any = self._root
+        for step, following in pairwise(steps):
+            node = _child(node, step, [] if isinstance(following, int) else {})
+        last = steps[-1]
+        if isinstance(node, list) and isinstance(last, int):
+            node[last : last + 1] = [value]  # an item in its order, or one that is told again
+            if last >= len(node):
+                raise ValueError(f"the path {place[:80]!r} leaves items out")
+        elif isinstance(node, dict) and isinstance(last, str):
+            node[last] = value
+        else:
+            raise ValueError(f"the path {place[:80]!r} leads through a value")
+
+
+def _steps(place: str) -> list[str | int]:
+    """``$.recipe.steps[0]`` as its names and numbers."""
+    steps: list[str | int] = []
+    position = 1
+    while place.startswith("$") and (found := _STEP.match(place, position)):
+        steps.append(int(found["index"]) if found["index"] else found["name"] or found["quoted"])
+        position = found.end()
+    if not steps or position != len(place):
+        raise ValueError(f"{place[:80]!r} is no path into the arguments")
+    return steps
+
+
+def _child(node: Any, step: str | int, fresh: Any) -> Any:
+    """What stands at a step, made where nothing does; items are made in order only."""
+    if isinstance(node, list) and isinstance(step, int):
+        if step == len(node):
+            node.append(fresh)
+        return node[step]
+    if isinstance(node, dict) and isinstance(step, str):
+        return node.setdefault(step, fresh)
+    raise ValueError(f"the step {step!r} leads through a value")

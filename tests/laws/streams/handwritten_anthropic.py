@@ -1,0 +1,87 @@
+"""The Messages wire by hand (wire reference 2.3 to 2.5)."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman.adapter.errors import OverloadedError, RateLimitError, ServerError
+from tests.laws.streams.said import Said
+from tests.laws.streams.wire import Wire, compact, sse
+
+_MODEL = "claude-sonnet-4-6"
+
+
+def _stop(said: Said) -> str:
+    return "tool_use" if said.calls else "max_tokens" if said.cut else "end_turn"
+
+
+def _usage(said: Said) -> dict[str, Any]:
+    return {
+        "input_tokens": said.input_tokens,
+        "cache_read_input_tokens": said.cached_tokens,
+        "cache_creation_input_tokens": 0,
+    }
+
+
+def _head(said: Said) -> dict[str, Any]:
+    return {"id": "msg_handwritten", "type": "message", "role": "assistant", "model": _MODEL}
+
+
+def handwritten_whole(said: Said) -> bytes:
+    content: list[dict[str, Any]] = []
+    if said.thinking:
+        content.append({"type": "thinking", "thinking": "".join(said.thinking), "signature": "c2ln"})
+    if said.text:
+        content.append({"type": "text", "text": "".join(said.text)})
+    content += [
+        {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": call.input} for call in said.calls
+    ]
+    usage = _usage(said) | {"output_tokens": said.output_tokens}
+    stop = {"stop_reason": _stop(said), "stop_sequence": None}
+    return compact({**_head(said), "content": content, **stop, "usage": usage}).encode()
+
+
+def handwritten_stream(said: Said) -> bytes:
+    return b"".join(sse(event, event["type"]) for event in _events(said))
+
+
+def _events(said: Said) -> Iterator[dict[str, Any]]:
+    start = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": _usage(said) | {"output_tokens": 1}}
+    yield {"type": "message_start", "message": _head(said) | start}
+    yield {"type": "ping"}
+    blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    if said.thinking:
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in said.thinking]
+        signed = {"type": "signature_delta", "signature": "c2ln"}
+        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed]))
+    if said.text:
+        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in said.text]))
+    for call in said.calls:
+        start = {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": {}}
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *call.pieces)]
+        blocks.append((start, deltas))
+    for index, (start, deltas) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    stop = {"stop_reason": _stop(said), "stop_sequence": None}
+    yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": said.output_tokens}}
+    yield {"type": "message_stop"}
+
+
+def _error(kind: str, message: str) -> bytes:
+    return sse({"type": "error", "error": {"type": kind, "message": message}}, "error")
+
+
+WIRE = Wire(
+    handwritten_stream,
+    handwritten_whole,
+    re.compile(rb'"type":\s*"message_stop"'),
+    (
+        (_error("overloaded_error", "Overloaded"), OverloadedError),
+        (_error("rate_limit_error", "Slow down"), RateLimitError),
+        (_error("api_error", "Internal server error"), ServerError),
+    ),
+    sse({"type": "ping"}, "ping"),
+)

@@ -1,0 +1,122 @@
+"""The Responses wire by hand (wire reference 3.2 to 3.5)."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
+from tests.laws.streams.said import Said
+from tests.laws.streams.wire import Wire, compact, sse
+
+
+def _items(said: Said) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    if said.thinking:
+        summary = [{"type": "summary_text", "text": "".join(said.thinking)}]
+        items.append({"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "c2ln"})
+    if said.text:
+        part = {"type": "output_text", "text": "".join(said.text), "annotations": []}
+        items.append(
+            {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+        )
+    items += [
+        {"id": f"fc_{call.id}", "type": "function_call", "call_id": f"call_{call.id}", "name": call.name,
+         "arguments": call.arguments, "status": "completed"}
+        for call in said.calls
+    ]  # fmt: skip
+    return items
+
+
+def _response(said: Said, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": "resp_handwritten", "object": "response", "created_at": 1795219200, "model": "gpt-5.1",
+        "status": "in_progress", "output": [], "usage": None, "incomplete_details": None, "error": None, **fields,
+    }  # fmt: skip
+
+
+def _final(said: Said) -> dict[str, Any]:
+    usage = {
+        "input_tokens": said.input_tokens + said.cached_tokens,
+        "input_tokens_details": {"cached_tokens": said.cached_tokens},
+        "output_tokens": said.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": said.input_tokens + said.cached_tokens + said.output_tokens,
+    }
+    why = {"reason": "max_output_tokens"} if said.cut else None
+    status = "incomplete" if said.cut else "completed"
+    return _response(said, status=status, output=_items(said), usage=usage, incomplete_details=why)
+
+
+def handwritten_whole(said: Said) -> bytes:
+    return compact(_final(said)).encode()
+
+
+def handwritten_stream(said: Said) -> bytes:
+    numbered = enumerate(_events(said))
+    return b"".join(sse({**event, "sequence_number": number}, event["type"]) for number, event in numbered)
+
+
+def _events(said: Said) -> Iterator[dict[str, Any]]:
+    yield {"type": "response.created", "response": _response(said)}
+    for index, item in enumerate(_items(said)):
+        place = {"item_id": item["id"], "output_index": index}
+        yield {"type": "response.output_item.added", "output_index": index, "item": _opened(item)}
+        yield from _inside(said, item, place)
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    final = _final(said)
+    yield {"type": f"response.{final['status']}", "response": final}
+
+
+def _opened(item: dict[str, Any]) -> dict[str, Any]:
+    match item["type"]:
+        case "reasoning":
+            return {**item, "summary": [], "encrypted_content": ""}
+        case "message":
+            return {**item, "status": "in_progress", "content": []}
+        case _:
+            return {**item, "status": "in_progress", "arguments": ""}
+
+
+def _inside(said: Said, item: dict[str, Any], place: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if item["type"] == "reasoning":
+        place = {**place, "summary_index": 0}
+        empty = {"type": "summary_text", "text": ""}
+        yield {"type": "response.reasoning_summary_part.added", **place, "part": empty}
+        for piece in said.thinking:
+            yield {"type": "response.reasoning_summary_text.delta", **place, "delta": piece}
+        yield {"type": "response.reasoning_summary_text.done", **place, "text": "".join(said.thinking)}
+    elif item["type"] == "message":
+        place = {**place, "content_index": 0}
+        empty = {"type": "output_text", "text": "", "annotations": []}
+        yield {"type": "response.content_part.added", **place, "part": empty}
+        for piece in said.text:
+            yield {"type": "response.output_text.delta", **place, "delta": piece}
+        yield {"type": "response.output_text.done", **place, "text": "".join(said.text)}
+        yield {"type": "response.content_part.done", **place, "part": item["content"][0]}
+    else:
+        (call,) = (call for call in said.calls if f"call_{call.id}" == item["call_id"])
+        for piece in call.pieces:
+            yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
+        yield {"type": "response.function_call_arguments.done", **place, "arguments": call.arguments}
+
+
+def _failed(code: str) -> bytes:
+    response = {"id": "resp_handwritten", "status": "failed", "error": {"code": code, "message": "It broke"}}
+    return sse({"type": "response.failed", "response": {**response, "output": []}}, "response.failed")
+
+
+ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
+    (
+        sse({"type": "error", "code": "rate_limit_exceeded", "message": "Slow down", "param": None}, "error"),
+        RateLimitError,
+    ),
+    (_failed("server_error"), ServerError),
+)
+
+WIRE = Wire(
+    handwritten_stream,
+    handwritten_whole,
+    re.compile(rb'"type":\s*"response\.(?:completed|incomplete|failed)"'),
+    ERRORS,
+    sse({"type": "keepalive", "sequence_number": 0}, "keepalive"),
+)
