@@ -7,6 +7,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.errors import StreamTruncatedError
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -34,6 +35,7 @@ class MessagesDecoder(StreamDecoder):
         self._model = context.model
         self._native: dict[str, Any] = {}
         self._fragments: dict[int, list[str]] = {}
+        self._stopped: set[int] = set()
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         data = wirejson.loads_object(frame.data, what="a stream event")
@@ -49,11 +51,11 @@ class MessagesDecoder(StreamDecoder):
             case "message_delta":
                 return self._message_delta(data)
             case "message_stop":
-                return (MessageComplete(decode.message(self._finished(), self._reply)),)
+                return self._message_stop()
             case "error":
                 raise errors.from_event(data, self.provider, self._model)
             case "ping":
-                return ()
+                return self.keep_alive()
             case kind:
                 return self.unknown(kind)
 
@@ -89,7 +91,7 @@ class MessagesDecoder(StreamDecoder):
                 pass
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterable[StreamEvent]:
-        block = self._native["content"][index]
+        block = self._open_block(index)
         match delta["type"]:
             case "text_delta":
                 self._gather(index, delta["text"])
@@ -121,16 +123,26 @@ class MessagesDecoder(StreamDecoder):
 
     def _gather(self, index: int, fragment: str) -> None:
         # Joined once, at the block's end: adding to a string in a dict would copy it for every delta.
+        if not isinstance(fragment, str):
+            raise TypeError(f"a delta of content block {index} is no text")
         self._fragments.setdefault(index, []).append(fragment)
 
     def _stop(self, index: int) -> Iterator[StreamEvent]:
-        block = self._native["content"][index]
-        self._settle(index, block, stopped=True)
+        block = self._open_block(index)
+        self._stopped.add(index)
+        self._settle(index, block)
         if block["type"] == "tool_use" and "raw_input" not in block:
             call = self._reply.call_id(index, block.get("id"))
             yield ToolUseEnd(self._reply.message_id, index, call, block["input"])
 
-    def _settle(self, index: int, block: dict[str, Any], *, stopped: bool) -> None:
+    def _open_block(self, index: int) -> dict[str, Any]:
+        """Raises ValueError where the block has stopped, or not started: something was lost or doubled on the way."""
+        content: list[dict[str, Any]] = self._native["content"]
+        if index in self._stopped or not 0 <= index < len(content):
+            raise ValueError(f"content block {index} goes on, but is not open")
+        return content[index]
+
+    def _settle(self, index: int, block: dict[str, Any]) -> None:
         """Joins what a block's deltas brought. Input that is cut off or malformed stays text and runs nothing."""
         joined = "".join(self._fragments.pop(index, ()))
         match block["type"]:
@@ -138,26 +150,33 @@ class MessagesDecoder(StreamDecoder):
                 block["text"] += joined
             case "thinking":
                 block["thinking"] += joined
+            case "tool_use" if index not in self._stopped:
+                given = wirejson.dumps_text(block["input"]) if block["input"] else ""
+                block["input"], block["raw_input"] = {}, block.get("raw_input", given) + joined
             case _ if "input" in block and joined:
                 block["input"], raw = wirejson.parse_arguments(joined)
-                if raw is not None or not stopped:
+                if raw is not None or index not in self._stopped:
                     block["input"], block["raw_input"] = {}, joined
             case _:
                 pass
 
     def _message_delta(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
-        self._native |= {key: value for key, value in data["delta"].items() if value is not None}
-        self._native |= {
-            key: value for key, value in data.items() if key not in ("type", "delta", "usage") and value is not None
-        }
+        told = {**data["delta"], **{key: value for key, value in data.items() if key not in ("type", "delta", "usage")}}
+        self._native |= {key: value for key, value in told.items() if value is not None and key != "content"}
         # Counts are cumulative; a field that is not repeated keeps its value from message_start.
         fresh = {key: value for key, value in (data.get("usage") or {}).items() if value is not None}
         self._native["usage"] = {**(self._native.get("usage") or {}), **fresh}
         if (counted := decode.usage(self._native["usage"])) is not None:
             yield UsageUpdate(self._reply.message_id, counted)
 
+    def _message_stop(self) -> Iterator[StreamEvent]:
+        if not self._native.get("stop_reason"):
+            raise StreamTruncatedError("the stream ended without its message_delta: the reply is incomplete, ask again")
+        yield MessageComplete(decode.message(self._finished(), self._reply))
+
     def _finished(self) -> dict[str, Any]:
         """The reply object as far as it came."""
-        for index in list(self._fragments):
-            self._settle(index, self._native["content"][index], stopped=False)
+        for index, block in enumerate(self._native["content"]):
+            if index not in self._stopped:
+                self._settle(index, block)
         return self._native

@@ -5,7 +5,7 @@ other two are bodies of InvokeModel: Anthropic's Messages, asked for with the fi
 Nova, whose messages are Converse's own, asked for with ``schemaVersion``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
@@ -25,8 +25,8 @@ class Form(StrEnum):
     NOVA = "nova"
 
 
-_OPERATIONS = {Form.CONVERSE: ("converse", "converse-stream")}
 _INVOKE = ("invoke", "invoke-with-response-stream")
+_OPERATIONS = {Form.CONVERSE: ("converse", "converse-stream"), Form.MESSAGES: _INVOKE, Form.NOVA: _INVOKE}
 
 
 def form_of(body: Mapping[str, Any]) -> Form:
@@ -38,41 +38,40 @@ def form_of(body: Mapping[str, Any]) -> Form:
 
 def path(model: str, form: Form, *, stream: bool) -> str:
     """Where a request goes. Names may be ARNs, with colons and slashes; one that is quoted already stays so."""
-    return f"/model/{quote(unquote(model), safe='')}/{_OPERATIONS.get(form, _INVOKE)[stream]}"
+    return f"/model/{quote(unquote(model), safe='')}/{_OPERATIONS[form][stream]}"
 
 
 def fit(request: Outgoing, form: Form) -> None:
-    """Leaves out of the request what another form has noted: notes, native blocks and sources are told in its words."""
-    request.turns = tuple(_fitted(request, turn, form is Form.MESSAGES) for turn in request.turns)
+    """Leaves out what was said of messages in the words of another form: notes, native blocks, sources."""
+    request.turns = tuple(_fitted(request, turn, form) for turn in request.turns)
 
 
-def _fitted(request: Outgoing, turn: Turn, as_messages: bool) -> Turn:
-    kept = [index for index, block in enumerate(turn.blocks) if _speaks(block, as_messages)]
-    if len(kept) < len(turn.blocks):
-        for index in set(range(len(turn.blocks))) - set(kept):
-            request.lose_block(turn, index, LossKind.NATIVE_BLOCK, "the block is of another of Bedrock's forms")
-        turn = replace(
-            turn, blocks=tuple(turn.blocks[at] for at in kept), origins=tuple(turn.origins[at] for at in kept)
-        )
+def _fitted(request: Outgoing, turn: Turn, form: Form) -> Turn:
+    turn = _with_readable_blocks(request, turn, form)
     raw = turn.raw(PROVIDER)
-    if raw and ("converse" in raw) is as_messages:
-        metadata = turn.message.metadata.model_copy(update={"provider_raw": None})
-        turn = replace(turn, message=turn.message.model_copy(update={"metadata": metadata}))
-    return turn
+    if not raw or _notes_are_read_by(form, raw):
+        return turn
+    metadata = turn.message.metadata.model_copy(update={"provider_raw": None})
+    return replace(turn, message=turn.message.model_copy(update={"metadata": metadata}))
 
 
-def _speaks(block: ContentBlock, as_messages: bool) -> bool:
-    """Whether a native block is of the form: Anthropic's have a type, Converse's the name of their kind as only key."""
-    return not isinstance(block, ProviderBlock) or ("type" in block.data) is as_messages
+def _with_readable_blocks(request: Outgoing, turn: Turn, form: Form) -> Turn:
+    kept: list[int] = []
+    for index, block in enumerate(turn.blocks):
+        if _is_read_by(form, block):
+            kept.append(index)
+        else:
+            request.lose_block(turn, index, LossKind.NATIVE_BLOCK, "the block is of another of Bedrock's forms")
+    if len(kept) == len(turn.blocks):
+        return turn
+    return replace(turn, blocks=tuple(turn.blocks[at] for at in kept), origins=tuple(turn.origins[at] for at in kept))
 
 
-def event(data: Mapping[str, Any]) -> tuple[str, Any]:
-    """A streamed chunk of Nova's as Converse would send it: the name of the event and what it holds."""
-    return next(_named(data))
+def _is_read_by(form: Form, block: ContentBlock) -> bool:
+    """Native blocks of Anthropic's have a type; those of Converse are named by their only key."""
+    return not isinstance(block, ProviderBlock) or ("type" in block.data) is (form is Form.MESSAGES)
 
 
-def _named(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in data.items():
-        if not name.startswith("amazon-bedrock-"):
-            yield name, value
-    yield "", {}
+def _notes_are_read_by(form: Form, raw: Mapping[str, Any]) -> bool:
+    """Converse's notes say that they are; those of Anthropic's form are as its own adapter writes them."""
+    return (raw.get("form") != Form.CONVERSE) is (form is Form.MESSAGES)

@@ -89,21 +89,21 @@ class Contents:
     def finish(self) -> list[dict[str, Any]]:
         """The contents; a request without any is refused, so the user's word stands in then."""
         # A content that was read without parts goes back so; a reply that said nothing is not repeated.
-        encoded = [content.encoded() for content in self._contents if content.parts or "joined" in content.note]
-        if not encoded:
+        sent = [content for content in self._contents if content.parts or "joined" in content.note]
+        if not sent:
             self._request.lose(LossKind.EMPTY_MESSAGE, "nothing is left to send: a user's turn is added", Severity.INFO)
-            encoded = [{"role": "user", "parts": [{"text": CONTINUE}]}]
-        return encoded
+        elif sent[0].role == "model" and not sent[0].note:
+            reason = "a conversation begins with the user: a user's turn is added in front"
+            self._request.lose(LossKind.ROLE, reason, Severity.INFO)
+        if not sent or (sent[0].role == "model" and not sent[0].note):
+            sent.insert(0, _Content("user", [{"text": CONTINUE}]))
+        return [content.encoded() for content in sent]
 
     def _content(self, role: str, own: Note) -> _Content:
         last = self._contents[-1] if self._contents else None
         joins = own.get("joined", True) if own else True
         if last is not None and last.role == role and joins:
             return last
-        if last is None and role == "model" and not own:
-            reason = "a conversation begins with the user: a user's turn is added in front"
-            self._request.lose(LossKind.ROLE, reason, Severity.INFO)
-            self._contents.append(_Content("user", [{"text": CONTINUE}]))
         self._contents.append(_Content(role, note=own))
         return self._contents[-1]
 

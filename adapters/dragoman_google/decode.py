@@ -43,7 +43,9 @@ def message(
     content, notes = _content(chosen.get("content") or {}, reply)
     content = grounding.cited(content, candidate)
     reason = finish.word(candidate.get("finishReason"), facts)
-    raw: dict[str, Any] = {key: value for key, value in top.items() if key not in _SPOKEN_FOR}
+    counted = usage.usage(top.get("usageMetadata"), grounding.searches(candidate, facts["search_unit"]))
+    spoken_for = _SPOKEN_FOR if counted else _SPOKEN_FOR - {"usageMetadata"}
+    raw: dict[str, Any] = {key: value for key, value in top.items() if key not in spoken_for}
     raw |= {"candidate": candidate} if candidate else {}
     raw |= {"candidates": candidates[1:]} if candidates[1:] else {}
     raw |= {"blocks": notes} if notes else {}
@@ -52,7 +54,7 @@ def message(
         content,
         model=top.get("modelVersion"),
         stop_reason=finish.stop_reason(reason, status, called=called, blocked=blocked and not candidates),
-        usage=usage.usage(top.get("usageMetadata"), grounding.searches(candidate, facts["search_unit"])),
+        usage=counted,
         raw=raw,
         status=status,
     )
@@ -87,7 +89,7 @@ def _call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
     """The mode, with the one function that is allowed as a tool by name; anything more stays Google's own."""
     names: list[str] = config.get("allowedFunctionNames") or []
-    match str(config.get("mode")).upper():
+    match str(config.get("mode") or "").upper():
         case "ANY" if len(names) == 1:
             return NamedTool(names[0])
         case "ANY" if not names:

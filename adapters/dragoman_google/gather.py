@@ -110,7 +110,8 @@ class Candidate:
         else:
             last.part |= {key: value for key, value in part.items() if key in FLAGS}
         arguments = last.arguments or PartialArgs()
-        arguments.extend(call.get("args") or {})
+        if call.get("args"):
+            arguments.extend(call["args"])
         for value in call.get("partialArgs") or ():
             arguments.add(value)
         if not call.get("willContinue"):

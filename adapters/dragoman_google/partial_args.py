@@ -21,7 +21,7 @@ class PartialArgs:
         """One value. Raises ValueError where its path is none, or leads to a place that cannot be."""
         place = native["jsonPath"]
         if place != self._place:
-            self._settle()
+            self._leave()
         if isinstance(native.get("stringValue"), str):
             self._place = place
             self._pieces.append(native["stringValue"])
@@ -33,19 +33,20 @@ class PartialArgs:
 
     def extend(self, arguments: Mapping[str, Any]) -> None:
         """Arguments that came whole."""
-        self._settle()
+        self._leave()
         self._root |= arguments
 
     def so_far(self) -> dict[str, Any]:
         """The arguments as far as they have come."""
-        self._settle()
+        if self._place is not None:
+            self._put(self._place, "".join(self._pieces))
         return self._root
 
-    def _settle(self) -> None:
-        if self._place is not None:
-            place, self._place = self._place, None
-            self._put(place, "".join(self._pieces))
-            self._pieces.clear()
+    def _leave(self) -> None:
+        """Another place is next: the text of the one before is whole."""
+        self.so_far()
+        self._place = None
+        self._pieces.clear()
 
     def _put(self, place: str, value: Any) -> None:
         steps = _steps(place)

@@ -25,6 +25,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
+from dragoman_google.base64_text import as_it_was, standard, standardised
 from dragoman_google.spelling import camel, respelled
 
 Note = Mapping[str, Any]
@@ -65,7 +66,7 @@ def block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: 
             return _call(part["functionCall"], tool_use_id)
         case "inlineData" if not thought:
             data = part["inlineData"]
-            source = MediaSource(kind="base64", data=data["data"])
+            source = MediaSource(kind="base64", data=standard(data["data"]))
             return _media(source, data.get("mimeType"), part)
         case "fileData" if not thought:
             data = part["fileData"]
@@ -174,7 +175,10 @@ def result_part(content: ToolResultBlock, name: str, wire_id: str | None) -> dic
 def note(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
     """What a part holds beyond our encoding of its block; empty where nothing."""
     camelled, spelling = camel(native)
+    camelled, base64_spelling = standardised(camelled)
     found: dict[str, Any] = {"spelling": spelling} if spelling else {}
+    if base64_spelling:
+        found["base64"] = base64_spelling
     inner: dict[str, Any] = {}
     for key, ours in encoded.items():
         theirs = camelled.get(key)
@@ -195,5 +199,6 @@ def restored(encoded: dict[str, Any], noted: Mapping[str, Any] | None) -> dict[s
         return encoded
     inner = noted.get("inner", {})
     whole = {key: restore(value, inner[key]) if key in inner else value for key, value in encoded.items()}
-    laid: dict[str, Any] = respelled(restore(whole, noted), noted.get("spelling", ()))
-    return laid
+    laid = as_it_was(restore(whole, noted), noted.get("base64", ()))
+    spelled: dict[str, Any] = respelled(laid, noted.get("spelling", ()))
+    return spelled

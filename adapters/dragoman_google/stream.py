@@ -118,7 +118,7 @@ class GenerateDecoder(StreamDecoder):
     def _call(self, change: Change) -> Iterator[StreamEvent]:
         """Arguments that come one value at a time are no fragments of JSON: they are told when they are whole."""
         draft = self._gathered.candidates[0].drafts[change.index]
-        call = draft.finished().get("functionCall") or draft.part["function_call"]
+        call = draft.part.get("functionCall") or draft.part["function_call"]
         if not isinstance(call.get("name"), str):
             return
         message_id, index = self._reply.message_id, change.index

@@ -11,8 +11,8 @@ _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
 
 
 def usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
-    """The counts of a reply; None while a stream has sent none. ``searches`` are billed beside the tokens."""
-    if not native or not ("promptTokenCount" in native or "totalTokenCount" in native):
+    """The counts of a reply; None where they say nothing of the prompt. ``searches`` are billed beside the tokens."""
+    if not native or "promptTokenCount" not in native:
         return None
     count = _Counts(native)
     prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), count("thoughtsTokenCount")
@@ -26,7 +26,7 @@ def usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> Toke
         audio_output_tokens=count.of("candidatesTokensDetails", "AUDIO"),
         image_output_tokens=count.of("candidatesTokensDetails", "IMAGE"),
         server_tools=dict(searches),
-        service_tier=native.get("serviceTier") or _word(native.get("trafficType"), _TRAFFIC),
+        service_tier=native.get("serviceTier") or _tier(native.get("trafficType")),
         reported_total=native.get("totalTokenCount"),
         raw=dict(native),
     )
@@ -55,6 +55,12 @@ class _Counts:
             return None
         tools = self.of("toolUsePromptTokensDetails", medium) or 0
         return max(0, sent + tools - (self.of("cacheTokensDetails", medium) or 0))
+
+
+def _tier(traffic: Any) -> str | None:
+    """Vertex AI's kind of traffic, in the words in which a tier is asked for where there are some."""
+    word = _word(traffic, _TRAFFIC)
+    return word.removeprefix("ON_DEMAND_").lower() if word and word.startswith("ON_DEMAND_") else word
 
 
 def _word(value: Any, words: tuple[str, ...]) -> str | None:

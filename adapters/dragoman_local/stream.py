@@ -71,7 +71,7 @@ class LocalDecoder(StreamDecoder):
     def _text(self, text: str) -> Iterator[StreamEvent]:
         if not self._content or self._content[-1]["type"] != "text":
             self._add({"type": "text"})
-        self._pieces.append(text)
+        self._gather(text)
         yield TextDelta(self._reply.message_id, len(self._content) - 1, text)
 
     def _call(self, name: str) -> Iterator[StreamEvent]:
@@ -81,7 +81,7 @@ class LocalDecoder(StreamDecoder):
 
     def _arguments(self, text: str) -> Iterator[StreamEvent]:
         index = self._open_call()
-        self._pieces.append(text)
+        self._gather(text)
         yield ToolUseInputDelta(self._reply.message_id, index, self._reply.call_id(index, None), text)
 
     def _call_end(self) -> Iterator[StreamEvent]:
@@ -91,6 +91,11 @@ class LocalDecoder(StreamDecoder):
             self._pieces.clear()
             self._content[index]["arguments"] = arguments
             yield ToolUseEnd(self._reply.message_id, index, self._reply.call_id(index, None), arguments)
+
+    def _gather(self, piece: str) -> None:
+        if not isinstance(piece, str):
+            raise TypeError("a piece of a stream is no text")
+        self._pieces.append(piece)
 
     def _open_call(self) -> int:
         if not self._content or self._content[-1]["type"] != "call" or "arguments" in self._content[-1]:
@@ -106,6 +111,8 @@ class LocalDecoder(StreamDecoder):
         yield MessageComplete(decode.message(self._gathered(), self._reply))
 
     def _add(self, item: dict[str, Any]) -> None:
+        if not self._native:
+            raise ValueError("a message goes on that has not started")
         self._settle()
         self._content.append(item)
 

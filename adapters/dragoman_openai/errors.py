@@ -5,7 +5,7 @@ Both of OpenAI's APIs and all endpoints that copy them answer with one of these:
     {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
     {"error": "text", "code": ...}
     {"message": ..., "type": ..., "code": ...}
-    {"detail": ...}
+    {"detail": ...}, {"message": {"detail": [{"loc": [...], "msg": ...}]}}
 """
 
 from collections.abc import Mapping
@@ -109,10 +109,22 @@ def from_event(
 def _message(inner: Mapping[str, Any]) -> Any:
     """What was said; a router that only says "Provider returned error" has the provider's words beside it."""
     said = inner.get("message") or inner.get("detail")
+    if isinstance(said, dict):
+        said = said.get("detail") or said
+    if isinstance(said, list):
+        said = "; ".join(_detail(fault) for fault in said)
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):
         return f"{said}: {metadata.get('provider_name') or 'upstream'}: {metadata['raw']}"
     return said
+
+
+def _detail(fault: Any) -> str:
+    """One fault of a list of them, as servers that check a body by its fields give it."""
+    if not isinstance(fault, dict) or "msg" not in fault:
+        return str(fault)
+    place = fault.get("loc")
+    return f"{'.'.join(map(str, place))}: {fault['msg']}" if isinstance(place, list) else str(fault["msg"])
 
 
 def _class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderError] | None:

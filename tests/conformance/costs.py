@@ -9,6 +9,7 @@ from genai_prices import Usage, calc_price, extract_usage
 from dragoman import Message
 from tests.conformance.oracle.expected import Expected
 from tests.conformance.outcomes import Difference, Outcome, Respect
+from tests.conformance.scope import model_of
 from tests.conformance.subject import NOW, prices
 from tests.exchanges import Exchange
 
@@ -16,13 +17,22 @@ _EXTRACTORS: dict[str, tuple[str, str]] = {
     "anthropic": ("anthropic", "default"),
     "openai-responses": ("openai", "responses"),
     "openai-chat": ("openai", "chat"),
+    "google": ("google", "default"),
+    "google-vertex": ("google", "default"),
+    "cohere": ("cohere", "default"),
+    "bedrock": ("aws", "default"),
 }
 """The provider and the flavour of reply by which genai-prices knows a recorded provider."""
+_NAMELESS = frozenset({"cohere", "bedrock"})
+"""Whose replies do not name the model, or not by the name that has the price."""
 
 
 def judge(exchange: Exchange, expected: Expected, message: Message) -> Iterator[Outcome]:
     """Nothing where there is no price table of ours, or where the oracle has no price."""
-    due = oracle_price(exchange.provider, expected.bill)
+    bill = expected.bill
+    if exchange.provider in _NAMELESS:
+        bill = {**bill, "model": model_of(exchange).partition(":")[2]}
+    due = oracle_price(exchange.provider, bill)
     if prices() is None or due is None:
         return
     cost = message.usage.cost_usd if message.usage else None
@@ -36,6 +46,8 @@ def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
     if provider not in _EXTRACTORS or not bill.get("usage"):
         return None
     name, flavour = _EXTRACTORS[provider]
+    if provider == "bedrock" and "input_tokens" in bill["usage"]:
+        flavour = "anthropic"
     try:
         extracted = extract_usage(bill, provider_id=name, api_flavor=flavour)
         usage = extracted.usage

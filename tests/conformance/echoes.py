@@ -8,24 +8,24 @@ from dragoman import AdapterOptions, Message
 from tests.conformance.jsondiff import differences
 from tests.conformance.oracle.expected import Expected
 from tests.conformance.outcomes import Difference, Outcome, Respect
-from tests.conformance.scope import model_of
+from tests.conformance.scope import model_of, wire_of
 from tests.conformance.subject import adapter_for
 from tests.exchanges import Exchange
 
 
 def judge(exchange: Exchange, expected: Expected, message: Message) -> Iterator[Outcome]:
     """The reply within a conversation that goes on; nothing where the reply is empty."""
-    theirs = _expected(exchange.provider, expected.native)
+    theirs = _expected(wire_of(exchange), expected.native)
     if not theirs:
         return
     results = [Message.tool(call.id, "done") for call in message.tool_uses]
     history = [Message.user("Begin."), message, *results, Message.user("Go on.")]
     try:
-        wire = adapter_for(model_of(exchange)).to_wire(history, [], AdapterOptions())
+        wire = adapter_for(model_of(exchange)).to_wire(history, [], _options(exchange.provider, expected.native))
     except Exception as error:
         yield Outcome(exchange, Respect.ECHO, (Difference(f"raised {type(error).__name__}", str(error)),))
         return
-    ours = _sent(exchange.provider, json.loads(wire.body))
+    ours = _sent(wire_of(exchange), json.loads(wire.body))
     yield Outcome(exchange, Respect.ECHO, tuple(differences(theirs, ours)))
 
 
@@ -36,6 +36,10 @@ def _expected(provider: str, native: Any) -> Any:
             return [_without_nulls(block) for block in native if block.get("text") != ""]
         case "openai-responses":
             return [_without_nulls(item) for item in native]
+        case "google" | "google-vertex":
+            return native
+        case "bedrock":
+            return [block for block in map(_of_bedrock, native) if block]
         case _:
             return _essential(native)
 
@@ -52,9 +56,37 @@ def _sent(provider: str, body: dict[str, Any]) -> Any:
         case "openai-responses":
             ours = [item for item in body["input"] if item.get("role") != "user"]
             return [_without_nulls(item) for item in ours if not _is_result(item)]
+        case "bedrock":
+            (assistant,) = (message for message in body["messages"] if message["role"] == "assistant")
+            return [block for block in map(_of_bedrock, assistant["content"]) if block]
+        case "google" | "google-vertex":
+            (said,) = (content for content in body["contents"] if content["role"] == "model")
+            return said["parts"]
         case _:
             (assistant,) = (message for message in body["messages"] if message["role"] == "assistant")
             return _essential(assistant)
+
+
+def _options(provider: str, native: Any) -> AdapterOptions:
+    """Bedrock is answered in the form in which it spoke: blocks of Anthropic's form have a type."""
+    if provider == "bedrock" and any("type" in block for block in native):
+        return AdapterOptions(extra={"bedrock": {"anthropic_version": "bedrock-2023-05-31"}})
+    return AdapterOptions()
+
+
+def _of_bedrock(block: dict[str, Any]) -> dict[str, Any] | None:
+    """A block as it counts: only in replies do calls have a type, and thinking goes back only where it is signed."""
+    if "type" in block:
+        return _without_nulls(block) if block.get("text") != "" else None
+    match block:
+        case {"text": ""}:
+            return None
+        case {"toolUse": {"type": "tool_use"} as call}:
+            return {"toolUse": {name: value for name, value in call.items() if name != "type"}}
+        case {"reasoningContent": {"reasoningText": thought}} if not thought.get("signature"):
+            return None
+        case _:
+            return block
 
 
 def _is_result(item: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tests.conformance import oracle
 from tests.conformance.oracle.expected import Expected
 from tests.conformance.outcomes import Difference, Outcome, Respect
-from tests.conformance.scope import ADAPTERS
+from tests.conformance.scope import ADAPTERS, adapter_of
 from tests.conformance.validators import VALIDATORS
 from tests.exchanges import Exchange
 
@@ -29,7 +29,7 @@ class Rule:
 
 def _unpaired(exchange: Exchange) -> bool:
     """Whether the recorded body itself leaves a call without its result, or a result without its call."""
-    faults = VALIDATORS[ADAPTERS[exchange.provider]](exchange.request, foreign=False)
+    faults = VALIDATORS[adapter_of(exchange)](exchange.request, foreign=False)
     return any("answer" in fault for fault in faults)
 
 
@@ -45,20 +45,25 @@ def _unsendable_reasoning(exchange: Exchange) -> bool:
     return empty or bool(items and items[-1]["type"] == "reasoning")
 
 
-_EVERY = frozenset({"anthropic", "openai-responses", "openai-chat", "ollama"})
+def _speaks(exchange: Exchange) -> bool:
+    """Whether the model turns text into speech, and hears nothing itself."""
+    return "-tts" in (exchange.model or "")
+
+
+_EVERY = frozenset(ADAPTERS)
 
 RULES: tuple[Rule, ...] = (
     Rule(
         Respect.REQUEST,
         _EVERY,
-        re.compile(r"\$\.(messages|input|tools|system)\b.*|raised RequestError"),
+        re.compile(r"\$\.(messages|input|contents|tools|system)\b.*|raised RequestError"),
         "the provider rejected this body: it is repaired, or refused with a typed error",
         _rejected,
     ),
     Rule(
         Respect.REQUEST,
         _EVERY,
-        re.compile(r"\$\.(messages|input)\b.*"),
+        re.compile(r"\$\.(messages|input|contents)\b.*"),
         "calls and results do not pair in this body: the projection pairs them, as every provider demands",
         _unpaired,
     ),
@@ -68,6 +73,13 @@ RULES: tuple[Rule, ...] = (
         re.compile(r"\$\[\] items (left out|changed)|\$\[\]\.id left out"),
         "reasoning that no one could read again stays behind, and with it the ids of the items that depend on it",
         _unsendable_reasoning,
+    ),
+    Rule(
+        Respect.ECHO,
+        frozenset({"google", "google-vertex"}),
+        re.compile(r"\$\[\]\.inlineData left out|\$\[\]\.text added"),
+        "a model that only speaks takes no sound: a note stands for what it said",
+        _speaks,
     ),
 )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.jsondiff import differences
+from tests.conformance.scope import ADAPTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Normalisation:
     providers: frozenset[str]
 
 
-_EVERY = frozenset({"anthropic", "openai-responses", "openai-chat", "ollama"})
+_EVERY = frozenset(ADAPTERS)
 
 
 def _no_empty_tools(body: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from tests.conformance.scope import out_of_scope
+from tests.conformance.scope import out_of_scope, wire_of
 from tests.exchanges import Exchange, load_or_skip
 
 SEED = 20261121
@@ -53,17 +53,19 @@ def terminal_offset(exchange: Exchange) -> int:
     """How many bytes must have arrived before the reply can be known to be whole.
 
     The end of the terminal event's own data, its line end not counted. A chat stream ends with [DONE]; where the
-    server sends none, with its finish reason.
+    server sends none, with its finish reason. Google's tools may go on behind a first one: the last one counts.
     """
     reasons: list[int] = []
     for end, data in _frames(exchange):
         if data == b"[DONE]":
             return end
         frame = json.loads(data)
-        if _ends(exchange.provider, frame):
+        if _ends(wire_of(exchange), frame):
             return end
         if any(choice.get("finish_reason") for choice in frame.get("choices") or ()):
             reasons.append(end)
+        if any(candidate.get("finishReason") for candidate in frame.get("candidates") or ()):
+            reasons.insert(0, end)
     return reasons[0] if reasons else len(exchange.body)
 
 
@@ -130,6 +132,11 @@ def _ends(provider: str, frame: dict[str, Any]) -> bool:
     return bool(frame.get("error"))
 
 
+_GOOGLE_ERROR = (
+    b'data: {"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}\n\n',
+    "OverloadedError",
+)
+
 HANDWRITTEN_ERROR_FRAMES: dict[str, tuple[bytes, str]] = {
     "anthropic": (
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
@@ -143,6 +150,8 @@ HANDWRITTEN_ERROR_FRAMES: dict[str, tuple[bytes, str]] = {
         b'data: {"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}\n\n',
         "ServerError",
     ),
+    "google": _GOOGLE_ERROR,
+    "google-vertex": _GOOGLE_ERROR,
     "ollama": (b'{"error":"model runner has unexpectedly stopped"}\n', "ProviderError"),
 }
 """An error in mid-stream, as the reference of each wire describes it (none was recorded), and the class it means."""

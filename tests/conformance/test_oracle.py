@@ -1,5 +1,7 @@
 """The oracle against facts of the recordings that it was not written from: totals, and the features found in them."""
 
+import re
+
 import pytest
 
 from tests.conformance import oracle
@@ -61,4 +63,10 @@ def test_stop_reasons_fit_the_reply(read: list[tuple[Exchange, Expected | Failur
         if isinstance(expected, Expected):
             if expected.stop_reason == "tool_use":
                 assert expected.calls, exchange.id
-            assert (expected.stop_reason == "max_tokens") == ("truncated" in exchange.features), exchange.id
+            if not _in_numbers(exchange):
+                assert (expected.stop_reason == "max_tokens") == ("truncated" in exchange.features), exchange.id
+
+
+def _in_numbers(exchange: Exchange) -> bool:
+    """Whether the reason came as a number, which the recordings' features were not found by."""
+    return re.search(rb'"finishReason": ?\d', exchange.body) is not None

@@ -13,7 +13,7 @@ from dragoman import DragomanError
 from dragoman.adapter import errors
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, ToolUseEnd
 from dragoman.canonical.message import Message, MessageStatus
-from tests.conformance.scope import ADAPTERS, model_of
+from tests.conformance.scope import ADAPTERS, model_of, wire_of
 from tests.conformance.streams import HANDWRITTEN_ERROR_FRAMES, SEED, SMALL, boundaries, chosen, cuts, terminal_offset
 from tests.conformance.subject import adapter_for, context_for, installed
 from tests.exchanges import Exchange
@@ -133,7 +133,7 @@ def test_a_handwritten_error_frame_ends_the_stream_anywhere(streams: list[Exchan
     ledger = Ledger("error frames")
     for exchange in streams:
         whole, body = _whole(exchange), exchange.body
-        frame, name = HANDWRITTEN_ERROR_FRAMES[exchange.provider]
+        frame, name = HANDWRITTEN_ERROR_FRAMES[wire_of(exchange)]
         for place in boundaries(exchange):
             events = _decode(exchange, [body[:place] + frame + body[place:]])
             faults = list(_faults(events, whole, early=True, network=False))

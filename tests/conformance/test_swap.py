@@ -20,6 +20,8 @@ TARGETS = {
     "openai-responses": "openai:gpt-6.1-sol",
     "openai-chat": "openai-chat:gpt-6-luna",
     "ollama": "ollama:qwen3:4b",
+    "google": "google:gemini-3-flash-preview",
+    "google-vertex": "google-vertex:gemini-2.5-flash",
 }
 """The model of each wire that histories are handed to."""
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.conformance import google_rules
+
 _ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _OPENAI_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -340,5 +342,7 @@ VALIDATORS: dict[str, Callable[..., _Faults]] = {
     "openai": responses,
     "openai-chat": chat,
     "ollama": ollama,
+    "google": google_rules.signed,
+    "google-vertex": google_rules.faults,
 }
 """By adapter."""

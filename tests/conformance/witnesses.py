@@ -26,8 +26,12 @@ def unnamed(
     foreign: bool,
 ) -> Iterator[str]:
     """Each block, and each tool, that is neither on the wire nor named by a loss."""
-    strings = list(_strings(body))
-    said = "\0".join(strings)
+    # Google marks the answer of a tool that failed by a name alone.
+    answers = list(_answers(body))
+    failed = ["tool_result"] if any(answer.keys() == {"error"} for answer in answers) else []
+    # Its answers are objects, which elsewhere are texts of them.
+    written = [json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in (*answers, *_values(answers))]
+    said = "\0".join([*_strings(body), *failed, *written])
     calls = list(_calls(body))
     named = {(loss.message_id, loss.block_index) for loss in losses}
     for message in messages:
@@ -39,6 +43,8 @@ def unnamed(
                 yield f"{message.role} {message.id} block {index}: {what}"
     # A server's tools may be offered under its name alone, outside the list of tools.
     offered = set(_strings([body.get("tools"), body.get("mcp_servers")]))
+    # Google's own tools are fields of their own.
+    offered |= {name for entry in body.get("tools") or () for name in entry}
     lost = " ".join(loss.reason for loss in losses if loss.kind == "tools")
     for tool in tools:
         if tool.name not in offered and tool.name not in lost:
@@ -60,7 +66,7 @@ def _missing(block: ContentBlock, said: str, calls: list[tuple[str, Any]], *, fo
             if (block.name, block.raw_input or block.input) not in calls:
                 return f"the call of {block.name}"
         case ToolResultBlock(is_error=True) if "tool_result" not in said:
-            return "that the tool failed"  # one wire alone has a flag for it, on blocks of that name
+            return "that the tool failed"  # of the others, one alone has a flag for it, on blocks of that name
         case ToolResultBlock():
             return next(
                 (what for part in block.content if (what := _missing(part, said, calls, foreign=foreign))), None
@@ -68,6 +74,22 @@ def _missing(block: ContentBlock, said: str, calls: list[tuple[str, Any]], *, fo
         case _ if isinstance(block, MEDIA_BLOCKS) and block.source.data not in said:
             return f"the {block.type}"
     return None
+
+
+def _answers(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What tools answered, on Google's wire."""
+    for content in body.get("contents") or ():
+        for part in content["parts"]:
+            answer = part.get("functionResponse") or part.get("function_response")
+            if answer and isinstance(answer.get("response"), dict):
+                yield answer["response"]
+
+
+def _values(answers: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    """What stands alone under a name that means an answer as such."""
+    for answer in answers:
+        if len(answer) == 1:
+            yield from answer.values()
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -88,6 +110,8 @@ def _calls(value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(name, str):
             if isinstance(value.get("input"), dict):
                 yield name, value["input"]
+            elif isinstance(value.get("args"), dict):
+                yield name, value["args"]
             elif "arguments" in value:
                 yield name, _input(value["arguments"])
         for inner in value.values():

@@ -89,7 +89,7 @@ unknown_blocks = json_objects.map(lambda fields: UnknownBlock(**{**fields, "type
 
 tool_ids = st.sampled_from(TOOL_IDS)
 tool_uses = st.builds(
-    ToolUseBlock, id=tool_ids, name=names, input=json_objects, raw_input=st.none() | st.just('{"path": "/tm')
+    ToolUseBlock, id=tool_ids, name=names, input=json_objects, raw_input=st.none() | st.just('{"path": "no')
 )
 
 media = images | audios | videos | documents

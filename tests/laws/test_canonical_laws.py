@@ -1,6 +1,8 @@
 """Laws of the canonical form: what is written can be read, what is equal hashes alike, nothing unsafe gets in."""
 
+import copy
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -22,11 +24,20 @@ _any_block: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 def test_a_message_survives_writing_and_reading(message: Message) -> None:
     """The copy is equal, hashes alike, carries the provider's notes, and is written as the same bytes again."""
     written = write_message(message)
-    copy = read_message(written)
-    assert copy == message
-    assert hash(copy) == hash(message)
-    assert copy.metadata.provider_raw == message.metadata.provider_raw
-    assert write_message(copy) == written
+    read = read_message(written)
+    assert read == message
+    assert hash(read) == hash(message)
+    assert read.metadata.provider_raw == message.metadata.provider_raw
+    assert write_message(read) == written
+
+
+@given(message=messages)
+def test_a_message_can_be_pickled_and_copied(message: Message) -> None:
+    """Between processes, and for whoever wants a copy of something that never changes."""
+    for twin in (pickle.loads(pickle.dumps(message)), copy.copy(message), copy.deepcopy(message)):
+        assert twin == message
+        assert hash(twin) == hash(message)
+        assert twin.metadata.provider_raw == message.metadata.provider_raw
 
 
 @pytest.mark.parametrize("kind", BLOCKS_BY_KIND)

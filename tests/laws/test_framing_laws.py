@@ -1,5 +1,6 @@
 """Laws of framing: however the bytes are cut, the same frames come out, and the work grows with the bytes alone."""
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
@@ -10,9 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import FrameTooLargeError
-from dragoman.adapter.framing import Frame, NdjsonDecoder, SseDecoder
+from dragoman.adapter.framing import Frame, JsonArrayDecoder, NdjsonDecoder, SseDecoder
+from tests.laws.strategies import json_values
 
-Decoder = SseDecoder | NdjsonDecoder
+Decoder = SseDecoder | NdjsonDecoder | JsonArrayDecoder
 BOM = b"\xef\xbb\xbf"
 many = settings(max_examples=10 * settings().max_examples)
 """These laws are quick to check."""
@@ -126,6 +128,26 @@ def test_every_two_way_split_gives_the_same_frames(
         assert decoded(make(), [data[:position], data[position:]]) == expected
 
 
+@many
+@given(
+    elements=st.lists(json_values, max_size=5),
+    indent=st.sampled_from([None, 0, 2]),
+    start=st.sampled_from([b"", BOM, b" \r\n"]),
+    positions=st.lists(st.integers(0, 200), max_size=8),
+)
+def test_any_cutting_of_an_array_gives_its_elements(
+    elements: list[Any], indent: int | None, start: bytes, positions: list[int]
+) -> None:
+    """Brackets, quotes and commas inside strings end nothing; cut short, the array is never called closed."""
+    data = start + json.dumps(elements, indent=indent, ensure_ascii=False).encode()
+    for chunks in (list(cut(data, positions)), [data[i : i + 1] for i in range(len(data))]):
+        whole, short = JsonArrayDecoder(), JsonArrayDecoder()
+        assert [json.loads(frame.data) for frame in decoded(whole, chunks)] == elements
+        assert whole.closed
+        decoded(short, cut(data[:-1], positions))
+        assert not short.closed
+
+
 def outcome(decoder: Decoder, chunks: Iterable[bytes]) -> tuple[list[Frame], str | None]:
     """The frames that came before the error, and the error."""
     frames: list[Frame] = []
@@ -173,14 +195,14 @@ def bytes_touched(decoder: Decoder, chunks: Sequence[bytes]) -> int:
     return touched
 
 
-@pytest.mark.parametrize("make", [SseDecoder, NdjsonDecoder])
+@pytest.mark.parametrize("make", [SseDecoder, NdjsonDecoder, JsonArrayDecoder])
 @pytest.mark.parametrize("lines", ["one huge line", "many lines"])
 def test_twice_the_pieces_are_twice_the_work(make: Callable[[], Decoder], lines: str) -> None:
     """A line of any length arrives in linear time, in whatever pieces."""
     piece = b"x" * 64 if lines == "one huge line" else b"data: x\n\n" * 7
 
     def work(pieces: int) -> int:
-        return bytes_touched(make(), [b"data: ", *[piece] * pieces, b"\n\n"])
+        return bytes_touched(make(), [b'data: "', *[piece] * pieces, b'"\n\n'])
 
     assert work(2000) < 2.1 * work(1000)
     assert work(1000) < 50 * 1000 * len(piece)

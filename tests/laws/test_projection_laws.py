@@ -140,14 +140,19 @@ def test_nothing_remains_that_the_model_cannot_take(history: list[Message]) -> N
             for block in turn.blocks:
                 if isinstance(block, ToolResultBlock):
                     assert {part.type for part in block.content} <= INSIDE_RESULTS
-                    assert all(can_take(part, turn, target, inside=True) for part in block.content)
-                assert can_take(block, turn, target)
+                    assert all(can_take(part, turn, turn.message, target, inside=True) for part in block.content)
+                assert can_take(block, turn, said_by(block, turn, history), target)
         assert roles_fit([turn.role for turn in turns], target.capabilities)
         if not target.capabilities.supports_empty_text:
             assert all(turn.blocks for turn in turns)
 
 
-def can_take(block: ContentBlock, turn: Turn, target: Target, *, inside: bool = False) -> bool:
+def said_by(block: ContentBlock, turn: Turn, history: Sequence[Message]) -> Message:
+    """The message that holds the block, which joined another one or was made because of one."""
+    return next((message for message in history if any(block is each for each in message.content)), turn.message)
+
+
+def can_take(block: ContentBlock, turn: Turn, said: Message, target: Target, *, inside: bool = False) -> bool:
     abilities, policy = target.capabilities, target.capabilities.thinking_policy
     if isinstance(block, MEDIA_BLOCKS):
         flag = {"image": "images", "audio": "audio", "video": "video", "document": "documents"}[block.type]
@@ -159,16 +164,16 @@ def can_take(block: ContentBlock, turn: Turn, target: Target, *, inside: bool = 
             and block.source.kind in abilities.media_sources.get(block.type, (block.source.kind,))
         )
     if isinstance(block, ThinkingBlock):
-        own = policy.reads(turn.message.metadata.model) and block.signature is not None
+        own = policy.reads(said.metadata.model) and block.signature is not None
         return own or (policy.accepts_unsigned and block.signature is None)
     if isinstance(block, RedactedThinkingBlock):
-        return policy.reads(turn.message.metadata.model)
+        return policy.reads(said.metadata.model)
     if isinstance(block, ProviderBlock):
         return block.provider in (target.provider, *abilities.native_from)
     if isinstance(block, (ToolUseBlock, ToolResultBlock)):
         return bool(abilities.supports_tools)
     if isinstance(block, TextBlock) and not inside:
-        said_itself = bool(block.text and turn.raw(target.provider))
+        said_itself = bool(block.text and Turn.of(said).raw(target.provider))
         return bool(abilities.supports_empty_text or block.text.strip()) or said_itself
     return True
 

@@ -10,7 +10,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.transport.local import LocalTransport
-from dragoman.transport.local_files import model_file
+from dragoman.transport.local.files import model_file
 
 MODEL = "local:smollm2-135m"
 

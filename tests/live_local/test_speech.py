@@ -13,8 +13,8 @@ from dragoman.canonical.events import MessageComplete, StreamEvent, TextDelta
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import CostStatus
 from dragoman.transport.local import AsyncLocalTransport
-from dragoman.transport.local_files import model_file
-from dragoman.transport.local_model import loaded_model
+from dragoman.transport.local.files import model_file
+from dragoman.transport.local.model import loaded_model
 from tests.live_local.conftest import Asker
 
 QUESTION = "What is the capital of France?"

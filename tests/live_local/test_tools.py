@@ -15,7 +15,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session import Session, tool
 from dragoman.transport.local import AsyncLocalTransport
-from dragoman.transport.local_files import model_file
+from dragoman.transport.local.files import model_file
 from tests.live_local.conftest import MODEL, Asker
 
 READ = ToolDefinition(

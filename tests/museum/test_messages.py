@@ -18,7 +18,7 @@ DIGESTS = {
     "question": "29b7bbacadc4db3a",
     "tool_call": "e6ac4873d0f91b62",
     "tool_answer": "8f76bc45d79c7226",
-    "cut_off": "691c8d4d8733e445",
+    "cut_off": "58e0dd10ba0f790f",
     "every_block": "1d034c4a06624619",
     "from_the_future": "238cbb96c9c62c28",
 }
@@ -73,6 +73,6 @@ def test_what_was_said_means_what_it_meant() -> None:
     assert said.created_at.isoformat() == "2026-11-21T08:00:00.123456+00:00"
     assert read("tool_answer").tool_results[0].tool_use_id == said.tool_uses[0].id
     assert read("cut_off").metadata.status is MessageStatus.ERROR
-    assert read("cut_off").tool_uses[0].raw_input == '{"path": "/tmp'
+    assert read("cut_off").tool_uses[0].raw_input == '{"path": "notes/ra'
     assert len({block.type for block in read("every_block").content}) == 14
     assert [type(block) for block in read("from_the_future").content].count(UnknownBlock) == 1

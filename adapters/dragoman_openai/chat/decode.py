@@ -11,7 +11,7 @@ from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolRes
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_openai.chat import details, encode, parts
-from dragoman_openai.chat.dialect import Dialect
+from dragoman_openai.chat.dialect import Dialect, lookup
 from dragoman_openai.chat.parts import Piece
 from dragoman_openai.chat.usage import usage
 
@@ -22,8 +22,11 @@ STOP_REASONS = {
     "tool_calls": StopReason.TOOL_USE,
     "function_call": StopReason.TOOL_USE,
     "model_length": StopReason.CONTEXT_OVERFLOW,
+    "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
+    "sensitive": StopReason.REFUSAL,
     "error": StopReason.ERROR,
     "insufficient_system_resource": StopReason.ERROR,
+    "network_error": StopReason.ERROR,
 }
 
 _REPLY_SPOKEN_FOR = {"model", "choices", "usage", "object"}
@@ -57,7 +60,8 @@ def message(
     finish = choice.get("finish_reason")
     cut = {*cut, *cut_by_length(said, finish)}
     content, notes = _blocks(said, reply.call_id, reply.provider, dialect, parts.difference_in_reply, cut)
-    content = _cited(content, spoken.get("annotations"))
+    listed = lookup(native, dialect.source_list) if dialect.source_list else None
+    content = _cited(content, [*(spoken.get("annotations") or ()), *(listed or ())])
     raw: dict[str, Any] = {
         "reply": _filled(native, _REPLY_SPOKEN_FOR),
         "choice": _filled(choice, _CHOICE_SPOKEN_FOR),
@@ -146,7 +150,9 @@ def _cited(content: list[ContentBlock], annotations: Any) -> list[ContentBlock]:
     return content
 
 
-def _citation(native: dict[str, Any]) -> Citation:
+def _citation(native: dict[str, Any] | str) -> Citation:
+    if isinstance(native, str):
+        return Citation(kind="url", url=native)
     kind = native.get("type") or "url_citation"
     inner = native.get(kind)
     facts = inner if isinstance(inner, dict) else native

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dragoman.canonical.blocks import Frozen
 from dragoman.canonical.guard import JsonObject
@@ -18,7 +18,7 @@ Path = str
 
 
 class Dialect(Frozen):
-    """How an endpoint names and places things. A field that is None does not exist there."""
+    """How an endpoint names and places things. A field that is None, or empty in a table, does not exist there."""
 
     path: str = "/chat/completions"
 
@@ -50,6 +50,8 @@ class Dialect(Frozen):
     """Whether a tool's message names the tool."""
     media_as_text: bool = False
     """Whether audio and documents are parts whose value is a text, a URL, rather than an object."""
+    alternating: bool = False
+    """Whether neighbouring messages of one role must be one."""
     references: bool = False
     """Whether the sources of a text are content parts of the type reference behind it."""
     prefill: JsonObject = Field(default={})
@@ -87,6 +89,13 @@ class Dialect(Frozen):
     """Where the provider's own figure stands in the usage, and how many US dollars one of it is."""
     server_tools: Path | None = None
     """Where the usage counts calls of the provider's own tools."""
+    source_list: Path | None = None
+    """Where a reply lists the sources of its answer, apart from its message."""
+
+    @field_validator("seed", "top_k", "stop", "effort", "thinking_budget", "cost", "server_tools", "source_list")
+    @classmethod
+    def _absent(cls, value: Path | None) -> Path | None:
+        return value or None
 
 
 OPENAI = Dialect()

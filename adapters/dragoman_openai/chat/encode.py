@@ -47,10 +47,21 @@ def messages(request: Outgoing, dialect: Dialect) -> list[dict[str, Any]]:
             encoded += _results(request, turn, names, dialect)
             continue
         names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
-        encoded.append(_message(request, turn, dialect))
+        spoken = _message(request, turn, dialect)
+        if dialect.alternating and encoded and encoded[-1]["role"] == spoken["role"]:
+            reason = "neighbouring messages of one role are sent as one"
+            request.lose(LossKind.FLATTENED, reason, Severity.INFO)
+            encoded[-1] = {**encoded[-1], **spoken, "content": _parts(encoded[-1]) + _parts(spoken)}
+        else:
+            encoded.append(spoken)
     if encoded and encoded[-1]["role"] == "assistant":
         encoded[-1] |= dialect.prefill
     return encoded
+
+
+def _parts(message: Mapping[str, Any]) -> list[Any]:
+    content = message["content"] or []
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:

@@ -14,6 +14,8 @@ def failure(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | 
     for path in dialect.errors:
         if error := lookup(native, path):
             return {**native, "error": error}
+    if native.get("object") == "error":
+        return native
     for choice in native.get("choices") or ():
         if error := choice.get("error"):
             return {**native, "error": error}

@@ -142,7 +142,7 @@ def arguments(function: Mapping[str, Any], *, cut: bool) -> tuple[dict[str, Any]
     """The input of a call and, where it is no object or was cut off, the text as received."""
     given = function.get("arguments")
     if isinstance(given, dict):  # some servers send the object itself
-        return given, None
+        return ({}, wirejson.dumps_text(given)) if cut else (given, None)
     return ({}, given or "") if cut else wirejson.parse_arguments(given or "")
 
 

@@ -62,6 +62,8 @@ class GatheredItem:
         """A fragment. Joined once, at the end: adding to a string would copy it for every delta."""
         if not isinstance(text, str):
             raise TypeError(f"a delta of an item's {field} is no text")
+        if self.closed:
+            raise ValueError(f"an item's {field} goes on after the item's end")
         self.fragments.setdefault((field, position), []).append(text)
 
     def part(self, field: str, position: int, native: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -98,7 +100,7 @@ class GatheredItem:
         ]
 
     def settled(self, *, cut: bool = False) -> dict[str, Any]:
-        """The item's object as far as it came; a call that was ``cut`` off says so.
+        """The item's object as far as it came; a call that was ``cut`` off, or whose end waits untold, says so.
 
         What reasoning carries encrypted before it is done may be half of it, and is no use.
         """
@@ -114,7 +116,7 @@ class GatheredItem:
                 native[field] = listed
             else:
                 native[field] = joined
-        if cut and not self.closed and self.kind == "function_call":
+        if cut and self.kind == "function_call" and not (self.closed and not self.queue):
             native["status"] = "incomplete"
         return native
 

@@ -49,7 +49,7 @@ REPEATED = {
     "response.content_part.done", "response.output_text.done", "response.refusal.done",
     "response.function_call_arguments.done", "response.reasoning_summary_part.added",
     "response.reasoning_summary_part.done", "response.reasoning_summary_text.done", "response.reasoning_part.added",
-    "response.reasoning_part.done", "response.reasoning_text.done", "keepalive",
+    "response.reasoning_part.done", "response.reasoning_text.done",
 }  # fmt: skip
 """Events that say again what deltas said, or nothing."""
 
@@ -104,6 +104,8 @@ class ResponsesDecoder(StreamDecoder):
                 self._native |= _without_output(data["response"])
                 failed = decode.failure({**data["response"], "status": "failed"}) or {}
                 raise errors.from_event(failed, self.provider, self._model)
+            case "keepalive":
+                return self.keep_alive()
             case "error":
                 raise errors.from_event(data, self.provider, self._model)
             case _ if "type" not in data and data.get("error"):

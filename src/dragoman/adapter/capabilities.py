@@ -4,7 +4,7 @@ The declarations are data: each adapter package carries a models.toml whose rows
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -57,7 +57,8 @@ class ToolIdRule(Frozen):
 class ThinkingPolicy(Frozen):
     """What a model does with thinking in its history.
 
-    ``reads_from`` are globs over full model ids whose signed blocks this model can read. ``prefix_bound``: a
+    ``reads_from`` are globs over full model ids whose signed blocks this model can read; in a models.toml
+    ``{vendor}`` stands for what precedes a slash in the model's own name. ``prefix_bound``: a
     signature is void when anything before it changes. ``must_echo``: leaving its own thinking out is an error.
     ``accepts_unsigned``: thinking without a signature may be sent. ``foreign``: what thinking that the model
     cannot read becomes.
@@ -145,20 +146,24 @@ class ModelTable:
         rows: list[dict[str, Any]] = []
         for name in names or ("models.toml",):
             data = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
-            default = _merge(default, data.get("default", {}))
+            default = merged(default, data.get("default", {}))
             rows += data.get("model", [])
         return cls({"default": default, "model": rows})
 
     def capabilities(self, model: str) -> AdapterCapabilities:
         """The declarations for one model name, without its provider."""
         if model not in self._seen:
-            merged = dict(self._default)
+            found = dict(self._default)
             for row in self._rows:
                 patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
                 if any(fnmatchcase(model, pattern) for pattern in patterns):
-                    merged = _merge(merged, {key: row[key] for key in row if key not in ("match", "listed")})
-            self._seen[model] = AdapterCapabilities.model_validate(merged)
+                    found = merged(found, {key: row[key] for key in row if key not in ("match", "listed")})
+            self._seen[model] = AdapterCapabilities.model_validate(_with_vendor(found, model))
         return self._seen[model]
+
+    def extended(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
+        """A table with further defaults laid over these, and with rows behind these."""
+        return ModelTable({"default": merged(self._default, default), "model": [*self._rows, *rows]})
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -166,9 +171,20 @@ class ModelTable:
         return tuple(name for row in self._rows for name in row.get("listed", ()))
 
 
-def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+def _with_vendor(found: dict[str, Any], model: str) -> dict[str, Any]:
+    """The capabilities with the model's vendor, what precedes a slash in its name, where ``reads_from`` asks for it."""
+    policy = found.get("thinking_policy", {})
+    if "reads_from" not in policy:
+        return found
+    vendor = model.partition("/")[0]
+    reads = [pattern.replace("{vendor}", vendor) for pattern in policy["reads_from"]]
+    return {**found, "thinking_policy": {**policy, "reads_from": reads}}
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Two tables as one: what ``over`` says counts, in tables within them too."""
+    found = dict(base)
     for key, value in over.items():
-        old = merged.get(key)
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged
+        old = found.get(key)
+        found[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return found

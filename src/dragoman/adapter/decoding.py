@@ -7,10 +7,12 @@ typed error that carries the partial message.
 """
 
 import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from operator import attrgetter
+from typing import Any, Protocol
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import (
@@ -19,11 +21,26 @@ from dragoman.adapter.errors import (
     NetworkError,
     ProviderError,
     RequestError,
+    RequestTimeoutError,
     StreamTruncatedError,
 )
 from dragoman.adapter.framing import Frame
-from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.canonical.events import (
+    ErrorEvent,
+    MessageComplete,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseInputDelta,
+)
 from dragoman.canonical.message import Message, MessageStatus
+
+_TEXTS: dict[type, Callable[[Any], object]] = {
+    TextDelta: attrgetter("text"),
+    ThinkingDelta: attrgetter("text"),
+    ToolUseInputDelta: attrgetter("partial_json"),
+}
+"""What consumers join together: it is a text, or the provider has sent something else."""
 
 logger = logging.getLogger("dragoman.adapter")
 
@@ -46,6 +63,8 @@ class StreamDecoder(ABC):
         self.done = False
         self.message: Message | None = None
         """The whole reply, once it has arrived."""
+        self.heard = 0
+        """How many frames have said something: keep-alives do not count."""
         self._framing = framing
         self._unknown: set[str] = set()
 
@@ -66,6 +85,11 @@ class StreamDecoder(ABC):
             )
         return ()
 
+    def keep_alive(self) -> Iterable[StreamEvent]:
+        """A frame that says nothing but that the connection lives."""
+        self.heard -= 1
+        return ()
+
     def end(self) -> Iterable[StreamEvent]:
         """The bytes are over and no terminal event came. Adapters without a marker of their own decide here."""
         raise StreamTruncatedError(
@@ -80,6 +104,7 @@ class StreamDecoder(ABC):
         events: list[StreamEvent] = []
         try:
             for frame in self._framing.feed(chunk):
+                self.heard += 1
                 self._take(self.read(frame), events)
                 if self.done:
                     break
@@ -122,6 +147,8 @@ class StreamDecoder(ABC):
 
     def _take(self, new: Iterable[StreamEvent], events: list[StreamEvent]) -> None:
         for event in new:
+            if (text := _TEXTS.get(type(event))) is not None and not isinstance(text(event), str):
+                raise TypeError(f"a {event.type} that is no text")
             events.append(event)
             if isinstance(event, MessageComplete):
                 self.done = True
@@ -137,27 +164,46 @@ class StreamDecoder(ABC):
         return malformed
 
 
-def decode(chunks: Iterable[bytes], decoder: StreamDecoder) -> Iterator[StreamEvent]:
-    """The events of a stream. Whatever the chunks raise ends it with a typed error."""
+def decode(
+    chunks: Iterable[bytes],
+    decoder: StreamDecoder,
+    *,
+    silence: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[StreamEvent]:
+    """The events of a stream. Whatever the chunks raise ends it with a typed error.
+
+    ``silence``: the seconds after which a stream that says nothing has stalled, be its connection kept alive or not.
+    """
+    patience = _Patience(decoder, silence, clock)
     try:
         for chunk in chunks:
             yield from decoder.feed(chunk)
             if decoder.done:
                 return
+            patience.wait_on(chunk)
     except Exception as error:
         yield from decoder.fail(_as_network_error(error))
         return
     yield from decoder.finish()
 
 
-async def decode_async(chunks: AsyncIterable[bytes], decoder: StreamDecoder) -> AsyncGenerator[StreamEvent, None]:
+async def decode_async(
+    chunks: AsyncIterable[bytes],
+    decoder: StreamDecoder,
+    *,
+    silence: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncGenerator[StreamEvent, None]:
     """The async twin of `decode`."""
+    patience = _Patience(decoder, silence, clock)
     try:
         async for chunk in chunks:
             for event in decoder.feed(chunk):
                 yield event
             if decoder.done:
                 return
+            patience.wait_on(chunk)
     except Exception as error:
         for event in decoder.fail(_as_network_error(error)):
             yield event
@@ -166,10 +212,36 @@ async def decode_async(chunks: AsyncIterable[bytes], decoder: StreamDecoder) -> 
         yield event
 
 
+_PIECE = 256
+"""Bytes: a larger chunk that completes no frame is a piece of one; a smaller one may be no more than a keep-alive."""
+
+
+class _Patience:
+    """How long a stream has said nothing. Comments and pings come from whoever waits himself: they do not count."""
+
+    def __init__(self, decoder: StreamDecoder, silence: float | None, clock: Callable[[], float]) -> None:
+        self._decoder = decoder
+        self._silence = silence
+        self._clock = clock
+        self._heard = decoder.heard
+        self._since = 0.0 if silence is None else clock()
+
+    def wait_on(self, chunk: bytes) -> None:
+        """Raises RequestTimeoutError where the chunk was none to wait any longer for."""
+        if self._silence is None:
+            return
+        now = self._clock()
+        if self._decoder.heard != self._heard or len(chunk) > _PIECE:
+            self._heard, self._since = self._decoder.heard, now
+        elif now - self._since > self._silence:
+            raise RequestTimeoutError(f"the stream has said nothing for {self._silence:g} s, though it was kept alive")
+
+
 def _as_network_error(error: Exception) -> DragomanError:
     if isinstance(error, DragomanError):
         return error
-    wrapped = NetworkError(f"the connection broke: {type(error).__name__}: {error}")
+    kind = RequestTimeoutError if isinstance(error, TimeoutError) else NetworkError
+    wrapped = kind(f"the connection broke: {type(error).__name__}: {error}")
     wrapped.__cause__ = error
     return wrapped
 

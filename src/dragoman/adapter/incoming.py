@@ -1,6 +1,6 @@
 """A provider's request while it is read: messages in order, each with what its adapter must remember of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -65,15 +65,26 @@ class HistoryReader:
         return message
 
 
-def leftover(native: Mapping[str, Any], written: Mapping[str, Any], conversation: Iterable[str]) -> dict[str, Any]:
+def leftover(
+    native: Mapping[str, Any], written: Mapping[str, Any], conversation: Iterable[str], *, merged: Collection[str] = ()
+) -> dict[str, Any]:
     """The fields that our encoder would write otherwise, to be laid over its body; ``...`` leaves a field out.
 
-    ``conversation`` names the fields that the canonical messages and tools speak for.
+    ``conversation`` names the fields that the canonical messages and tools speak for, ``merged`` those whose objects
+    are compared field by field, at any depth, as `Outgoing.wire` lays them over ours.
     """
-    difference = residue(native, written) or {}
     spoken_for = set(conversation)
-    kept = {key: value for key, value in difference.get("set", {}).items() if key not in spoken_for}
-    return kept | {key: ... for key in difference.get("drop", ()) if key not in spoken_for}
+    kept: dict[str, Any] = {}
+    for key, theirs in native.items():
+        ours = written.get(key)
+        if key in spoken_for:
+            continue
+        if key in merged and isinstance(theirs, Mapping) and (ours is None or isinstance(ours, Mapping)):
+            if (inner := leftover(theirs, ours or {}, (), merged=merged)) or key not in written:
+                kept[key] = inner
+        elif residue({key: theirs}, {key: ours} if key in written else {}):
+            kept[key] = theirs
+    return kept | {key: ... for key in written if key not in native and key not in spoken_for}
 
 
 def request_object(body: bytes | Mapping[str, Any]) -> dict[str, Any]:

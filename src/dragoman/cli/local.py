@@ -14,7 +14,7 @@ class Action(StrEnum):
 
 def local(action: Annotated[Action, typer.Argument(help="install fetches the embedded model's file.")]) -> None:
     """Looks after the embedded model, which needs the extra `dragoman[local]` and one file of 98 MB."""
-    from dragoman.transport.local_install import install
+    from dragoman.transport.local.install import install
 
     assert action is Action.INSTALL  # the only one so far
     path = install()

@@ -107,7 +107,8 @@ class AsyncSession(Conversation[AsyncTransport]):
                 outcome = error
 
     async def _send(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
-        response = await self._transport(ask.adapter).send(ask.adapter, ask.request)
+        transport = self._transport(ask.adapter)
+        response = await transport.send(ask.adapter, ask.request, timeout=self._timeout(ask.adapter))
         try:
             reply = ask.adapter.from_wire_response(response, ask.context)
         except ProviderError as error:
@@ -116,9 +117,9 @@ class AsyncSession(Conversation[AsyncTransport]):
         yield MessageComplete(reply)
 
     async def _stream(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
-        reading = Reading(ask)
+        reading, transport = Reading(ask), self._transport(ask.adapter)
         async with (
-            self._transport(ask.adapter).stream(ask.adapter, ask.request) as reply,
+            transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply,
             aclosing(decode_async(reply.chunks, reading.decoder)) as events,
         ):
             # Kept before the connection is closed, which may take a while and lets other tasks go on.

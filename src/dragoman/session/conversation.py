@@ -1,6 +1,7 @@
 """The state of a session and everything about it that needs no I/O: what both drivers share."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,19 +36,7 @@ IN_A_TURN = "the session is in the middle of a turn, and takes one at a time: us
 
 
 class Conversation(Generic[TransportT]):
-    """A history, the model that answers next, and the tools. Not used by itself: see `Session` and `AsyncSession`.
-
-    ``model`` is ``provider:name``. ``system`` goes in front of ``messages``, a history to go on with. ``options`` are
-    those of every turn that does not say otherwise. ``max_rounds`` limits how often in one turn the model may call
-    tools. ``tools`` are functions or what `tool` made of them; ``approve`` is asked before each call, and what it
-    declines the model is told; without it every call runs. ``workspace`` is the folder below which ``file_ref``
-    media are read; without it there are none.
-
-    ``providers`` holds settings by provider name, passed to its transport: api_key, base_url, client (an httpx client,
-    or the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of
-    `HttpTransport`. ``new_id`` and ``clock`` make a session deterministic in tests. ``user_id`` and ``team_id`` are
-    noted on each reply.
-    """
+    """A history, the model that answers next, and the tools. Not used by itself: see `Session` and `AsyncSession`."""
 
     _asynchronous: ClassVar[bool]
     """Whether tools and approvals may be coroutines."""
@@ -72,6 +61,20 @@ class Conversation(Generic[TransportT]):
         user_id: str | None = None,
         team_id: str | None = None,
     ) -> None:
+        """``model`` is ``provider:name``; ``options`` are those of every turn that does not say otherwise.
+
+        ``system`` goes in front of ``messages``, a history to go on with. ``tools`` are functions, or what `tool` made
+        of them; in one turn the model may call some ``max_rounds`` times. ``approve`` is asked before each call, and
+        the model is told what it declined; without it every call runs. ``workspace`` is the folder below which media
+        of the kind ``file_ref`` are read: once, so that what was sent stays the same though the file may change.
+
+        ``providers`` holds settings by provider name, for its transport: api_key, base_url, client (an httpx client, or
+        the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class.
+        ``new_id`` and ``clock`` make a session deterministic in tests. ``user_id`` and ``team_id`` are noted on each
+        reply.
+
+        Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
+        """
         if max_rounds < 1:
             raise ConfigurationError("max_rounds is at least 1")
         self.session_id = session_id or new_session_id()
@@ -154,13 +157,12 @@ class Conversation(Generic[TransportT]):
 
         Raises ConfigurationError where the data is no stored session, and SwapRefusedError as `swap` does.
         """
-        found = stored.read(data)
-        tool_ids = ToolIdMap.load(found.tool_ids.dump(), partial(_new_tool_id, settings.get("new_id", new_message_id)))
+        found = stored.read(data, partial(_new_tool_id, settings.get("new_id", new_message_id)))
         session = cls(
             model or found.model,
             session_id=found.session_id,
             messages=found.messages,
-            tool_ids=tool_ids,
+            tool_ids=found.tool_ids,
             **settings,
         )
         if session.model != found.model:
@@ -200,18 +202,30 @@ class Conversation(Generic[TransportT]):
         )
 
     def _retry_delay(self, provider: str, error: ProviderError, attempt: int) -> float | None:
-        policy: RetryPolicy = self.providers.get(provider, {}).get("retry") or RetryPolicy()
+        policy: RetryPolicy = self._settings(provider).get("retry") or RetryPolicy()
         timing = self._timing(provider)
         return policy.wait(error, {}, attempt, now=timing.now(), roll=timing.roll())
 
     def _timing(self, provider: str) -> Timing:
-        timing: Timing = self.providers.get(provider, {}).get("timing") or Timing()
+        timing: Timing = self._settings(provider).get("timing") or Timing()
         return timing
+
+    def _timeout(self, adapter: Adapter) -> float | None:
+        """Seconds for a request; None leaves it to the transport. A limit that was set to None is no limit."""
+        settings = self._settings(adapter.provider)
+        if "timeout" not in settings:
+            return None
+        timeout: float | None = settings["timeout"]
+        return math.inf if timeout is None else timeout
+
+    def _settings(self, provider: str) -> dict[str, Any]:
+        return self.providers.get(provider, {})
 
     def _transport(self, adapter: Adapter) -> TransportT:
         provider = adapter.provider
         if provider not in self._transports:
-            settings: dict[str, Any] = self.providers.get(provider, {})
+            # A time limit goes with each request: every transport takes it there.
+            settings = {name: value for name, value in self._settings(provider).items() if name != "timeout"}
             try:
                 made: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
             except TypeError as error:

@@ -20,6 +20,7 @@ from dragoman.canonical.blocks import (
     DocumentBlock,
     ImageBlock,
     MediaSource,
+    TextBlock,
     ToolResultBlock,
     VideoBlock,
 )
@@ -190,12 +191,15 @@ def _media_type(block: Media, path: str) -> str:
 
 
 def _refers(content: Sequence[ContentBlock]) -> bool:
-    """Whether any block, or one inside a tool's answer, names a file."""
-    return any(
-        (isinstance(block, MEDIA_BLOCKS) and block.source.kind == "file_ref")
-        or (isinstance(block, ToolResultBlock) and _refers(block.content))
-        for block in content
-    )
+    """Whether any block, or one inside a tool's answer, names a file. Each request asks this of every message."""
+    for block in content:
+        if type(block) is TextBlock:  # most are
+            continue
+        if isinstance(block, MEDIA_BLOCKS) and block.source.kind == "file_ref":
+            return True
+        if isinstance(block, ToolResultBlock) and _refers(block.content):
+            return True
+    return False
 
 
 def _told(error: OSError) -> str:

@@ -45,9 +45,14 @@ class Reading:
         if self.decoder.message is not None:
             return _cancelled(self.decoder.message)
         for event in self.decoder.fail(RequestCancelledError("the caller left the stream")):
-            if isinstance(event, ErrorEvent) and event.partial is not None and event.partial.content:
+            if isinstance(event, ErrorEvent) and event.partial is not None and _says_anything(event.partial):
                 return _with_lower_bound(event.partial)
         return None
+
+
+def _says_anything(partial: Message) -> bool:
+    """Whether there is more than the beginning of an empty block."""
+    return any(getattr(block, "text", block) for block in partial.content)
 
 
 def _cancelled(reply: Message) -> Message:

@@ -118,7 +118,8 @@ class Session(Conversation[Transport]):
 
     def _send(self, ask: Ask) -> Generator[StreamEvent, None, None]:
         """A whole reply, as the one event that tells of it."""
-        response = self._transport(ask.adapter).send(ask.adapter, ask.request)
+        transport = self._transport(ask.adapter)
+        response = transport.send(ask.adapter, ask.request, timeout=self._timeout(ask.adapter))
         try:
             reply = ask.adapter.from_wire_response(response, ask.context)
         except ProviderError as error:
@@ -127,8 +128,8 @@ class Session(Conversation[Transport]):
         yield MessageComplete(reply)
 
     def _stream(self, ask: Ask) -> Generator[StreamEvent, None, None]:
-        reading = Reading(ask)
-        with self._transport(ask.adapter).stream(ask.adapter, ask.request) as reply:
+        reading, transport = Reading(ask), self._transport(ask.adapter)
+        with transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply:
             try:
                 for event in decode(reply.chunks, reading.decoder):
                     if isinstance(event, MessageComplete):

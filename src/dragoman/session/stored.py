@@ -1,6 +1,6 @@
 """A session as JSON: what a later program needs to go on with it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +35,8 @@ def write(stored: Stored) -> bytes:
     )
 
 
-def read(data: bytes | str) -> Stored:
-    """What `write` wrote. Raises ConfigurationError where it is something else."""
+def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
+    """What `write` wrote; ``mint`` makes the tool ids to come. Raises ConfigurationError where it is something else."""
     try:
         raw: dict[str, Any] = wirejson.loads_object(data, what="the stored session")
         if raw.get("dragoman_session") != VERSION:
@@ -47,7 +47,7 @@ def read(data: bytes | str) -> Stored:
             str(raw["session_id"]),
             str(raw["model"]),
             [read_message(message) for message in raw["messages"]],
-            ToolIdMap.load(raw["tool_ids"]),
+            ToolIdMap.load(raw["tool_ids"], mint),
         )
     except MalformedReplyError as error:
         raise ConfigurationError(error.message) from None

@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import DragomanError, NetworkError
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.events import (
     ErrorEvent,
     MessageComplete,
@@ -77,28 +77,27 @@ def _partial_faults(partial: Message, before: Events) -> Iterator[str]:
 
 def _order_faults(before: Events) -> Iterator[str]:
     """The order that consumers may rely on (specification D6.3)."""
-    open_calls: dict[str, ToolUseStart] = {}
+    started: set[str] = set()
     ended: set[str] = set()
-    fragments: dict[str, list[str]] = {}
     for position, event in enumerate(before):
+        if isinstance(event, (TextDelta, ThinkingDelta, ToolUseInputDelta)):
+            piece = event.partial_json if isinstance(event, ToolUseInputDelta) else event.text
+            if not isinstance(piece, str):
+                yield f"a {event.type} with {piece!r:.40} for a text"
         match event:
             case MessageStart() if position:
                 yield "a message starts twice"
             case ToolUseStart():
-                if event.tool_use_id in open_calls:
+                if event.tool_use_id in started:
                     yield "a call starts twice"
-                open_calls[event.tool_use_id] = event
+                started.add(event.tool_use_id)
             case ToolUseInputDelta():
-                if event.tool_use_id not in open_calls or event.tool_use_id in ended:
+                if event.tool_use_id not in started or event.tool_use_id in ended:
                     yield "input for a call that is not open"
-                fragments.setdefault(event.tool_use_id, []).append(event.partial_json)
             case ToolUseEnd():
-                if event.tool_use_id not in open_calls or event.tool_use_id in ended:
+                if event.tool_use_id not in started or event.tool_use_id in ended:
                     yield "the end of a call that is not open"
                 ended.add(event.tool_use_id)
-                read = _input("".join(fragments.get(event.tool_use_id, ())))
-                if event.tool_use_id in fragments and read != event.final_input:
-                    yield f"a call's input {event.final_input} is not what its fragments say: {read}"
             case _:
                 pass
     if before and not isinstance(before[0], MessageStart):
@@ -137,6 +136,18 @@ def told_by_events(events: Iterable[StreamEvent], *, by_id: bool = True) -> Told
     return "".join(text), "".join(thinking), tuple((name, _input("".join(pieces))) for _, name, pieces in calls)
 
 
+def ends_told(events: Iterable[StreamEvent]) -> Iterator[str]:
+    """Of an untouched stream: what is wrong with the inputs that calls end with, their fragments being there."""
+    fragments: dict[str, list[str]] = {}
+    for event in events:
+        if isinstance(event, ToolUseInputDelta):
+            fragments.setdefault(event.tool_use_id, []).append(event.partial_json)
+        elif isinstance(event, ToolUseEnd) and event.tool_use_id in fragments:
+            read = _input("".join(fragments[event.tool_use_id]))
+            if read != event.final_input:
+                yield f"a call's input {event.final_input} is not what its fragments say: {read}"
+
+
 def says_no_more(result: Told, expected: Told) -> bool:
     """Whether a result is what was expected, save that calls may have become ones that cannot be run."""
     if result[:2] != expected[:2] or len(result[2]) != len(expected[2]):
@@ -152,8 +163,3 @@ def _input(text: str) -> Any:
 
 def _text(content: Iterable[ContentBlock], kind: type[TextBlock] | type[ThinkingBlock]) -> str:
     return "".join(block.text for block in content if isinstance(block, kind))
-
-
-def executable(message: Message) -> list[ToolUseBlock]:
-    """The calls that a session would run."""
-    return [call for call in message.tool_uses if call.raw_input is None]

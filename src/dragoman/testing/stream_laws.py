@@ -13,7 +13,7 @@ the same seed plays the same bytes.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from dragoman.adapter.decoding import decode
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, StopReason
 from dragoman.testing.event_bytes import events_of, framing_of
 from dragoman.testing.fault_plans import (
     Bom,
@@ -38,6 +38,7 @@ from dragoman.testing.fault_plans import (
 )
 from dragoman.testing.mutation import Mutate
 from dragoman.testing.stream_judging import (
+    ends_told,
     form_faults,
     part_faults,
     says_no_more,
@@ -173,7 +174,7 @@ def _cuttings(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[str, P
 
 def foldings(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """The deltas add up to the message, and stand in the order that consumers rely on."""
-    faults = list(form_faults(subject.events))
+    faults = [*form_faults(subject.events), *ends_told(subject.events)]
     last = subject.events[-1]
     if isinstance(last, MessageComplete):
         said, meant = told_by_events(subject.events), told_by_message(last.message)
@@ -247,16 +248,25 @@ def _edited(subject: StreamSubject, plan: Plan, spoken: list[list[StreamEvent]])
         return Trial(str(plan), tuple(faults), "the same message")
     faults += _metadata_faults(last.message, due.message)
     result = told_by_message(last.message)
-    remaining = [event for said in spoken for event in said]
+    remaining = list(_until_complete(event for said in spoken for event in said))
     allowed = [told_by_message(due.message), *(told_by_events(remaining, by_id=by_id) for by_id in (True, False))]
     if not any(says_no_more(result, each) for each in allowed):
         faults.append(f"says {result}, which the remaining events do not")
     return Trial(str(plan), tuple(faults), "what its events say")
 
 
+def _until_complete(events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
+    for event in events:
+        yield event
+        if isinstance(event, MessageComplete):
+            return
+
+
 def _metadata_faults(result: Message, due: Message) -> Iterator[str]:
-    """What an event lost or moved may make unknown, but not other."""
-    if result.stop_reason not in (None, due.stop_reason):
+    """What an event lost or moved may make unknown, but not other. Some wires tell only by its calls why one stops."""
+    told = (None, due.stop_reason)
+    called = bool(result.tool_uses) != bool(due.tool_uses)
+    if result.stop_reason not in ((*told, StopReason.TOOL_USE, StopReason.END_TURN) if called else told):
         yield f"the reason to stop became {result.stop_reason}"
     if result.usage is not None and due.usage is not None and result.usage.total_tokens != due.usage.total_tokens:
         yield f"the usage became {result.usage.total_tokens} tokens, from {due.usage.total_tokens}"

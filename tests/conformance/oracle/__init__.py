@@ -6,8 +6,9 @@ They use nothing of the library and none of its adapters, so that a mistake is n
 
 from types import ModuleType
 
-from tests.conformance.oracle import anthropic, chat, ollama, responses
+from tests.conformance.oracle import anthropic, bedrock, chat, cohere, google, ollama, responses
 from tests.conformance.oracle.expected import Expected, Failure
+from tests.conformance.scope import wire_of
 from tests.exchanges import Exchange
 
 FAMILIES: dict[str, ModuleType] = {
@@ -15,12 +16,16 @@ FAMILIES: dict[str, ModuleType] = {
     "openai-responses": responses,
     "openai-chat": chat,
     "ollama": ollama,
+    "google": google,
+    "google-vertex": google,
+    "cohere": cohere,
+    "bedrock": bedrock,
 }
-"""The reader of each recorded provider."""
+"""The reader of each wire."""
 
 
 def read(exchange: Exchange) -> Expected | Failure:
     """What the reply says. Raises KeyError and the like where it is none that the wire reference describes."""
-    family = FAMILIES[exchange.provider]
+    family = FAMILIES[wire_of(exchange)]
     found: Expected | Failure = (family.stream if exchange.streamed else family.reply)(exchange.response)
     return found

@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,3 +33,24 @@ def lines(text: str) -> Iterator[Any]:
     for line in _LINE_END.split(text):
         if line.strip():
             yield json.loads(line)
+
+
+def binary(data: bytes) -> Iterator[tuple[int, str, Any]]:
+    """The messages of an AWS event stream: where each ends, its name and its payload; failures have ! before the name.
+
+    Only headers that are texts are understood; checksums are not looked at.
+    """
+    start = 0
+    while start < len(data):
+        total, named = struct.unpack_from(">II", data, start)
+        headers, place = {}, start + 12
+        while place < start + 12 + named:
+            size = data[place]
+            (length,) = struct.unpack_from(">H", data, place + 2 + size)
+            value = place + 4 + size
+            headers[data[place + 1 : place + 1 + size].decode()] = data[value : value + length].decode()
+            place = value + length
+        payload = json.loads(data[place : start + total - 4] or b"{}")
+        start += total
+        failed = headers.get(":exception-type") or headers.get(":error-code")
+        yield start, f"!{failed}" if failed else headers[":event-type"], payload

@@ -46,7 +46,12 @@ def handwritten_stream(said: Said) -> bytes:
 
 
 def _events(said: Said) -> Iterator[dict[str, Any]]:
-    start = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": _usage(said) | {"output_tokens": 1}}
+    start: dict[str, Any] = {
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": _usage(said) | {"output_tokens": 1},
+    }
     yield {"type": "message_start", "message": _head(said) | start}
     yield {"type": "ping"}
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
@@ -57,11 +62,11 @@ def _events(said: Said) -> Iterator[dict[str, Any]]:
     if said.text:
         blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in said.text]))
     for call in said.calls:
-        start = {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": {}}
+        call_start = {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": {}}
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *call.pieces)]
-        blocks.append((start, deltas))
-    for index, (start, deltas) in enumerate(blocks):
-        yield {"type": "content_block_start", "index": index, "content_block": start}
+        blocks.append((call_start, deltas))
+    for index, (block, deltas) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}

@@ -16,9 +16,7 @@ def _items(said: Said) -> list[dict[str, Any]]:
         items.append({"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "c2ln"})
     if said.text:
         part = {"type": "output_text", "text": "".join(said.text), "annotations": []}
-        items.append(
-            {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
-        )
+        items.append({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]})
     items += [
         {"id": f"fc_{call.id}", "type": "function_call", "call_id": f"call_{call.id}", "name": call.name,
          "arguments": call.arguments, "status": "completed"}
@@ -80,14 +78,14 @@ def _opened(item: dict[str, Any]) -> dict[str, Any]:
 def _inside(said: Said, item: dict[str, Any], place: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if item["type"] == "reasoning":
         place = {**place, "summary_index": 0}
-        empty = {"type": "summary_text", "text": ""}
-        yield {"type": "response.reasoning_summary_part.added", **place, "part": empty}
+        part = {"type": "summary_text", "text": ""}
+        yield {"type": "response.reasoning_summary_part.added", **place, "part": part}
         for piece in said.thinking:
             yield {"type": "response.reasoning_summary_text.delta", **place, "delta": piece}
         yield {"type": "response.reasoning_summary_text.done", **place, "text": "".join(said.thinking)}
     elif item["type"] == "message":
         place = {**place, "content_index": 0}
-        empty = {"type": "output_text", "text": "", "annotations": []}
+        empty: dict[str, Any] = {"type": "output_text", "text": "", "annotations": []}
         yield {"type": "response.content_part.added", **place, "part": empty}
         for piece in said.text:
             yield {"type": "response.output_text.delta", **place, "delta": piece}

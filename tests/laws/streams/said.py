@@ -61,16 +61,20 @@ def handwritten_reply(seed: int, *, calls: int | None = None) -> Said:
 
 
 def _speech(picker: random.Random) -> tuple[str, ...]:
-    return ("So", *("".join(picker.choices(WORDS, k=picker.randint(1, 3))) for _ in range(picker.randint(1, 4))), " end")
+    return (
+        "So",
+        *("".join(picker.choices(WORDS, k=picker.randint(1, 3))) for _ in range(picker.randint(1, 2))),
+        " end",
+    )
 
 
 def _call(picker: random.Random, index: int) -> Call:
     given: dict[str, Any] = {
         "path": "/tmp/" + picker.choice(WORDS),
         "n": picker.choice((0, -1, 12345, 1.5, 2**53 + 1)),
-        "deep": picker.choice(({}, [], {"a": [None, True, {"b": "é"}]})),
+        "deep": picker.choice(({}, [None], {"a": {"b": "é"}})),
     }
     written = json.dumps(given, ensure_ascii=picker.random() < 0.5)
-    places = sorted(picker.sample(range(1, len(written)), 3))
+    places = sorted(picker.sample(range(1, len(written)), 2))
     pieces = tuple(written[start:end] for start, end in pairwise([0, *places, len(written)]))
     return Call(f"id{index}{picker.randrange(16**6):06x}", picker.choice(NAMES), given, pieces)

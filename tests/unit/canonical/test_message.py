@@ -50,6 +50,8 @@ def test_a_tool_message_names_its_call() -> None:
     assert message.content == (ToolResultBlock(tool_use_id="tu_1", content=(TextBlock(text="ok"),), is_error=True),)
     assert message.metadata.parent_tool_use_id == "tu_1"
     assert Message.tool("tu_1", "", metadata=MessageMetadata(user_id="u")).metadata.parent_tool_use_id == "tu_1"
+    own = MessageMetadata(parent_tool_use_id="tu_0")
+    assert Message.tool("tu_1", "", metadata=own).metadata is own
 
 
 def test_the_parts_of_a_message_are_at_hand() -> None:

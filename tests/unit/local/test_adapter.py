@@ -28,7 +28,7 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.transport.local_reply import whole
+from dragoman.transport.local.reply import whole
 from tests.laws.strategies import histories
 
 MODEL = "local:smollm2-135m"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.transport.local_choice import wanted
+from dragoman.transport.local.choice import wanted
 
 TOOLS = [{"name": name} for name in ("read_file", "write_file", "get_weather", "send_email", "add", "open_page")]
 

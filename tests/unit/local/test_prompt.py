@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.transport.local_prompt import Allowed, Json, prompt
-from dragoman.transport.local_reply import RefusalError
+from dragoman.transport.local.prompt import Allowed, Json, prompt
+from dragoman.transport.local.reply import RefusalError
 
 READ = {
     "name": "read_file",

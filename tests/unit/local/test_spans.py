@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.transport.local_spans import MAX_WORDS, taken_from
+from dragoman.transport.local.spans import MAX_WORDS, taken_from
 
 
 def test_a_free_string_is_limited_to_runs_of_words_of_the_message() -> None:

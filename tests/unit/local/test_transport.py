@@ -20,9 +20,9 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
-from dragoman.transport import local, transport_for
-from dragoman.transport.local import AsyncLocalTransport, LocalTransport
-from dragoman.transport.local_reply import Json, RefusalError
+from dragoman.transport import transport_for
+from dragoman.transport.local import AsyncLocalTransport, LocalTransport, carrier
+from dragoman.transport.local.reply import Json, RefusalError
 
 MODEL = "local:smollm2-135m"
 ADAPTER = get_adapter(MODEL)
@@ -65,7 +65,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Actor]:
 
     def put(words: list[str], **fields: Any) -> Actor:
         actor = Actor(words, **fields)
-        monkeypatch.setattr(local, "loaded_model", lambda name, tell: actor)
+        monkeypatch.setattr(carrier, "loaded_model", lambda name, tell: actor)
         return actor
 
     return put

@@ -90,6 +90,7 @@ def test_three_styles_say_the_same(text: str) -> None:
         ("A.\n\nParameters\n\nare good.", "A.\n\nParameters\n\nare good.", {}),
         ("Uses :class:`Path`.\n:class:`Path` is good.", "Uses :class:`Path`.\n:class:`Path` is good.", {}),
         ("A.\n\n:param path: P.\n:param path: Twice.", "A.", {"path": "Twice."}),
+        ("A.\n\n:param path: P.\n\nMore.", "A.", {"path": "P."}),
         ("A.\n\nNote:\n    Read this.", "A.\n\nNote:\n    Read this.", {}),
         ("A.\n\nArgs:\n\tpath: With a tab.", "A.", {"path": "With a tab."}),
         ("A.\n\nRaises:\n    OSError: path: no.", "A.", {}),

@@ -8,6 +8,7 @@ import pytest
 
 from dragoman.adapter.errors import (
     AuthenticationError,
+    ConfigurationError,
     MalformedReplyError,
     NetworkError,
     OverloadedError,
@@ -15,6 +16,7 @@ from dragoman.adapter.errors import (
     ServerError,
     StreamTruncatedError,
 )
+from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import MessageStatus
 from dragoman.session import tool
 from tests.unit.session.actors import OLLAMA, Body, Patience, Way, Wire, texts, types
@@ -216,3 +218,17 @@ def test_a_server_error_of_a_whole_reply_is_retried_by_the_transport_alone(way: 
         with pytest.raises(ServerError):
             ask(session, "Hi")
         assert len(wire.requests) == 3
+
+
+def test_an_error_that_is_not_the_providers_is_raised_as_it_is(way: Way) -> None:
+    """No retry, which would meet it again."""
+
+    def exhausted() -> str:
+        raise ConfigurationError("no ids are left")
+
+    wire = Wire([ROUND])
+    session = way.session({"anthropic": wire}, tools=[look], tool_ids=ToolIdMap(exhausted))
+    with pytest.raises(ConfigurationError, match="no ids are left"):
+        way.stream(session, "Hi")
+    assert len(wire.requests) == 1
+    assert session.messages == ()

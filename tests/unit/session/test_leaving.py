@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from dragoman.canonical import rules
 from dragoman.canonical.message import MessageStatus, StopReason
 from dragoman.canonical.usage import CostStatus
 from dragoman.session import AsyncSession, Session, tool
+from tests.servers import STALL, FaultyServer, Received, json_reply, sse_reply
+from tests.servers import Reply as ServerReply
 from tests.unit.session.actors import OLLAMA, AsyncWay, Body, SyncWay, Way, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
 
@@ -228,7 +231,7 @@ def test_an_interrupted_tool_keeps_the_call() -> None:
     assert session.ask("And?").text == "All is well."
 
 
-@pytest.mark.parametrize("frames", [0, 1, 4], ids=["nothing", "opening", "text"])
+@pytest.mark.parametrize("frames", [0, 1, 3, 4], ids=["nothing", "opening", "empty block", "text"])
 def test_cancelling_the_task_keeps_what_had_arrived(frames: int) -> None:
     """A task that waits for the next chunk is cancelled: the partial reply stays, the connection goes."""
     way = AsyncWay()
@@ -307,3 +310,21 @@ def test_sessions_are_context_managers() -> None:
 
     with async_way.runner:
         assert async_way.runner.run(main()).messages == session.messages
+
+
+def test_left_streams_give_their_connections_back(way: Way) -> None:
+    """Over real sockets, to a provider that never ends its stream: each one that is left is hung up."""
+
+    def script(received: Received) -> ServerReply:
+        streamed = b'"stream":true' in received.body
+        return sse_reply(*OK.frames[:4], STALL) if streamed else json_reply(json.loads(AGAIN.body))
+
+    with FaultyServer(script) as server:
+        session = way.session({}, providers={"anthropic": {"base_url": server.url, "api_key": "k"}})
+        for number in range(10):
+            way.stream(session, f"{number}", until="text_delta")
+        assert server.wait_until_closed() == 0
+        assert way.ask(session, "And?").text == "Again."
+        assert [m.metadata.status for m in session.messages if m.role == "assistant"][:-1] == [CANCELLED[0]] * 10
+        way.close(session)
+        assert server.wait_until_closed() == 0

@@ -1,6 +1,7 @@
 """Changing the model in mid-session: what is sent to whom, what is refused, and what a preview promises."""
 
 import logging
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import SwapRefusedError, UnknownProviderError
-from dragoman.adapter.losses import Loss, LossKind
+from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
@@ -191,8 +192,10 @@ def test_a_preview_tells_size_and_price() -> None:
                                                     "  nothing is lost"]),
         (Preview("m:x", ("too big",), (Loss(LossKind.MEDIA, "1", 0, "no eyes"),), 9, 8, None),
          ["m:x: refused, about 9 of 8 tokens, price unknown", "  refused: too big", "  lost: media: no eyes"]),
+        (Preview("m:x", (), (Loss(LossKind.ROLE, "1", 0, "other role", Severity.INFO),), 9, 10, Decimal("0.5")),
+         ["m:x: possible, about 9 of 10 tokens, about $0.500000 to read", "  1 changes of form only"]),
     ],
-    ids=["possible", "refused"],
+    ids=["possible", "refused", "form"],
 )  # fmt: skip
 def test_a_preview_reads_as_lines(seen: Preview, lines: list[str]) -> None:
     """One line for the verdict, one a reason and a loss."""

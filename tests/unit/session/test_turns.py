@@ -279,6 +279,25 @@ def test_settings_that_no_transport_takes_are_named(way: Way) -> None:
     assert session.messages == ()
 
 
+def test_a_time_limit_goes_with_each_request(way: Way) -> None:
+    """Whole or streamed; without a setting it is the transport's own, and None is none."""
+    limits: list[float | None] = []
+
+    class Watched(Wire):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            limits.append(request.extensions["timeout"]["read"])
+            return super().__call__(request)
+
+    session = way.session({"anthropic": Watched([handwritten_anthropic("Ok.")] * 4)})
+    way.ask(session, "1")
+    session.providers["anthropic"]["timeout"] = 7.5
+    way.ask(session, "2")
+    way.stream(session, "3")
+    session.providers["anthropic"]["timeout"] = None
+    way.ask(session, "4")
+    assert limits == [600.0, 7.5, 7.5, None]
+
+
 def test_a_history_to_go_on_with_comes_behind_the_system_prompt(way: Way) -> None:
     """messages= takes a history from anywhere; what belongs to no session becomes this one's."""
     wires = anthropic(("Three.",))

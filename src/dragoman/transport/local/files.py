@@ -28,8 +28,8 @@ class KnownModel:
 
 @cache
 def known_models() -> dict[str, KnownModel]:
-    """The models of local_models.toml, by name."""
-    table = tomllib.loads(files("dragoman.transport").joinpath("local_models.toml").read_text(encoding="utf-8"))
+    """The models of models.toml, by name."""
+    table = tomllib.loads(files("dragoman.transport.local").joinpath("models.toml").read_text(encoding="utf-8"))
     return {row["name"]: KnownModel(**row) for row in table["model"]}
 
 

@@ -20,10 +20,10 @@ from typing import Any
 
 from dragoman.adapter.decoding import reading
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.transport.local_files import model_file
-from dragoman.transport.local_gguf import context_length
-from dragoman.transport.local_prompt import Allowed, Json, prompt
-from dragoman.transport.local_reply import CALL_OPEN, CALL_TAIL, RefusalError, Splitter, StopFilter, call_head
+from dragoman.transport.local.files import model_file
+from dragoman.transport.local.gguf import context_length
+from dragoman.transport.local.prompt import Allowed, Json, prompt
+from dragoman.transport.local.reply import CALL_OPEN, CALL_TAIL, RefusalError, Splitter, StopFilter, call_head
 
 logger = logging.getLogger("dragoman.transport.local")
 

@@ -8,7 +8,7 @@ or, where its name says what it is and the message holds such things, to these: 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dragoman.transport.local_choice import pieces_like
+from dragoman.transport.local.choice import pieces_like
 
 MAX_WORDS = 60
 """The last words of a longer message; the number of runs grows with the number of words."""

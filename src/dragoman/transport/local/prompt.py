@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.transport.local_choice import wanted
-from dragoman.transport.local_examples import ANSWERING, CALLING, Example
-from dragoman.transport.local_reply import CALL_CLOSE, CALL_OPEN, CALL_TAIL, RefusalError, call_head
-from dragoman.transport.local_spans import taken_from
+from dragoman.transport.local.choice import wanted
+from dragoman.transport.local.examples import ANSWERING, CALLING, Example
+from dragoman.transport.local.reply import CALL_CLOSE, CALL_OPEN, CALL_TAIL, RefusalError, call_head
+from dragoman.transport.local.spans import taken_from
 
 Json = dict[str, Any]
 

@@ -20,8 +20,8 @@ from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
 from dragoman.transport.call import checked_timeout
 from dragoman.transport.contract import AsyncStreamedReply, Attempt, StreamedReply
-from dragoman.transport.local_model import loaded_model
-from dragoman.transport.local_reply import Json, RefusalError, encoded, whole
+from dragoman.transport.local.model import loaded_model
+from dragoman.transport.local.reply import Json, RefusalError, encoded, whole
 
 logger = logging.getLogger("dragoman.transport.local")
 

@@ -1,0 +1,332 @@
+"""Wire to canonical: replies and requests of Converse (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.incoming import HistoryReader, leftover
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import residue
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_bedrock import encode, media
+from dragoman_bedrock.forms import PROVIDER, Form
+from dragoman_bedrock.parameters import MERGED, OPTIONS, parameters
+
+Native = dict[str, Any]
+
+STOP_REASONS = {
+    "end_turn": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "guardrail_intervened": StopReason.REFUSAL,
+    "content_filtered": StopReason.REFUSAL,
+    "malformed_model_output": StopReason.ERROR,
+    "malformed_tool_use": StopReason.ERROR,
+    "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
+}
+
+MARKER = "cachePoint"
+"""A block that says nothing: it is noted, not read."""
+
+_SPOKEN_FOR = {"output", "usage"}
+_MEDIA = ("image", "document", "video", "audio")
+
+
+def message(native: Native, reply: Reply, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+    """A whole reply object, or the one that a stream has gathered."""
+    said = map(_sendable, native["output"]["message"]["content"])
+    content, notes = _blocks(said, reply.call_id)
+    raw: Native = {key: value for key, value in native.items() if key not in _SPOKEN_FOR}
+    return reply.message(
+        content,
+        model=None,
+        stop_reason=_stop_reason(native.get("stopReason"), status),
+        usage=usage(native),
+        raw={**raw, "form": str(Form.CONVERSE), **notes},
+        status=status,
+    )
+
+
+def _stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
+
+
+def usage(native: Mapping[str, Any]) -> TokenUsage | None:
+    """The cache counts stand beside inputTokens, which excludes them; the total is the sum of all four.
+
+    Some models spell them cacheReadInputTokenCount. What the tier and the latency of the reply cost is told beside
+    the counts.
+    """
+    counts = native.get("usage") or {}
+    if counts.get("inputTokens") is None:
+        return None
+    hourly = [each["inputTokens"] for each in counts.get("cacheDetails") or () if each.get("ttl") == "1h"]
+    tier = (native.get("serviceTier") or {}).get("type")
+    latency = (native.get("performanceConfig") or {}).get("latency")
+    return TokenUsage(
+        input_tokens=counts["inputTokens"],
+        output_tokens=counts.get("outputTokens") or 0,
+        cached_input_tokens=_count(counts, "cacheReadInputToken"),
+        cache_creation_input_tokens=_count(counts, "cacheWriteInputToken"),
+        cache_creation_1h_input_tokens=sum(hourly) if hourly else None,
+        server_tools={name: count for name, count in (counts.get("serverToolUsage") or {}).items() if count},
+        service_tier=tier,
+        speed=latency,
+        reported_total=counts.get("totalTokens"),
+        raw=dict(counts),
+    )
+
+
+def _count(counts: Mapping[str, Any], name: str) -> int:
+    return counts.get(f"{name}s") or counts.get(f"{name}Count") or 0
+
+
+def _blocks(natives: Iterable[Native], call_id: Callable[[int, str | None], str]) -> tuple[list[ContentBlock], Native]:
+    """The blocks, and notes: what each holds beyond what our encoder would write, and the markers around it."""
+    content: list[ContentBlock] = []
+    blocks: dict[str, Native] = {}
+    ahead: list[Native] = []
+    for native in natives:
+        if MARKER in native:
+            behind = blocks.setdefault(str(len(content) - 1), {}).setdefault("behind", []) if content else ahead
+            behind.append(native)
+            continue
+        called = native.get("toolUse") or {}
+        decoded = block(native, call_id(len(content), called.get("toolUseId")) if is_call(native) else "")
+        if note := difference(native, decoded, called.get("toolUseId") or ""):
+            blocks[str(len(content))] = note
+        content.append(decoded)
+    return content, {name: value for name, value in (("blocks", blocks), ("ahead", ahead)) if value}
+
+
+def _sendable(native: Native) -> Native:
+    """A block of a reply as it may be sent again: only there a call has the type of a plain one."""
+    call = native.get("toolUse") or {}
+    if call.get("type") != "tool_use":
+        return native
+    return {**native, "toolUse": {name: value for name, value in call.items() if name != "type"}}
+
+
+def is_call(native: Native) -> bool:
+    """A call that is ours to answer; those that Bedrock answers itself have another type."""
+    call = native.get("toolUse")
+    return call is not None and call.get("type") in (None, "tool_use")
+
+
+def block(native: Native, tool_use_id: str) -> ContentBlock:
+    """One block, which is named by its only key; what the canonical form has no word for is kept whole."""
+    kind, value = _named(native)
+    match kind:
+        case "text":
+            return TextBlock(text=value)
+        case "json":
+            return TextBlock(text=wirejson.dumps_text(value))
+        case "toolUse" if is_call(native):
+            given = value["input"]
+            raw = None if isinstance(given, dict) else given if isinstance(given, str) else wirejson.dumps_text(given)
+            return ToolUseBlock(id=tool_use_id, name=value["name"], input=given if raw is None else {}, raw_input=raw)
+        case "reasoningContent" if "reasoningText" in value:
+            thought = value["reasoningText"]
+            return ThinkingBlock(text=thought["text"], signature=thought.get("signature") or None)
+        case "reasoningContent" if "redactedContent" in value:
+            return RedactedThinkingBlock(data=value["redactedContent"])
+        case "citationsContent" if value.get("content"):
+            text = "".join(part["text"] for part in value["content"])
+            return TextBlock(text=text, citations=tuple(map(_citation, value.get("citations") or ())))
+        case "image" | "document" | "video" | "audio" if medium := media.block(kind, value, PROVIDER):
+            return medium
+        case _:
+            return ProviderBlock(provider=PROVIDER, kind=kind, data=native)
+
+
+def _named(native: Native) -> tuple[str, Any]:
+    """The name of a union's member and its value."""
+    return next(iter(native.items()), ("", None))
+
+
+def _citation(native: Native) -> Citation:
+    """The place in the source has a name for its kind of place, and a start and an end in that kind's units."""
+    kind, place = _named(native.get("location") or {"citation": {}})
+    quoted = "".join(part.get("text") or "" for part in native.get("sourceContent") or ())
+    characters = kind == "documentChar"
+    return Citation(
+        kind=kind,
+        title=native.get("title"),
+        url=place.get("url") or native.get("source"),
+        cited_text=quoted or None,
+        start=place.get("start") if characters else None,
+        end=place.get("end") if characters else None,
+        data=native,
+    )
+
+
+def difference(native: Native, decoded: ContentBlock, tool_use_id: str) -> Native:
+    """What a block holds beyond ours: a residue, and under ``inner`` that of the object in its only field."""
+    ours = encode.block(decoded, lambda _: tool_use_id, media.Names(), takes_text=True)
+    kind, theirs = _named(native)
+    written = ours.get(kind)
+    if isinstance(theirs, dict) and isinstance(written, dict):
+        inner = residue(theirs, written)
+        return {"inner": inner} if inner else {}
+    return residue(native, ours) or {}
+
+
+def history(native: Native, reader: HistoryReader) -> None:
+    """The system prompt and the messages of a request."""
+    if system := native.get("system"):
+        content, notes = _blocks(system, lambda *_: "")
+        reader.add(Role.SYSTEM, content, {"form": str(Form.CONVERSE), **notes})
+    before = ""
+    for item in native["messages"]:
+        _add(reader, item, apart=item["role"] == before)
+        before = item["role"]
+
+
+def _add(reader: HistoryReader, native: Native, *, apart: bool) -> None:
+    """One native message; each tool result in the user's becomes a message of its own, and so does what is around."""
+    role = Role(native["role"])
+    layout: Native = {"form": str(Form.CONVERSE)}
+    if role is Role.SYSTEM:
+        layout["in_list"] = True
+    for group in _groups(native["content"]) if role is Role.USER else [native["content"]]:
+        first = {"apart": True} if apart and group[:1] == native["content"][:1] else {}
+        if group and "toolResult" in group[0]:
+            _add_result(reader, group[0], group[1:], {**layout, **first})
+        else:
+            content, notes = _blocks(group, lambda _, native_id: reader.call_id(native_id))
+            reader.add(role, content, {**layout, **first, **notes})
+
+
+def _groups(content: list[Native]) -> list[list[Native]]:
+    """A user's blocks, each result by itself with the markers behind it, and what stands between results together."""
+    groups: list[list[Native]] = []
+    for item in content:
+        behind = groups and "toolResult" not in item and (MARKER in item or "toolResult" not in groups[-1][0])
+        if behind:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    return groups or [[]]
+
+
+def _add_result(reader: HistoryReader, native: Native, markers: list[Native], raw: Native) -> None:
+    result = native["toolResult"]
+    parts = [block(part, "") for part in result["content"]]
+    differences = ((index, difference(part, parts[index], "")) for index, part in enumerate(result["content"]))
+    notes = {str(index): note for index, note in differences if note}
+    answer = ToolResultBlock(
+        tool_use_id=reader.result_id(result["toolUseId"]),
+        content=tuple(parts),
+        is_error=result.get("status") == "error",
+    )
+    note: Native = {"parts": notes} if notes else {}
+    ours = encode.block(answer, lambda _: result["toolUseId"], media.Names(), note, takes_text=True)
+    if inner := residue(result, ours["toolResult"]):
+        note["inner"] = inner
+    if markers:
+        note["behind"] = markers
+    reader.add(Role.TOOL, (answer,), {**raw, **({"blocks": {"0": note}} if note else {})})
+
+
+def tools(native: Native, provider: str) -> list[ToolDefinition]:
+    """The tools of a request. One that Bedrock runs itself is kept whole, under its name; markers are noted."""
+    found: list[ToolDefinition] = []
+    for item in (native.get("toolConfig") or {}).get("tools") or ():
+        kind, value = _named(item)
+        if kind == MARKER and found:
+            raw = found[-1].provider_raw or {"by": provider}
+            behind = [*raw.get("behind", ()), item]
+            found[-1] = found[-1].model_copy(update={"provider_raw": {**raw, "behind": behind}})
+            continue
+        if kind != "toolSpec":
+            found.append(ToolDefinition(name=value.get("name") or kind, provider_raw={"by": provider, "native": item}))
+            continue
+        schema = (value.get("inputSchema") or {}).get("json")
+        given = {"input_schema": schema} if isinstance(schema, dict) else {}
+        definition = ToolDefinition(name=value["name"], description=value.get("description") or "", **given)
+        if note := residue(value, encode.tool(definition)[0]["toolSpec"]):
+            definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": note}})
+        found.append(definition)
+    return found
+
+
+def options(native: Native, adapter: Adapter, context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+
+    Whether a stream is wanted is said by the path alone.
+    """
+    inference = native.get("inferenceConfig") or {}
+    config = native.get("toolConfig") or {}
+    own = native.get("additionalModelRequestFields") or {}
+    output = native.get("outputConfig") or {}
+    thinking = own.get("thinking")
+    thinking = thinking if isinstance(thinking, dict) else {}
+    named: dict[str, Any] = {ours: inference.get(theirs) for ours, theirs in OPTIONS.items()}
+    read = AdapterOptions(
+        **named,
+        top_k=_at(own, adapter.capabilities.wire["top_k"]),
+        stop_sequences=tuple(inference.get("stopSequences") or ()),
+        tool_choice=_tool_choice(config.get("toolChoice") or {}),
+        output_schema=_schema(output),
+        effort=output.get("effort"),
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("budget_tokens"),
+        context=context,
+    )
+    written = parameters(Outgoing(adapter, read, context, (), []))
+    rest = dict(native)
+    if others := {name: value for name, value in config.items() if name != "tools"}:
+        rest["toolConfig"] = others
+    else:
+        rest.pop("toolConfig", None)
+    conversation = ["messages"] + (["system"] if native.get("system") else [])
+    extra = leftover(rest, written, conversation, merged=MERGED)
+    return replace(read, extra={adapter.provider: extra} if extra else {})
+
+
+def _at(fields: Mapping[str, Any], path: list[str]) -> Any:
+    """The value where a path of names leads, None where it leads nowhere."""
+    value: Any = fields if path else None
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _tool_choice(native: Native) -> Any:
+    match native:
+        case {"tool": {"name": str(name)}}:
+            return NamedTool(name)
+        case {"any": _}:
+            return "required"
+        case {"auto": _}:
+            return "auto"
+        case _:
+            return None
+
+
+def _schema(output: Native) -> dict[str, Any] | None:
+    text = (((output.get("textFormat") or {}).get("structure") or {}).get("jsonSchema") or {}).get("schema")
+    if not isinstance(text, str):
+        return None
+    schema, malformed = wirejson.parse_arguments(text)
+    return schema if malformed is None else None

@@ -1,0 +1,209 @@
+"""Canonical to wire: the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import restore
+from dragoman.adapter.turns import Turn
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_bedrock import media
+from dragoman_bedrock.forms import PROVIDER
+from dragoman_bedrock.parameters import cache_point, parameters
+
+Native = dict[str, Any]
+Note = Mapping[str, Any]
+ToolId = Callable[[str], str]
+Naming = Callable[[str | None], str]
+
+_OPENING = "Continue."
+_BESIDE_DOCUMENTS = "Attached:"
+_NOTHING = "(empty)"
+_UNMARKED = {"document", "video"}
+"""Blocks right behind which no marker may stand."""
+
+
+def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> Native:
+    """The whole body; keys in the order in which the provider documents them."""
+    system, listed = _hoist(request)
+    encoded: Native = {"messages": _messages(request, listed)}
+    if system:
+        encoded["system"] = _system(request, system)
+    encoded |= parameters(request)
+    config = _tool_config(request, tools, encoded.pop("toolConfig", {}))
+    if config:
+        encoded["toolConfig"] = config
+    if request.options.prompt_cache and request.adapter.capabilities.supports_prompt_caching:
+        _mark(encoded, cache_point(request.options.prompt_cache))
+    return encoded
+
+
+def _hoist(request: Outgoing) -> tuple[list[Turn], list[Turn]]:
+    """Leading system turns, and the rest. A system message that was read from inside the list stays there."""
+    for position, turn in enumerate(request.turns):
+        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(PROVIDER).get("in_list"):
+            return list(request.turns[:position]), list(request.turns[position:])
+    return list(request.turns), []
+
+
+def _system(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
+    names = media.Names()
+    return [native for turn in turns for native in _blocks(request, turn, names)]
+
+
+def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
+    """The roles alternate, so neighbours of one role share a message; the user's is the first."""
+    encoded: list[Native] = []
+    names = media.Names()
+    for turn in turns:
+        role = _ROLES[turn.role]
+        blocks = list(_blocks(request, turn, names))
+        if encoded and encoded[-1]["role"] == role and not turn.raw(PROVIDER).get("apart"):
+            encoded[-1]["content"] += blocks
+        else:
+            encoded.append({"role": role, "content": blocks})
+    for message in encoded:
+        _beside_documents(message["content"])
+    if encoded and encoded[0]["role"] == "assistant":
+        request.lose(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
+        encoded.insert(0, {"role": "user", "content": [{"text": _OPENING}]})
+    return encoded
+
+
+_ROLES = {
+    Role.USER: "user",
+    Role.TOOL: "user",
+    Role.ASSISTANT: "assistant",
+    Role.SYSTEM: "system",
+    Role.DEVELOPER: "system",
+}
+
+
+def _beside_documents(content: list[Native]) -> None:
+    """A document without a text beside it is refused."""
+    place = next((index for index, native in enumerate(content) if "document" in native), None)
+    if place is not None and not any("text" in native for native in content):
+        content.insert(place, {"text": _BESIDE_DOCUMENTS})
+
+
+def _blocks(request: Outgoing, turn: Turn, names: Naming) -> Iterator[Native]:
+    """The blocks of a turn, with the markers that stood around its own."""
+    raw = turn.raw(PROVIDER)
+    notes = raw.get("blocks", {})
+    takes_text = request.adapter.capabilities.wire["document_text"]
+    yield from raw.get("ahead", ())
+    for index, (content, origin) in enumerate(turn.pairs()):
+        request.lose_details(turn, index, "arguments", *(() if raw else ("citations",)))
+        if isinstance(content, TextBlock) and content.citations and not raw:
+            content = content.model_copy(update={"citations": ()})
+        note = notes.get(str(origin), {})
+        yield restored(block(content, request.tool_id, names, note, takes_text=takes_text), note)
+        yield from note.get("behind", ())
+
+
+def restored(encoded: Native, note: Note) -> Native:
+    """A block with what the provider's own held beyond it; ``inner`` is what its only field held."""
+    if inner := note.get("inner"):
+        encoded = {kind: restore(value, inner) for kind, value in encoded.items()}
+    return restore(encoded, note)
+
+
+def block(
+    content: ContentBlock, tool_id: ToolId, names: Naming, note: Note | None = None, *, takes_text: bool
+) -> Native:
+    """One block. ``note`` tells how the parts of a tool's answer were laid out when it was read."""
+    match content:
+        case TextBlock():
+            return _text(content)
+        case ToolUseBlock():
+            return {"toolUse": {"toolUseId": tool_id(content.id), "name": content.name, "input": content.input}}
+        case ToolResultBlock():
+            return _tool_result(content, tool_id, names, note or {}, takes_text=takes_text)
+        case ThinkingBlock():
+            thought = {"text": content.text} | ({"signature": content.signature} if content.signature else {})
+            return {"reasoningContent": {"reasoningText": thought}}
+        case RedactedThinkingBlock():
+            return {"reasoningContent": {"redactedContent": content.data}}
+        case ImageBlock() | DocumentBlock() | VideoBlock() | AudioBlock():
+            return media.native(content, names, takes_text=takes_text)
+        case ProviderBlock():
+            return content.data
+        case _:
+            raise TypeError(f"the projection let a {content.type} block through")
+
+
+def _text(content: TextBlock) -> Native:
+    """A text; where sources back it, in the block that holds them as well."""
+    cited = [citation.data for citation in content.citations if citation.data]
+    if not cited:
+        return {"text": content.text}
+    return {"citationsContent": {"content": [{"text": content.text}], "citations": cited}}
+
+
+def _tool_result(content: ToolResultBlock, tool_id: ToolId, names: Naming, note: Note, *, takes_text: bool) -> Native:
+    notes = note.get("parts", {})
+    parts = [
+        restored(block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
+        for index, part in enumerate(content.content)
+    ]
+    encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": parts or [{"text": _NOTHING}]}
+    if content.is_error:
+        encoded["status"] = "error"
+    return {"toolResult": encoded}
+
+
+def tool(definition: ToolDefinition) -> list[Native]:
+    """A tool, with the markers that stood behind it; one that Bedrock runs itself goes back as it was read."""
+    raw = definition.provider_raw or {}
+    own = raw if raw.get("by") == PROVIDER else {}
+    if "native" in own:
+        return [dict(own["native"]), *own.get("behind", ())]
+    spec: Native = {"name": definition.name}
+    if definition.description:
+        spec["description"] = definition.description
+    spec["inputSchema"] = {"json": definition.input_schema}
+    return [{"toolSpec": restore(spec, own.get("residue"))}, *own.get("behind", ())]
+
+
+def _tool_config(request: Outgoing, tools: Sequence[ToolDefinition], choice: Native) -> Native:
+    """The tools and the choice among them. A history that holds calls is refused without the tools that it calls."""
+    usable = request.usable(tools)
+    called = {call.name: None for turn in request.turns for call in turn.blocks if isinstance(call, ToolUseBlock)}
+    if request.options.tool_choice == "none" and usable:
+        if not called:
+            return {}
+        request.lose_option("tool_choice", "Converse cannot forbid calls where the history holds some")
+    if usable:
+        return {"tools": [native for definition in usable for native in tool(definition)], **choice}
+    if not called:
+        return {}
+    reason = "no tools are offered, but the history calls some: they are named, or the request would be refused"
+    request.lose(LossKind.TOOLS, reason, Severity.INFO)
+    return {"tools": [native for name in called for native in tool(ToolDefinition(name=name))]}
+
+
+def _mark(encoded: Native, marker: Native) -> None:
+    """Asks for caching of the system prompt and of everything up to the last message."""
+    if "system" in encoded:
+        encoded["system"] = [*encoded["system"], marker]
+    content = encoded["messages"][-1]["content"] if encoded["messages"] else []
+    place = len(content)
+    while place and content[place - 1].keys() & _UNMARKED:
+        place -= 1
+    if place:
+        content.insert(place, marker)

@@ -1,0 +1,77 @@
+"""From tables to adapters.
+
+The built-in endpoints are attributes of this module, by their names with underscores: entry points name them so.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from dragoman.adapter.capabilities import ModelTable
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.registry import register_adapter
+from dragoman_compatible import configured
+from dragoman_compatible.rows import EndpointRow, Table, built_in, read, whole
+from dragoman_openai.both import Api, BothApisAdapter
+from dragoman_openai.chat.adapter import ChatAdapter
+from dragoman_openai.responses.adapter import ResponsesAdapter
+
+_FAMILIES: dict[tuple[str, Api], tuple[str, ...]] = {
+    ("open", "chat"): ("dragoman_compatible", "models.toml"),
+    ("open", "responses"): ("dragoman_compatible", "models.toml", "responses.toml"),
+    ("openai", "chat"): ("dragoman_openai", "models.toml", "chat/models.toml"),
+    ("openai", "responses"): ("dragoman_openai", "models.toml", "responses/models.toml"),
+}
+"""The package and the files of the models that an endpoint serves, by API."""
+
+
+def __getattr__(attribute: str) -> type[Adapter]:
+    for name in built_in():
+        if name.replace("-", "_") == attribute:
+            return _endpoint(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
+
+def user_endpoints() -> Mapping[str, Callable[[], type[Adapter]]]:
+    """The endpoints that the user's file adds, each made when it is first needed."""
+    return {name: partial(_endpoint, name) for name in configured.own() if name not in built_in()}
+
+
+def register_endpoint(name: str, table: Mapping[str, Any]) -> type[Adapter]:
+    """Makes an endpoint known in this process: a table as in endpoints.toml, as a dict.
+
+    ``like`` may name another endpoint, so that often a base_url is all that is left to say. Raises ConfigurationError
+    with the field that is wrong, or where a provider of that name is installed.
+    """
+    place = f"register_endpoint({name!r})"
+    found = _class_of(name, {**configured.known(), name: dict(table)}, place)
+    register_adapter(name, found)
+    return found
+
+
+def _endpoint(name: str) -> type[Adapter]:
+    return _class_of(name, configured.known(), configured.place(name))
+
+
+def _class_of(name: str, tables: Mapping[str, Table], place: str) -> type[Adapter]:
+    return endpoint_class(name, read(name, whole(name, tables, place), place))
+
+
+def endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
+    """The adapter of a row: that of its API, or one of both."""
+    title = name.title().replace("-", "").replace(".", "")
+    by_api = {api: _api_class(f"{title}{api.title()}Adapter", name, row, api) for api in row.apis}
+    first = by_api[row.apis[0]]
+    if len(by_api) == 1:
+        return first
+    both = {"provider": name, "endpoint": row.endpoint, "apis": by_api, "listed_models": first.listed_models}
+    return type(f"{title}Adapter", (BothApisAdapter,), both)
+
+
+def _api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAdapter] | type[ResponsesAdapter]:
+    own = {"thinking_policy": {"reads_from": [f"{name}:*"]}}
+    models = ModelTable.of(*_FAMILIES[row.families, api]).extended(own).extended(row.default, row.models)
+    fields = {"provider": name, "endpoint": row.endpoint, "models": models, "listed_models": models.listed}
+    if api == "responses":
+        return type(title, (ResponsesAdapter,), fields)
+    return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})

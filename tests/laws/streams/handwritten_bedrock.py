@@ -1,0 +1,93 @@
+"""Bedrock's Converse wire by hand, in the binary messages of docs.aws.amazon.com/bedrock (ConverseStream)."""
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman.adapter.errors import RateLimitError, ServerError
+from tests.laws.streams.said import Said
+from tests.laws.streams.wire import Wire, compact
+
+_STRING = 7
+
+
+def _stop(said: Said) -> str:
+    return "tool_use" if said.calls else "max_tokens" if said.cut else "end_turn"
+
+
+def _usage(said: Said) -> dict[str, Any]:
+    return {
+        "inputTokens": said.input_tokens,
+        "cacheReadInputTokens": said.cached_tokens,
+        "cacheWriteInputTokens": 0,
+        "outputTokens": said.output_tokens,
+        "totalTokens": said.input_tokens + said.cached_tokens + said.output_tokens,
+    }
+
+
+def handwritten_whole(said: Said) -> bytes:
+    content: list[dict[str, Any]] = []
+    if said.thinking:
+        content.append({"reasoningContent": {"reasoningText": {"text": "".join(said.thinking), "signature": "c2ln"}}})
+    if said.text:
+        content.append({"text": "".join(said.text)})
+    content += [
+        {"toolUse": {"toolUseId": f"tooluse_{call.id}", "name": call.name, "input": call.input}} for call in said.calls
+    ]
+    output = {"message": {"role": "assistant", "content": content}}
+    reply = {"output": output, "stopReason": _stop(said), "usage": _usage(said), "metrics": {"latencyMs": 5}}
+    return compact(reply).encode()
+
+
+def handwritten_stream(said: Said) -> bytes:
+    return b"".join(_message({":event-type": kind, ":message-type": "event"}, data) for kind, data in _events(said))
+
+
+def _events(said: Said) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "messageStart", {"role": "assistant"}
+    index = 0  # of the block under way
+    if said.thinking:
+        deltas: list[dict[str, Any]] = [{"text": piece} for piece in said.thinking]
+        for delta in (*deltas, {"signature": "c2ln"}):
+            yield "contentBlockDelta", {"contentBlockIndex": index, "delta": {"reasoningContent": delta}}
+        yield "contentBlockStop", {"contentBlockIndex": index}
+        index += 1
+    if said.text:
+        for piece in said.text:
+            yield "contentBlockDelta", {"contentBlockIndex": index, "delta": {"text": piece}}
+        yield "contentBlockStop", {"contentBlockIndex": index}
+        index += 1
+    for call in said.calls:
+        start = {"toolUse": {"toolUseId": f"tooluse_{call.id}", "name": call.name}}
+        yield "contentBlockStart", {"contentBlockIndex": index, "start": start}
+        for piece in call.pieces:
+            yield "contentBlockDelta", {"contentBlockIndex": index, "delta": {"toolUse": {"input": piece}}}
+        yield "contentBlockStop", {"contentBlockIndex": index}
+        index += 1
+    yield "messageStop", {"stopReason": _stop(said)}
+    yield "metadata", {"usage": _usage(said), "metrics": {"latencyMs": 5}}
+
+
+def _message(headers: dict[str, str], data: dict[str, Any]) -> bytes:
+    named = b"".join(
+        bytes([len(name)]) + name.encode() + bytes([_STRING]) + struct.pack(">H", len(value)) + value.encode()
+        for name, value in {**headers, ":content-type": "application/json"}.items()
+    )
+    payload = compact(data).encode()
+    prelude = struct.pack(">II", 12 + len(named) + len(payload) + 4, len(named))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + named + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def _error(kind: str) -> bytes:
+    return _message({":exception-type": kind, ":message-type": "exception"}, {"message": "It broke"})
+
+
+WIRE = Wire(
+    handwritten_stream,
+    handwritten_whole,
+    re.compile(rb":event-type\x07..metadata", re.DOTALL),
+    ((_error("throttlingException"), RateLimitError), (_error("internalServerException"), ServerError)),
+)

@@ -1,0 +1,80 @@
+"""What is done before a model is loaded: the runtime without its telemetry, and errors that say what to do."""
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.transport.local.model import LocalModel, loaded_model
+
+TELEMETRY = "openvino_telemetry"
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A runtime that loads no file; the list says what stood in the telemetry's place when it was imported."""
+    found: list[Any] = []
+
+    def refuse(path: str, device: str) -> None:
+        raise RuntimeError("Check 'ctx' failed at /a/b/gguf.cpp:317:\nFailed to open it\nand more")
+
+    def load(name: str) -> Any:
+        found.append(sys.modules.get(TELEMETRY, "absent"))
+        return SimpleNamespace(LLMPipeline=refuse)
+
+    monkeypatch.setattr("importlib.import_module", load)
+    monkeypatch.delitem(sys.modules, TELEMETRY, raising=False)
+    return found
+
+
+@pytest.fixture
+def handwritten_gguf(tmp_path: Path) -> Path:
+    path = tmp_path / "handwritten.gguf"
+    path.write_bytes(b"GGUF" + bytes(20))
+    return path
+
+
+def test_a_missing_runtime_names_the_extra(monkeypatch: pytest.MonkeyPatch, handwritten_gguf: Path) -> None:
+    """The command is in the error."""
+    monkeypatch.setitem(sys.modules, "openvino_genai", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[local\]'"):
+        LocalModel(handwritten_gguf)
+
+
+def test_a_file_that_the_runtime_refuses_is_named_with_the_reason(seen: list[Any], handwritten_gguf: Path) -> None:
+    """In the runtime's words, without the places in its source."""
+    with pytest.raises(ConfigurationError, match=r"handwritten.gguf cannot be loaded \(Failed to open it\)"):
+        LocalModel(handwritten_gguf)
+
+
+def test_a_file_of_another_kind_never_reaches_the_runtime(seen: list[Any], tmp_path: Path) -> None:
+    """It might take anything for a model."""
+    path = tmp_path / "a.gguf"
+    path.write_bytes(b"PK")
+    told: list[str] = []
+    with pytest.raises(ConfigurationError, match="no GGUF file"):
+        loaded_model(str(path), told.append)
+    assert told == [f"loading {path}, which takes a few seconds"]
+
+
+def test_the_telemetry_is_hidden_while_the_runtime_is_imported(seen: list[Any], handwritten_gguf: Path) -> None:
+    """And only then: the rest of the program may import what it likes."""
+    with pytest.raises(ConfigurationError):
+        LocalModel(handwritten_gguf)
+    assert seen == [None]
+    assert TELEMETRY not in sys.modules
+
+
+def test_telemetry_that_the_program_imported_itself_is_left_alone(
+    seen: list[Any], monkeypatch: pytest.MonkeyPatch, handwritten_gguf: Path
+) -> None:
+    """It was the program's own wish."""
+    module = ModuleType(TELEMETRY)
+    monkeypatch.setitem(sys.modules, TELEMETRY, module)
+    with pytest.raises(ConfigurationError):
+        LocalModel(handwritten_gguf)
+    assert seen == [module]
+    assert sys.modules[TELEMETRY] is module
