@@ -43,7 +43,13 @@ class _Content:
     answers: list[tuple[int, _Call]] = field(default_factory=list)
     """Which parts answer calls without an id: these are told apart by their order."""
 
+    def settle(self) -> None:
+        """All answers are there: what goes behind them follows, and whatever else is said comes after that."""
+        self.parts += self.behind
+        self.behind.clear()
+
     def encoded(self) -> dict[str, Any]:
+        self.settle()
         self._in_order_of_calls()
         order = self.note.get("order", ())
         placed = self.parts
@@ -51,7 +57,7 @@ class _Content:
             placed = [{}] * len(order)
             for position, part in zip(order, self.parts, strict=True):
                 placed[position] = part
-        found = restore({"role": self.role, "parts": placed + self.behind}, self.note.get("content"))
+        found = restore({"role": self.role, "parts": placed}, self.note.get("content"))
         if self.note.get("single") and len(self.parts) == 1:
             found["parts"] = self.parts[0]
         return found
@@ -81,7 +87,9 @@ class Contents:
         content = self._content(role, own)
         if turn.role is Role.TOOL:
             self._answer(turn, content)
-        elif turn.role is Role.ASSISTANT:
+            return
+        content.settle()
+        if turn.role is Role.ASSISTANT:
             content.parts += self._said(turn, own)
         else:
             content.parts += parts_of(self._request, turn)

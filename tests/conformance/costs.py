@@ -30,6 +30,8 @@ _NAMELESS = frozenset({"cohere", "bedrock"})
 def judge(exchange: Exchange, expected: Expected, message: Message) -> Iterator[Outcome]:
     """Nothing where there is no price table of ours, or where the oracle has no price."""
     bill = expected.bill
+    if _is_special(exchange.response):
+        return
     if exchange.provider in _NAMELESS:
         bill = {**bill, "model": model_of(exchange).partition(":")[2]}
     due = oracle_price(exchange.provider, bill)
@@ -39,6 +41,15 @@ def judge(exchange: Exchange, expected: Expected, message: Message) -> Iterator[
     status = message.usage.cost_status if message.usage else None
     same = cost == due
     yield Outcome(exchange, Respect.COST, () if same else (Difference("cost", f"{due} -> {cost} ({status})"),))
+
+
+def _is_special(reply: Any) -> bool:
+    """Whether Bedrock served the reply at rates that genai-prices does not know: those of a tier, or of low latency."""
+    if not isinstance(reply, dict):
+        return False
+    tier = (reply.get("serviceTier") or {}).get("type", "default")
+    latency = (reply.get("performanceConfig") or {}).get("latency", "standard")
+    return (tier, latency) != ("default", "standard")
 
 
 def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tests.conformance import oracle
 from tests.conformance.oracle.expected import Expected
 from tests.conformance.outcomes import Difference, Outcome, Respect
-from tests.conformance.scope import ADAPTERS, adapter_of
+from tests.conformance.scope import ADAPTERS, adapter_of, wire_of
 from tests.conformance.validators import VALIDATORS
 from tests.exchanges import Exchange
 
@@ -89,7 +89,7 @@ def explanation(outcome: Outcome, difference: Difference) -> str | None:
     for rule in RULES:
         if (
             rule.respect is outcome.respect
-            and outcome.exchange.provider in rule.providers
+            and {outcome.exchange.provider, wire_of(outcome.exchange)} & rule.providers
             and rule.what.fullmatch(difference.what)
             and rule.when(outcome.exchange)
         ):

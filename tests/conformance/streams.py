@@ -1,5 +1,6 @@
 """Recorded streams, chosen for variety, and where each of them ends for good."""
 
+import base64
 import json
 import random
 import re
@@ -8,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from tests.conformance.oracle.frames import binary, handwritten_exception
 from tests.conformance.scope import out_of_scope, wire_of
 from tests.exchanges import Exchange, load_or_skip
 
@@ -71,8 +73,10 @@ def terminal_offset(exchange: Exchange) -> int:
 
 def boundaries(exchange: Exchange) -> list[int]:
     """The offsets right behind each frame and the line ends that close it, before the terminal frame."""
-    pattern = rb"\n" if exchange.provider == "ollama" else rb"\r?\n\r?\n"
     last = terminal_offset(exchange)
+    if exchange.provider == "bedrock":
+        return [0, *(end for end, _ in _frames(exchange) if end < last)]
+    pattern = rb"\n" if exchange.provider == "ollama" else rb"\r?\n\r?\n"
     return [0, *(found.end() for found in re.finditer(pattern, exchange.body) if found.end() < last)]
 
 
@@ -116,7 +120,15 @@ def _pieces(line: str) -> tuple[str, ...]:
 
 
 def _frames(exchange: Exchange) -> Iterator[tuple[int, bytes]]:
-    """The data of each frame and the offset of its end. Recorded frames have one data line each."""
+    """The data of each frame and the offset of its end. Recorded frames have one data line each.
+
+    Of a frame that is binary, its name and what it holds.
+    """
+    if exchange.provider == "bedrock":
+        for end, name, payload in binary(exchange.body):
+            chunk = json.loads(base64.b64decode(payload["bytes"])) if name == "chunk" else {name: payload}
+            yield end, json.dumps(chunk).encode()
+        return
     pattern = rb"([^\r\n]+)" if exchange.provider == "ollama" else rb"(?m)^data:[ ]?([^\r\n]+)"
     for found in re.finditer(pattern, exchange.body):
         yield found.end(), found.group(1).strip()
@@ -129,6 +141,10 @@ def _ends(provider: str, frame: dict[str, Any]) -> bool:
         return frame.get("type") in ("response.completed", "response.incomplete", "response.failed", "error")
     if provider == "ollama":
         return bool(frame.get("done") or frame.get("error"))
+    if provider == "cohere":
+        return frame.get("type") in ("message-end", "error")
+    if provider == "bedrock":
+        return "metadata" in frame or frame.get("type") == "message_stop"
     return bool(frame.get("error"))
 
 
@@ -152,6 +168,11 @@ HANDWRITTEN_ERROR_FRAMES: dict[str, tuple[bytes, str]] = {
     ),
     "google": _GOOGLE_ERROR,
     "google-vertex": _GOOGLE_ERROR,
+    "cohere": (b'event: error\ndata: {"type":"error","message":"internal server error"}\n\n', "ServerError"),
+    "bedrock": (
+        handwritten_exception("throttlingException", b'{"message":"Too many requests, please wait"}'),
+        "RateLimitError",
+    ),
     "ollama": (b'{"error":"model runner has unexpectedly stopped"}\n', "ProviderError"),
 }
 """An error in mid-stream, as the reference of each wire describes it (none was recorded), and the class it means."""

@@ -45,7 +45,7 @@ def test_no_bucket_is_negative(read: list[tuple[Exchange, Expected | Failure]]) 
 def test_calls_are_found_where_there_are_some(read: list[tuple[Exchange, Expected | Failure]]) -> None:
     """The recordings say which replies hold calls, and which hold two or more."""
     for exchange, expected in read:
-        if isinstance(expected, Expected):
+        if isinstance(expected, Expected) and not _is_misread(exchange):
             count = len(expected.calls)
             assert (count > 0) == ("tool_call" in exchange.features), exchange.id
             assert (count > 1) == ("parallel_tools" in exchange.features), exchange.id
@@ -63,8 +63,18 @@ def test_stop_reasons_fit_the_reply(read: list[tuple[Exchange, Expected | Failur
         if isinstance(expected, Expected):
             if expected.stop_reason == "tool_use":
                 assert expected.calls, exchange.id
-            if not _in_numbers(exchange):
+            if not (_in_numbers(exchange) or _is_misread(exchange)):
                 assert (expected.stop_reason == "max_tokens") == ("truncated" in exchange.features), exchange.id
+
+
+def _is_misread(exchange: Exchange) -> bool:
+    """Whether the recordings' features miss what a reply of Bedrock's says, or count too much.
+
+    They were not looked for in the bodies that Nova has of its own, and they count the calls that Bedrock answers
+    itself.
+    """
+    nova = "/invoke" in exchange.url_path and "schemaVersion" in (exchange.request or {})
+    return exchange.provider == "bedrock" and (nova or b"server_tool_use" in exchange.body)
 
 
 def _in_numbers(exchange: Exchange) -> bool:

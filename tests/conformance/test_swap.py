@@ -22,6 +22,17 @@ TARGETS = {
     "ollama": "ollama:qwen3:4b",
     "google": "google:gemini-3-flash-preview",
     "google-vertex": "google-vertex:gemini-2.5-flash",
+    "cohere": "cohere:command-a-plus-05-2026",
+    "bedrock": "bedrock:us.anthropic.claude-sonnet-4-6",
+    "azure-openai": "azure-openai:gpt-4.1",
+    "groq": "groq:openai/gpt-oss-120b",
+    "deepseek": "deepseek:deepseek-v4-flash",
+    "xai": "xai:grok-4.5",
+    "huggingface": "huggingface:meta-llama/Llama-4-Scout-17B-16E-Instruct",
+    "ollama-openai": "ollama-openai:qwen3:4b",
+    "openai-compatible": "perplexity:sonar",
+    "openrouter": "openrouter:anthropic/claude-haiku-4.5",
+    "mistral": "mistral:mistral-large-latest",
 }
 """The model of each wire that histories are handed to."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.google_rules import NO_SIGNATURE
-from tests.conformance.scope import ADAPTERS, out_of_scope
+from tests.conformance.scope import ADAPTERS, adapter_of, out_of_scope
 from tests.conformance.validators import VALIDATORS
 from tests.exchanges import Exchange, load_or_skip
 
@@ -30,15 +30,16 @@ def accepted(request: pytest.FixtureRequest) -> list[Exchange]:
     ]
 
 
-def _faults(provider: str, body: dict[str, Any]) -> list[str]:
+def _faults(adapter: str, body: dict[str, Any]) -> list[str]:
     """Faults that hold for any model of the provider."""
-    found = VALIDATORS[ADAPTERS[provider]](body, foreign=False)
+    found = VALIDATORS[adapter](body, foreign=False)
     return [fault for fault in found if not any(mark in fault for mark in _OF_THE_TARGET)]
 
 
 def test_what_a_provider_accepted_has_no_fault(accepted: list[Exchange]) -> None:
     """The rules are those of the provider, not stricter ones."""
-    faulty = {exchange.id: faults for exchange in accepted if (faults := _faults(exchange.provider, exchange.request))}
+    judged = {exchange.id: _faults(adapter_of(exchange), exchange.request) for exchange in accepted}
+    faulty = {exchange: faults for exchange, faults in judged.items() if faults}
     assert 1 - len(faulty) / len(accepted) >= ACCEPTED, faulty
 
 
@@ -47,9 +48,9 @@ def test_a_missing_result_is_a_fault(accepted: list[Exchange]) -> None:
     tried = 0
     for exchange in accepted:
         broken = _without_results(exchange.request)
-        if broken is not None and not _faults(exchange.provider, exchange.request):
+        if broken is not None and not _faults(adapter_of(exchange), exchange.request):
             tried += 1
-            assert _faults(exchange.provider, broken), exchange.id
+            assert _faults(adapter_of(exchange), broken), exchange.id
     assert tried >= 3
 
 
@@ -59,7 +60,7 @@ def test_what_only_an_issuer_can_read_is_a_fault_elsewhere(accepted: list[Exchan
         exchange for exchange in accepted if "thinking_replay" in exchange.features and not _signs_for_others(exchange)
     ]
     for exchange in replayed:
-        faults = list(VALIDATORS[ADAPTERS[exchange.provider]](exchange.request, foreign=True))
+        faults = list(VALIDATORS[adapter_of(exchange)](exchange.request, foreign=True))
         assert any("foreign" in fault for fault in faults), exchange.id
 
 
@@ -67,6 +68,10 @@ def _signs_for_others(exchange: Exchange) -> bool:
     """Whether all signatures in a request say that there is none, as stands on the calls of another provider."""
     found = re.findall(r'"thought_?[sS]ignature": "([^"]*)"', json.dumps(exchange.request))
     return bool(found) and set(found) == {NO_SIGNATURE}
+
+
+def _is_result(part: dict[str, Any]) -> bool:
+    return part.get("type") == "tool_result" or "toolResult" in part
 
 
 def _without_results(body: dict[str, Any]) -> dict[str, Any] | None:
@@ -86,6 +91,8 @@ def _without_results(body: dict[str, Any]) -> dict[str, Any] | None:
         messages = [message for message in broken["messages"] if message["role"] != "tool"]
         for message in messages:
             if isinstance(message.get("content"), list):
-                message["content"] = [part for part in message["content"] if part.get("type") != "tool_result"]
-        broken["messages"] = [message for message in messages if message.get("content") != []]
+                message["content"] = [part for part in message["content"] if not _is_result(part)]
+        broken["messages"] = [
+            message for message in messages if message.get("content") != [] or message.get("tool_calls")
+        ]
     return broken if broken != body else None

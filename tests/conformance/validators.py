@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.conformance import google_rules
+from tests.conformance import cohere_rules, converse_rules, endpoints, google_rules
 
 _ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -337,12 +337,20 @@ def _call(call_id: Any, name: Any, id_rule: re.Pattern[str], name_rule: re.Patte
         yield f"the call name {name!r}"
 
 
+def bedrock(body: dict[str, Any], *, foreign: bool) -> _Faults:
+    """Converse, or Anthropic's Messages, which say so."""
+    return (anthropic if "anthropic_version" in body else converse_rules.faults)(body, foreign=foreign)
+
+
 VALIDATORS: dict[str, Callable[..., _Faults]] = {
     "anthropic": anthropic,
     "openai": responses,
     "openai-chat": chat,
     "ollama": ollama,
+    **endpoints.validators(chat, responses),
     "google": google_rules.signed,
     "google-vertex": google_rules.faults,
+    "cohere": cohere_rules.faults,
+    "bedrock": bedrock,
 }
 """By adapter."""

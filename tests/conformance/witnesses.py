@@ -28,7 +28,8 @@ def unnamed(
     """Each block, and each tool, that is neither on the wire nor named by a loss."""
     # Google marks the answer of a tool that failed by a name alone.
     answers = list(_answers(body))
-    failed = ["tool_result"] if any(answer.keys() == {"error"} for answer in answers) else []
+    marked = any(answer.keys() == {"error"} for answer in answers) or _tells_of_errors(body)
+    failed = ["tool_result"] if marked else []
     # Its answers are objects, which elsewhere are texts of them.
     written = [json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in (*answers, *_values(answers))]
     said = "\0".join([*_strings(body), *failed, *written])
@@ -42,7 +43,7 @@ def unnamed(
             if what:
                 yield f"{message.role} {message.id} block {index}: {what}"
     # A server's tools may be offered under its name alone, outside the list of tools.
-    offered = set(_strings([body.get("tools"), body.get("mcp_servers")]))
+    offered = set(_strings([body.get("tools"), body.get("mcp_servers"), body.get("toolConfig")]))
     # Google's own tools are fields of their own.
     offered |= {name for entry in body.get("tools") or () for name in entry}
     lost = " ".join(loss.reason for loss in losses if loss.kind == "tools")
@@ -90,6 +91,15 @@ def _values(answers: Sequence[dict[str, Any]]) -> Iterator[Any]:
     for answer in answers:
         if len(answer) == 1:
             yield from answer.values()
+
+
+def _tells_of_errors(value: Any) -> bool:
+    """Whether an answer has a status that says that the tool failed, as on Bedrock's wire."""
+    if isinstance(value, dict):
+        answer = value.get("toolResult")
+        failed = isinstance(answer, dict) and answer.get("status") == "error"
+        return failed or any(map(_tells_of_errors, value.values()))
+    return isinstance(value, list) and any(map(_tells_of_errors, value))
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -28,7 +28,7 @@ def block(native: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str
             return ThinkingBlock(text=text(native), signature=native.get("signature") or None), {"field": FIELD}
         case "reasoning.summary":
             return ThinkingBlock(text=text(native)), {"field": FIELD, "kind": SUMMARY}
-        case "reasoning.encrypted":
+        case "reasoning.encrypted" if isinstance(native.get("data"), str):
             return RedactedThinkingBlock(data=native["data"]), {"field": FIELD}
         case kind:
             return ProviderBlock(provider=provider, kind=kind, data=native), {"field": FIELD}

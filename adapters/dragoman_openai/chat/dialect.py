@@ -66,7 +66,7 @@ class Dialect(Frozen):
     reasoning_replay: Literal["never", "with_tools", "always"] = "never"
     """Which assistant's messages take their reasoning back: none, those that call tools, or all."""
     reasoning_required: bool = False
-    """Whether a message that calls tools must hold reasoning, be it empty."""
+    """Whether a message that calls tools must hold reasoning, be it empty, where the model may reason."""
     reasoning_details: bool = False
     """Whether reasoning may come as a list of typed details too; where it does, they count and they go back."""
 
@@ -79,7 +79,11 @@ class Dialect(Frozen):
     """Where an error stands in a stream's chunk or under status 200."""
     usage: tuple[Path, ...] = ("usage", "x_groq.usage")
     """Where the counts stand in a reply or a chunk; the first that is filled counts."""
-    cached_tokens: tuple[Path, ...] = ("prompt_tokens_details.cached_tokens", "prompt_cache_hit_tokens")
+    cached_tokens: tuple[Path, ...] = (
+        "prompt_tokens_details.cached_tokens",
+        "prompt_cache_hit_tokens",
+        "cached_tokens",
+    )
     cache_write_tokens: tuple[Path, ...] = ("prompt_tokens_details.cache_write_tokens",)
     """Where cached tokens stand in the usage; both are parts of prompt_tokens."""
     reasoning_beside: bool | None = None

@@ -73,7 +73,7 @@ def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
         if _is_sent(request, turn, index, note, dialect)
     ]
     wrote = written(blocks, request.tool_id, dialect)
-    if dialect.reasoning_required and "tool_calls" in wrote and not dialect.thinking_parts:
+    if dialect.reasoning_required and "tool_calls" in wrote and parameters.may_reason(request):
         wrote.setdefault(dialect.reasoning_fields[0], [""])
     return message(str(turn.role), wrote, raw, dialect)
 

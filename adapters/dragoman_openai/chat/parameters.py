@@ -48,6 +48,12 @@ def _stop(request: Outgoing, dialect: Dialect, encoded: dict[str, Any]) -> None:
         assign(encoded, dialect.stop, list(request.options.stop_sequences))
 
 
+def may_reason(request: Outgoing) -> bool:
+    """Whether the model may reason about this request."""
+    options, efforts = request.options, request.adapter.capabilities.wire.get("efforts")
+    return not (options.thinking is False or options.effort == "none" or efforts == [])
+
+
 def _reasoning(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> str | None:
     """Writes what switches and measures reasoning; the level at which the model will reason, None if it is unknown."""
     options, facts = request.options, request.adapter.capabilities.wire

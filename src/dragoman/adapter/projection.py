@@ -74,7 +74,7 @@ def project(messages: Sequence[Message], target: Target) -> Projection:
     turns = list(projector.roles(turns))
     turns = list(projector.empty(turns))
     turns = projector.neighbours(turns)
-    turns = projector.prefill(turns) if turns else projector.instead(messages)
+    turns = projector.prefill(turns) if projector.is_said(turns, messages) else projector.instead(turns, messages)
     refuse_critical(messages, losses)
     return Projection(tuple(turns), tuple(losses))
 
@@ -332,13 +332,19 @@ class _Projector:
             return [*turns, Turn.made(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
         return turns
 
-    def instead(self, messages: Sequence[Message]) -> list[Turn]:
+    def is_said(self, turns: Sequence[Turn], messages: Sequence[Message]) -> bool:
+        """Whether anything is left of what was said, instructions apart; a history of instructions alone stays one."""
+        if all(message.role in _INSTRUCTING for message in messages):
+            return bool(turns)
+        return any(turn.role not in _INSTRUCTING for turn in turns)
+
+    def instead(self, turns: list[Turn], messages: Sequence[Message]) -> list[Turn]:
         """Where nothing is left of a history, the user's word stands for it: no wire takes a request without any."""
         if not messages:
             return []
         only = Turn.made(messages[-1], Role.USER, (TextBlock(text=_CONTINUE),))
         self._lose(only, MADE, LossKind.EMPTY_MESSAGE, "nothing is left to send: a user's turn is added", Severity.INFO)
-        return [only]
+        return [*turns, only]
 
     def _lose(self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
         content = turn.message.content

@@ -25,7 +25,7 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
         pieces.thinking.append(thought)
     for call in message.get("tool_calls") or ():
         _call(call, pieces)
-    if message.get("function_call"):
+    if (message.get("function_call") or {}).get("name"):
         _call({"function": message["function_call"]}, pieces)
     stop = _stop(choice.get("finish_reason"), pieces, refused=bool(message.get("refusal")))
     return pieces.expected(stop, _usage(body), body, message)
@@ -105,7 +105,9 @@ def _content(content: Any, pieces: Pieces) -> None:
 
 
 def _call(call: dict[str, Any], pieces: Pieces) -> None:
-    if call.get("custom"):
+    if not (call.get("function") or {}).get("name") and not call.get("custom"):
+        return  # some send an empty one where they mean none
+    if (call.get("custom") or {}).get("name"):
         pieces.calls.append((call["custom"]["name"], {"input": call["custom"]["input"]}))
     else:
         pieces.calls.append((call["function"]["name"], arguments(call["function"].get("arguments"))))
@@ -126,7 +128,9 @@ def _usage(body: dict[str, Any]) -> Buckets | None:
     if not usage:
         return None
     details = usage.get("prompt_tokens_details") or {}
-    cached = count(details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens"))
+    cached = count(
+        details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
+    )
     written = count(details.get("cache_write_tokens"))
     prompt, output, total = (
         count(usage["prompt_tokens"]),

@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,3 +55,13 @@ def binary(data: bytes) -> Iterator[tuple[int, str, Any]]:
         start += total
         failed = headers.get(":exception-type") or headers.get(":error-code")
         yield start, f"!{failed}" if failed else headers[":event-type"], payload
+
+
+def handwritten_exception(name: str, payload: bytes) -> bytes:
+    """A message of an AWS event stream that reports a failure."""
+    headers = b""
+    for key, value in ((b":message-type", b"exception"), (b":exception-type", name.encode())):
+        headers += bytes([len(key)]) + key + bytes([7]) + struct.pack(">H", len(value)) + value
+    prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
+    return message + struct.pack(">I", zlib.crc32(message))

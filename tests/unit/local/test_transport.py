@@ -228,9 +228,9 @@ def test_what_takes_a_while_is_told_on_a_terminal_only(
 ) -> None:
     """A program's own output stays clean; the log has it always."""
     with caplog.at_level("INFO", "dragoman.transport.local"):
-        local.tell_terminal("loading")
+        carrier.tell_terminal("loading")
         assert capsys.readouterr().err == ""
         monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-        local.tell_terminal("loading")
+        carrier.tell_terminal("loading")
     assert capsys.readouterr().err == "dragoman: loading …\n"
     assert [record.message for record in caplog.records] == ["loading", "loading"]

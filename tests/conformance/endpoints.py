@@ -1,0 +1,121 @@
+"""What endpoints accept that copy OpenAI's wires, over the rules of those: each dialect is judged, then taken off."""
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from tests.conformance.scope import ADAPTERS
+
+Faults = Iterator[str]
+Validator = Callable[..., Faults]
+
+_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+_MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_MISTRAL_PARTS = ("text", "thinking", "reference", "image_url", "document_url", "input_audio", "file")
+
+
+def validators(chat: Validator, responses: Validator) -> dict[str, Validator]:
+    """By adapter. Bodies of either API are told apart by their shape."""
+
+    def made(dialect: Validator) -> Validator:
+        def validator(body: dict[str, Any], *, foreign: bool) -> Faults:
+            if "messages" not in body:
+                yield from responses(body, foreign=foreign)
+                return
+            plain = copy.deepcopy(body)
+            yield from dialect(plain, foreign=foreign)
+            yield from chat(plain, foreign=foreign)
+
+        return validator
+
+    names = {"github-copilot", "google-openai", "z-ai", *ADAPTERS.values(), *_UPSTREAMS}
+    own = {"anthropic", "openai", "openai-chat", "ollama", "google", "google-vertex", "cohere", "bedrock"}
+    found = {name: made(_plain) for name in names - own}
+    return found | {"mistral": made(_mistral), "deepseek": made(_deepseek), "perplexity": made(_perplexity)}
+
+
+_UPSTREAMS = (
+    "alibaba", "cerebras", "cloudflare", "databricks", "doubleword", "gpustack", "llamacpp", "mistralrs", "moonshot",
+    "perplexity", "snowflake", "together", "venice", "vercel", "writer",
+)  # fmt: skip
+
+
+def _plain(body: dict[str, Any], *, foreign: bool) -> Faults:
+    """What many take: top_k, images in a tool's message, reasoning that is there but empty, calls without a type."""
+    body.pop("top_k", None)
+    for tool in body.get("tools") or ():
+        tool.setdefault("type", "function")
+    for message in body["messages"]:
+        for field in _REASONING:
+            if field in message and not message[field]:
+                del message[field]
+        if message["role"] == "tool" and isinstance(message.get("content"), list):
+            message["content"] = [part for part in message["content"] if part.get("type") != "image_url"]
+        for call in message.get("tool_calls") or ():
+            call.setdefault("type", "function")
+    yield from ()
+
+
+def _deepseek(body: dict[str, Any], *, foreign: bool) -> Faults:
+    """Calls stand with the reasoning that led to them, be it empty; texts are all that it reads."""
+    for message in body["messages"]:
+        off = (body.get("thinking") or {}).get("type") == "disabled"
+        if foreign and not off and message.get("tool_calls") and not isinstance(message.get("reasoning_content"), str):
+            yield "a call without reasoning_content"
+        content = message.get("content")
+        if isinstance(content, list) and any(part.get("type") != "text" for part in content):
+            yield "a part that is no text"
+    yield from _plain(body, foreign=foreign)
+
+
+def _perplexity(body: dict[str, Any], *, foreign: bool) -> Faults:
+    """Behind the system's message the user's and the assistant's alternate; the last is the user's. No tools."""
+    roles = [message["role"] for message in body["messages"] if message["role"] != "system"]
+    if any(before == after for before, after in pairwise(roles)) or roles[-1:] != ["user"]:
+        yield f"the roles {roles} do not alternate"
+    if "tools" in body or {"tool"} & set(roles):
+        yield "tools"
+    yield from _plain(body, foreign=foreign)
+
+
+def _mistral(body: dict[str, Any], *, foreign: bool) -> Faults:
+    """Ids of nine letters or digits, no developer, the last word of the user or a tool, or the assistant's to go on."""
+    for message in body["messages"]:
+        if message["role"] == "developer":
+            yield "no role developer"
+        ids = [call.get("id") for call in message.get("tool_calls") or ()]
+        ids += [message["tool_call_id"]] if "tool_call_id" in message else []
+        if foreign:
+            yield from (f"the call id {name!r}" for name in ids if not _MISTRAL_ID.fullmatch(str(name)))
+        yield from _mistral_parts(message, foreign=foreign)
+        for call in message.get("tool_calls") or ():
+            if isinstance(call["function"].get("arguments"), dict):
+                call["function"]["arguments"] = "{}"
+    last = body["messages"][-1] if body["messages"] else {}
+    if last.get("role") not in ("user", "tool") and not last.get("prefix"):
+        yield "the last message is the assistant's"
+    choice = body.get("tool_choice")
+    if isinstance(choice, str) and choice not in ("auto", "none", "any", "required"):
+        yield f"the tool choice {choice}"
+    unknown = ("seed", "max_completion_tokens", "stream_options")
+    yield from (f"{name} is no parameter" for name in unknown if name in body)
+    yield from _plain(body, foreign=foreign)
+
+
+def _mistral_parts(message: dict[str, Any], *, foreign: bool) -> Faults:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return
+    for part in content:
+        if part.get("type") not in _MISTRAL_PARTS:
+            yield f"{part.get('type')} in a {message['role']} message"
+        if part.get("type") == "thinking" and foreign:
+            yield "thinking of foreign origin"
+        if isinstance(part.get("image_url"), str):
+            part["image_url"] = {"url": part["image_url"]}
+        if part.get("type") == "input_audio" and not isinstance(part["input_audio"], str):
+            yield "audio that is no text"
+    own = ("thinking", "reference", "document_url", "input_audio")
+    message["content"] = [part for part in content if part.get("type") not in own]
