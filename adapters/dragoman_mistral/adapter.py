@@ -20,7 +20,6 @@ MISTRAL = Dialect(
     prefill={"prefix": True},
     thinking_parts=True,
     reasoning_replay="always",
-    cached_tokens=("prompt_tokens_details.cached_tokens", "num_cached_tokens"),
     failed=("error",),
 )
 """What differs from OpenAI's wire (wire reference 7 and 8)."""

@@ -21,6 +21,10 @@ _EXTRACTORS: dict[str, tuple[str, str]] = {
     "google-vertex": ("google", "default"),
     "cohere": ("cohere", "default"),
     "bedrock": ("aws", "default"),
+    "azure-openai": ("azure", "chat"),
+    "groq": ("groq", "default"),
+    "deepseek": ("deepseek", "chat"),
+    "xai": ("x-ai", "chat"),
 }
 """The provider and the flavour of reply by which genai-prices knows a recorded provider."""
 _NAMELESS = frozenset({"cohere", "bedrock"})
@@ -59,6 +63,8 @@ def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
     name, flavour = _EXTRACTORS[provider]
     if provider == "bedrock" and "input_tokens" in bill["usage"]:
         flavour = "anthropic"
+    if flavour == "chat" and "input_tokens" in bill["usage"]:
+        flavour = "responses"
     try:
         extracted = extract_usage(bill, provider_id=name, api_flavor=flavour)
         usage = extracted.usage

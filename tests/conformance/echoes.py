@@ -108,6 +108,6 @@ def _essential(message: dict[str, Any]) -> dict[str, Any]:
             {"id": call.get("id"), "called": _without_nulls(call.get("function") or call.get("custom"))}
             for call in message.get("tool_calls") or ()
         ],
-        "function_call": message.get("function_call"),
+        "function_call": message.get("function_call") if (message.get("function_call") or {}).get("name") else None,
     }
     return {name: value for name, value in kept.items() if value}

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from dragoman import get_adapter
 from tests.conformance import oracle
 from tests.conformance.oracle.expected import Expected
 from tests.conformance.outcomes import Difference, Outcome, Respect
-from tests.conformance.scope import ADAPTERS, adapter_of, wire_of
+from tests.conformance.scope import ADAPTERS, adapter_of, model_of, wire_of
 from tests.conformance.validators import VALIDATORS
 from tests.exchanges import Exchange
 
@@ -52,6 +54,27 @@ def _speaks(exchange: Exchange) -> bool:
 
 _EVERY = frozenset(ADAPTERS)
 
+
+def _called_with_nothing(exchange: Exchange) -> bool:
+    return any(not (call.get("function") or {}).get("arguments") for call in _calls(exchange))
+
+
+def _called_without_id(exchange: Exchange) -> bool:
+    return any(not call.get("id") for call in _calls(exchange))
+
+
+def _calls(exchange: Exchange) -> list[dict[str, Any]]:
+    expected = oracle.read(exchange)
+    native = expected.native if isinstance(expected, Expected) else {}
+    return list(native.get("tool_calls") or ())
+
+
+def _takes_no_media(exchange: Exchange) -> bool:
+    """Whether the model that was asked does not read what the body shows it; some servers pass over it in silence."""
+    abilities = get_adapter(model_of(exchange)).capabilities
+    return not (abilities.supports_images and abilities.supports_documents and abilities.supports_audio)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         Respect.REQUEST,
@@ -63,9 +86,30 @@ RULES: tuple[Rule, ...] = (
     Rule(
         Respect.REQUEST,
         _EVERY,
+        re.compile(r"\$\.messages\[\]\.content\[\]\.(type changed|text added|image_url left out|file left out)"),
+        "the model reads no such media: a note stands for what it would not see",
+        _takes_no_media,
+    ),
+    Rule(
+        Respect.REQUEST,
+        _EVERY,
         re.compile(r"\$\.(messages|input|contents)\b.*"),
         "calls and results do not pair in this body: the projection pairs them, as every provider demands",
         _unpaired,
+    ),
+    Rule(
+        Respect.ECHO,
+        frozenset({"openai-chat"}),
+        re.compile(r"\$\.calls\[\]\.called\.arguments (changed|added)"),
+        "a call without arguments goes back with an empty object",
+        _called_with_nothing,
+    ),
+    Rule(
+        Respect.ECHO,
+        frozenset({"openai-chat"}),
+        re.compile(r"\$\.calls\[\]\.id changed"),
+        "a call without an id goes back under one of ours, as its result has to name it",
+        _called_without_id,
     ),
     Rule(
         Respect.ECHO,

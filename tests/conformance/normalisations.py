@@ -35,9 +35,19 @@ def _no_empty_system(body: dict[str, Any]) -> None:
         del body["system"]
 
 
+def _no_model(body: dict[str, Any]) -> None:
+    body.pop("model", None)
+
+
 NORMALISATIONS: tuple[Normalisation, ...] = (
     Normalisation("no tools", "an empty list of tools offers none, as no list does", _no_empty_tools, _EVERY),
     Normalisation("no system", "an empty system prompt says nothing", _no_empty_system, frozenset({"anthropic"})),
+    Normalisation(
+        "model in the path",
+        "a deployment's path names the model, and its body need not",
+        _no_model,
+        frozenset({"azure-openai"}),
+    ),
 )
 
 

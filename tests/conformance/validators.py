@@ -338,8 +338,10 @@ def _call(call_id: Any, name: Any, id_rule: re.Pattern[str], name_rule: re.Patte
 
 
 def bedrock(body: dict[str, Any], *, foreign: bool) -> _Faults:
-    """Converse, or Anthropic's Messages, which say so."""
-    return (anthropic if "anthropic_version" in body else converse_rules.faults)(body, foreign=foreign)
+    """Converse, or Anthropic's Messages, which say so; the models there are older, and sample as they are told."""
+    if "anthropic_version" not in body:
+        return converse_rules.faults(body, foreign=foreign)
+    return (fault for fault in anthropic(body, foreign=foreign) if fault != "temperature is no parameter")
 
 
 VALIDATORS: dict[str, Callable[..., _Faults]] = {

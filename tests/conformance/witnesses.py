@@ -32,7 +32,7 @@ def unnamed(
     failed = ["tool_result"] if marked else []
     # Its answers are objects, which elsewhere are texts of them.
     written = [json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in (*answers, *_values(answers))]
-    said = "\0".join([*_strings(body), *failed, *written])
+    said = "\0".join([*_strings(body), *failed, *written, *_own_texts(body)])
     calls = list(_calls(body))
     named = {(loss.message_id, loss.block_index) for loss in losses}
     for message in messages:
@@ -100,6 +100,20 @@ def _tells_of_errors(value: Any) -> bool:
         failed = isinstance(answer, dict) and answer.get("status") == "error"
         return failed or any(map(_tells_of_errors, value.values()))
     return isinstance(value, list) and any(map(_tells_of_errors, value))
+
+
+def _own_texts(value: Any) -> Iterator[str]:
+    """The texts of what Bedrock and Cohere write as objects: JSON that a tool answered, documents in pieces."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name in ("json", "data") and isinstance(inner, dict):
+                yield json.dumps(inner, separators=(",", ":"), ensure_ascii=False)
+            elif name == "content" and isinstance(inner, list):
+                yield "\n".join(part["text"] for part in inner if isinstance(part.get("text"), str))
+            yield from _own_texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _own_texts(inner)
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -47,7 +47,7 @@ class Dialect(Frozen):
     free_arguments: bool = True
     """Whether the arguments of an earlier call may be a text that is no JSON."""
     tool_name: bool = False
-    """Whether a tool's message names the tool."""
+    """Whether a tool's message names the tool; one that was read from the provider's own wire stays as it was."""
     media_as_text: bool = False
     """Whether audio and documents are parts whose value is a text, a URL, rather than an object."""
     alternating: bool = False

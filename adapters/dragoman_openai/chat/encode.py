@@ -172,8 +172,8 @@ def _results(request: Outgoing, turn: Turn, names: Mapping[str, str], dialect: D
             continue
         request.lose_details(turn, index, "errors")
         answer = result(block, note, request.tool_id, dialect)
-        if dialect.tool_name and block.tool_use_id in names:
-            answer.setdefault("name", names[block.tool_use_id])
+        if dialect.tool_name and block.tool_use_id in names and not turn.raw(request.provider):
+            answer["name"] = names[block.tool_use_id]
         encoded.append(answer)
     return encoded
 

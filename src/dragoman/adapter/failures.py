@@ -63,8 +63,10 @@ def error_object(body: bytes) -> dict[str, Any]:
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Seconds to wait, as the provider asks: retry-after-ms, then retry-after as seconds or as an HTTP date.
 
-    None where there is no such header or its value is not a time (NaN, infinite, negative, garbage).
+    A wait of 0 says nothing where the other header says more: some servers round what is left down to it. None where
+    there is no such header or its value is not a time (NaN, infinite, negative, garbage).
     """
+    asked: list[float] = []
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -74,8 +76,8 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         except ValueError:
             seconds = _until(value, now or datetime.now(UTC))
         if math.isfinite(seconds) and seconds >= 0:
-            return seconds
-    return None
+            asked.append(seconds)
+    return next(filter(None, asked), asked[0] if asked else None)
 
 
 def _until(value: str, now: datetime) -> float:

@@ -218,21 +218,19 @@ def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
 
 def edits(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """An event lost, doubled or moved: a typed error, the same message, or what the remaining events say."""
-    spoken = _spoken(subject)
+    *spoken, end = _spoken(subject)
     numbers = range(len(spoken))
     for n in numbers:
-        yield _edited(subject, DropEvent(n), [*spoken[:n], *spoken[n + 1 :]])
-        yield _edited(subject, DuplicateEvent(n), [*spoken[: n + 1], *spoken[n:]])
+        yield _edited(subject, DropEvent(n), [*spoken[:n], *spoken[n + 1 :], end])
+        yield _edited(subject, DuplicateEvent(n), [*spoken[: n + 1], *spoken[n:], end])
     for n in numbers[:-1]:
-        yield _edited(subject, SwapEvents(n), [*spoken[:n], spoken[n + 1], spoken[n], *spoken[n + 2 :]])
+        yield _edited(subject, SwapEvents(n), [*spoken[:n], spoken[n + 1], spoken[n], *spoken[n + 2 :], end])
 
 
 def _spoken(subject: StreamSubject) -> list[list[StreamEvent]]:
-    """What each event of the body makes the untouched stream say."""
+    """What each event of the body, and then its end, makes the untouched stream say."""
     decoder = subject.decoder()
-    said = [decoder.feed(event) for event in events_of(subject.body)]
-    said[-1] += decoder.finish()
-    return said
+    return [*(decoder.feed(event) for event in events_of(subject.body)), decoder.finish()]
 
 
 def _edited(subject: StreamSubject, plan: Plan, spoken: list[list[StreamEvent]]) -> Trial:
@@ -263,10 +261,8 @@ def _until_complete(events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
 
 
 def _metadata_faults(result: Message, due: Message) -> Iterator[str]:
-    """What an event lost or moved may make unknown, but not other. Some wires tell only by its calls why one stops."""
-    told = (None, due.stop_reason)
-    called = bool(result.tool_uses) != bool(due.tool_uses)
-    if result.stop_reason not in ((*told, StopReason.TOOL_USE, StopReason.END_TURN) if called else told):
+    """What an event lost or moved may make unknown, but not other. On some wires silence means an ordinary stop."""
+    if result.stop_reason not in (None, due.stop_reason, StopReason.TOOL_USE, StopReason.END_TURN):
         yield f"the reason to stop became {result.stop_reason}"
     if result.usage is not None and due.usage is not None and result.usage.total_tokens != due.usage.total_tokens:
         yield f"the usage became {result.usage.total_tokens} tokens, from {due.usage.total_tokens}"

@@ -30,7 +30,8 @@ class HttpTransport(Carrier):
 
     ``api_key`` and ``base_url`` override what the environment and the adapter say; a transport that was given one of
     them serves one service only. ``client`` is the caller's own `httpx.Client`: its proxies, certificates, hooks and
-    transport are used, and it is not closed here. See `Settings` for the others.
+    transport are used, its auth is the credential where it has one, and it is not closed here. See `Settings` for the
+    others.
     """
 
     def __init__(
@@ -45,10 +46,11 @@ class HttpTransport(Carrier):
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
+        self._signs = _signs(client)
         self._pool = Pool(_client, max_connections) if client is None else _borrowed(client)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
-        return _prepared(self._credentials, adapter, request)
+        return _prepared(self._credentials, adapter, request, keyless=self._signs)
 
     @contextlib.contextmanager
     def _open(self, call: Call) -> Iterator[SyncResponse]:
@@ -88,13 +90,14 @@ class AsyncHttpTransport(AsyncCarrier):
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
+        self._signs = _signs(client)
         self._borrowed = None if client is None else _borrowed(client)
         self._max_connections = max_connections
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[httpx.AsyncClient]] = WeakKeyDictionary()
         self._closing: set[asyncio.Task[None]] = set()
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
-        return _prepared(self._credentials, adapter, request)
+        return _prepared(self._credentials, adapter, request, keyless=self._signs)
 
     @contextlib.asynccontextmanager
     async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
@@ -151,9 +154,9 @@ def _cancelled_again() -> bool:
     return task is not None and task.cancelling() > 1
 
 
-def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest) -> Prepared:
+def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest, *, keyless: bool) -> Prepared:
     endpoint = adapter.endpoint
-    target = credentials.target(adapter, keyless=brings_own_key(request, endpoint))
+    target = credentials.target(adapter, keyless=keyless or brings_own_key(request, endpoint))
     return Prepared(
         method=checked_method(request.method),
         url=full_url(target.base_url, request.path),
@@ -162,6 +165,11 @@ def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest) 
         stream=request.stream,
         key=target.key,
     )
+
+
+def _signs(client: "httpx.Client | httpx.AsyncClient | None") -> bool:
+    """Whether the caller's own client brings the credential: then no key is looked for."""
+    return getattr(client, "auth", None) is not None
 
 
 def _request(client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.Request":

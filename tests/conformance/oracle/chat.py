@@ -128,15 +128,17 @@ def _usage(body: dict[str, Any]) -> Buckets | None:
     if not usage:
         return None
     details = usage.get("prompt_tokens_details") or {}
-    cached = count(
-        details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
-    )
+    cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
     written = count(details.get("cache_write_tokens"))
     prompt, output, total = (
         count(usage["prompt_tokens"]),
         count(usage.get("completion_tokens")),
         usage.get("total_tokens"),
     )
-    if total is not None and total > prompt + output:
-        output = total - prompt
+    beside = (total or 0) - prompt - output
+    if beside > 0 and beside == count(details.get("audio_tokens")):
+        prompt += beside  # sound that was heard is counted beside the text
+    elif beside > 0:
+        output += beside
+    cached = min(count(cached), prompt)  # one server counts those of earlier requests
     return Buckets(input=prompt - cached - written, cached=cached, cache_creation=written, output=output, total=total)

@@ -42,10 +42,10 @@ def handwritten_whole(said: Said) -> bytes:
 
 
 def handwritten_stream(said: Said) -> bytes:
-    return b"".join(sse(event, event["type"]) for event in _events(said))
+    return b"".join(sse(event, event["type"]) for event in handwritten_events(said))
 
 
-def _events(said: Said) -> Iterator[dict[str, Any]]:
+def handwritten_events(said: Said) -> Iterator[dict[str, Any]]:
     start: dict[str, Any] = {
         "content": [],
         "stop_reason": None,

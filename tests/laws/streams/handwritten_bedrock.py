@@ -1,12 +1,17 @@
-"""Bedrock's Converse wire by hand, in the binary messages of docs.aws.amazon.com/bedrock (ConverseStream)."""
+"""Bedrock's wires by hand (docs.aws.amazon.com/bedrock, ConverseStream and InvokeModelWithResponseStream).
 
+All streams are binary messages; those of InvokeModel hold the model's own events, here Anthropic's.
+"""
+
+import base64
 import re
 import struct
 import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.adapter.errors import RateLimitError, ServerError
+from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
+from tests.laws.streams import handwritten_anthropic
 from tests.laws.streams.said import Said
 from tests.laws.streams.wire import Wire, compact
 
@@ -85,9 +90,25 @@ def _error(kind: str) -> bytes:
     return _message({":exception-type": kind, ":message-type": "exception"}, {"message": "It broke"})
 
 
-WIRE = Wire(
-    handwritten_stream,
-    handwritten_whole,
-    re.compile(rb":event-type\x07..metadata", re.DOTALL),
-    ((_error("throttlingException"), RateLimitError), (_error("internalServerException"), ServerError)),
+def handwritten_messages_stream(said: Said) -> bytes:
+    return b"".join(
+        _message(
+            {":event-type": "chunk", ":message-type": "event"},
+            {"bytes": base64.b64encode(compact(event).encode()).decode()},
+        )
+        for event in handwritten_anthropic.handwritten_events(said)
+    )
+
+
+ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
+    (_error("throttlingException"), RateLimitError),
+    (_error("internalServerException"), ServerError),
+)
+
+WIRE = Wire(handwritten_stream, handwritten_whole, re.compile(rb":event-type\x07..metadata", re.DOTALL), ERRORS)
+MESSAGES = Wire(
+    handwritten_messages_stream,
+    handwritten_anthropic.handwritten_whole,
+    re.compile(re.escape(base64.b64encode(b'{"type":"message_stop"}'))),
+    ERRORS,
 )

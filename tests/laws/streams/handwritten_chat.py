@@ -47,7 +47,7 @@ def _chunks(said: Said) -> Iterator[dict[str, Any]]:
     head = {**_HEAD, "object": "chat.completion.chunk"}
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": None}
+        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
     yield chunk({"role": "assistant", "content": ""})
     for piece in said.thinking:

@@ -60,6 +60,12 @@ def handwritten_reply(seed: int, *, calls: int | None = None) -> Said:
     )
 
 
+def handwritten_short() -> Said:
+    """The least that has a bit of everything."""
+    call = Call("id0", "rm", {"path": "/tmp/é"}, ('{"path": "/t', 'mp/é"}'))
+    return Said(("So",), ("\u2028 is", " it 😀"), (call,), False, 20, 0, 9)
+
+
 def _speech(picker: random.Random) -> tuple[str, ...]:
     return (
         "So",

@@ -4,7 +4,6 @@ import random
 import re
 from collections.abc import Iterator
 from functools import cache
-from types import ModuleType
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
@@ -22,20 +21,20 @@ from tests.laws.streams import (
     handwritten_ollama,
     handwritten_responses,
 )
-from tests.laws.streams.said import handwritten_reply
+from tests.laws.streams.said import Said, handwritten_reply, handwritten_short
 from tests.laws.streams.wire import Wire
 
 SEED = 20261121
 
-WIRES: dict[str, ModuleType] = {
-    "anthropic": handwritten_anthropic,
-    "bedrock": handwritten_bedrock,
-    "cohere": handwritten_cohere,
-    "google": handwritten_google,
-    "google-vertex": handwritten_google,
-    "local": handwritten_local,
-    "ollama": handwritten_ollama,
-    "openai": handwritten_responses,
+WIRES: dict[str, tuple[Wire, ...]] = {
+    "anthropic": (handwritten_anthropic.WIRE,),
+    "bedrock": (handwritten_bedrock.WIRE, handwritten_bedrock.MESSAGES),
+    "cohere": (handwritten_cohere.WIRE,),
+    "google": (handwritten_google.WIRE,),
+    "google-vertex": (handwritten_google.WIRE,),
+    "local": (handwritten_local.WIRE,),
+    "ollama": (handwritten_ollama.WIRE,),
+    "openai": (handwritten_responses.WIRE,),
 }
 """By provider; any other adapter speaks Chat Completions, or is found out not to."""
 
@@ -50,7 +49,9 @@ MODELS = {
     "ollama": "qwen3:4b",
     "openai": "gpt-5.1",
     "openai-chat": "gpt-5.1",
+    "openrouter": "openai/gpt-5.1",
 }
+"""The providers with an adapter of their own, and a model of each. All others are rows of one table."""
 
 RECORDED = {"openai": "openai-responses"}
 """Under which name a provider's exchanges were recorded, where it is another one."""
@@ -61,9 +62,10 @@ _GENERATION = re.compile(
 
 HANDWRITTEN = ((16, 1), (19, 2))
 """Seeds of the replies whose streams are cut at every byte, and how many calls they make; the first thinks, too."""
-LARGEST = 2_500
+LARGEST = 4_500
 """Bytes. Recorded streams are cut at every byte, so that time grows with the square of their size."""
-FEW = 2
+SMALLEST = 20
+"""Recorded streams are drawn from that many of the smallest, those with calls first."""
 
 
 def adapter_of(provider: str) -> Adapter:
@@ -71,19 +73,21 @@ def adapter_of(provider: str) -> Adapter:
     return get_adapter(f"{provider}:{MODELS.get(provider, 'model')}")
 
 
-def wire_of(provider: str) -> Wire:
-    module: Wire = WIRES.get(provider, handwritten_chat).WIRE
-    return module
+def wires_of(adapter: Adapter) -> tuple[Wire, ...]:
+    """The wires that an adapter reads, by its provider; several where what arrives says by its shape which it is."""
+    if adapter.provider in WIRES:
+        return WIRES[adapter.provider]
+    known = {"chat": handwritten_chat.WIRE, "responses": handwritten_responses.WIRE}
+    return tuple(known[api] for api in getattr(adapter, "apis", ("chat",)))
 
 
-def handwritten_subject(provider: str, seed: int, *, calls: int | None = None) -> StreamSubject:
+def handwritten_subject(adapter: Adapter, wire: Wire, said: Said, name: str) -> StreamSubject:
     """A stream and its unstreamed twin."""
-    wire, said = wire_of(provider), handwritten_reply(seed, calls=calls)
     body = wire.stream(said)
     return StreamSubject(
-        adapter_of(provider),
+        adapter,
         body,
-        f"{provider}/handwritten_{seed}",
+        f"{adapter.provider}/{name}",
         ends_at=wire.ends_at(body),
         errors=wire.errors,
         keep_alive=wire.keep_alive,
@@ -93,46 +97,58 @@ def handwritten_subject(provider: str, seed: int, *, calls: int | None = None) -
 
 @cache
 def subjects(provider: str) -> tuple[StreamSubject, ...]:
-    """The streams of one provider that are small enough to be cut everywhere. Raises DragomanError."""
-    made = [handwritten_subject(provider, seed, calls=calls) for seed, calls in HANDWRITTEN]
-    return (*made, *recorded_subjects(provider))
+    """The streams of one provider that are small enough to be cut everywhere. Raises DragomanError.
+
+    A row of a table has fewer of them, as what reads it is tried with others.
+    """
+    return tuple(_subjects(adapter_of(provider)))
 
 
-def recorded_subjects(provider: str) -> Iterator[StreamSubject]:
+def _subjects(adapter: Adapter) -> Iterator[StreamSubject]:
+    first, *others = wires_of(adapter)
+    if adapter.provider in MODELS:
+        for seed, calls in HANDWRITTEN:
+            said = handwritten_reply(seed, calls=calls)
+            yield handwritten_subject(adapter, first, said, f"handwritten_{seed}")
+        yield from recorded_subjects(adapter, first, 2)
+    else:
+        yield handwritten_subject(adapter, first, handwritten_short(), "handwritten_short")
+        yield from recorded_subjects(adapter, first, 1)
+    for number, wire in enumerate(others, 2):
+        yield handwritten_subject(adapter, wire, handwritten_short(), f"handwritten_wire_{number}")
+
+
+def recorded_subjects(adapter: Adapter, wire: Wire, few: int) -> Iterator[StreamSubject]:
     """A few recorded streams that the adapter reads to their end; whether it reads all of them is conformance's say."""
     try:
-        recorded = exchanges.load(RECORDED.get(provider, provider))
+        recorded = exchanges.load(RECORDED.get(adapter.provider, adapter.provider))
     except FileNotFoundError:
         return
-    small = [each for each in recorded if _is_small(each)]
-    small.sort(key=lambda each: each.id)
-    random.Random(SEED).shuffle(small)
-    small.sort(key=lambda each: "tool_call" not in each.features)
-    wire, found = wire_of(provider), 0
-    for exchange in small:
-        adapter = get_adapter(f"{provider}:{exchange.model or 'unknown'}")
+    fit = sorted((each for each in recorded if _fits(each, wire)), key=lambda each: (len(each.body), each.id))
+    drawn = random.Random(SEED).sample(fit[:SMALLEST], len(fit[:SMALLEST]))
+    drawn.sort(key=lambda each: "tool_call" not in each.features)
+    for exchange in drawn:
         subject = StreamSubject(
-            adapter,
+            get_adapter(f"{adapter.provider}:{exchange.model or 'unknown'}"),
             exchange.body,
-            f"{provider}/{exchange.id}",
+            f"{adapter.provider}/{exchange.id}",
             ends_at=wire.ends_at(exchange.body),
             errors=wire.errors,
             keep_alive=wire.keep_alive,
         )
-        if isinstance(subject.events[-1], MessageComplete):
+        if few and isinstance(subject.events[-1], MessageComplete):
             yield subject
-            found += 1
-        if found == FEW:
-            return
+            few -= 1
 
 
-def _is_small(exchange: exchanges.Exchange) -> bool:
+def _fits(exchange: exchanges.Exchange, wire: Wire) -> bool:
     return (
         exchange.streamed
         and exchange.status == 200
         and exchange.genuine
         and len(exchange.body) <= LARGEST
         and _GENERATION.search(exchange.url_path) is not None
+        and wire.terminal.search(exchange.body) is not None
     )
 
 

@@ -1,0 +1,85 @@
+"""Bedrock without an API key: requests signed with AWS credentials (Signature Version 4). Needs the extra ``bedrock``.
+
+The signer is botocore's own, and so are the places where it looks for credentials: environment, shared files, SSO,
+containers, instances. It is given to the transport as the auth of a client of the caller's own::
+
+    client = httpx.Client(auth=SigV4Auth("eu-central-1"))
+    Session("bedrock:eu.anthropic.claude-sonnet-4-6", providers={"bedrock": {"client": client}})
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import httpx
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+
+SERVICE = "bedrock"
+
+_HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
+_SIGNED = ("content-type",)
+"""Headers that are signed besides host, date and session token. A proxy may change others on the way."""
+
+
+class SigV4Auth(httpx.Auth):
+    """Signs each request anew, so that refreshed credentials count and a retry has the right date.
+
+    ``region`` is read from the address where it is not given. ``session`` is a botocore or boto3 session, for a
+    profile or a role. Raises MissingExtraError where botocore is not installed, and ConfigurationError, at the first
+    request, where there are no credentials or no region.
+    """
+
+    requires_request_body = True
+
+    def __init__(self, region: str | None = None, *, session: Any = None) -> None:
+        self._region = region
+        self._session = session if session is not None else _new_session()
+
+    def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.read()
+        yield self._signed(request, self._credentials())
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        await request.aread()
+        # Credentials may have to be fetched, which would hold up the event loop.
+        yield self._signed(request, await asyncio.to_thread(self._credentials))
+
+    def _credentials(self) -> Any:
+        found = self._session.get_credentials()
+        if found is None:
+            raise ConfigurationError(
+                "no AWS credentials to sign with: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in "
+                "AWS_PROFILE, or use an API key of Bedrock's in AWS_BEARER_TOKEN_BEDROCK"
+            )
+        return found.get_frozen_credentials()
+
+    def _signed(self, request: httpx.Request, credentials: Any) -> httpx.Request:
+        from botocore.auth import SigV4Auth as Signer
+        from botocore.awsrequest import AWSRequest
+
+        signed = AWSRequest(
+            method=request.method,
+            url=str(request.url),
+            data=request.content,
+            headers={name: request.headers[name] for name in _SIGNED if name in request.headers},
+        )
+        Signer(credentials, SERVICE, self._region_of(request)).add_auth(signed)
+        request.headers.update(dict(signed.headers.items()))
+        return request
+
+    def _region_of(self, request: httpx.Request) -> str:
+        if self._region is not None:
+            return self._region
+        if found := _HOST.fullmatch(request.url.host):
+            return found[1]
+        raise ConfigurationError(f"the address {request.url.host} names no AWS region: give one to SigV4Auth")
+
+
+def _new_session() -> Any:
+    try:
+        from botocore.session import Session
+    except ImportError:
+        raise MissingExtraError('signing needs botocore: pip install "dragoman[bedrock]"') from None
+    return Session()
