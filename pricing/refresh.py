@@ -27,7 +27,7 @@ DISTRIBUTION = "genai-prices"
 # Files carry the provider names of this project.
 NAMES = {"aws": "bedrock", "azure": "azure-openai", "x-ai": "xai"}
 # Providers that bill by the file of another one.
-SAME_PRICES = {"google-vertex": "google", "openai-chat": "openai"}
+SAME_PRICES = {"google-interactions": "google", "google-vertex": "google", "openai-chat": "openai"}
 
 RATES = {
     "input_mtok": "input",

@@ -161,6 +161,8 @@ class MessagesDecoder(StreamDecoder):
                 pass
 
     def _message_delta(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
+        if not self._native:
+            raise ValueError("a message ends that has not started")
         told = {**data["delta"], **{key: value for key, value in data.items() if key not in ("type", "delta", "usage")}}
         self._native |= {key: value for key, value in told.items() if value is not None and key != "content"}
         # Counts are cumulative; a field that is not repeated keeps its value from message_start.

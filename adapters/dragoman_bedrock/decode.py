@@ -182,7 +182,7 @@ def _citation(native: Native) -> Citation:
 
 def difference(native: Native, decoded: ContentBlock, tool_use_id: str) -> Native:
     """What a block holds beyond ours: a residue, and under ``inner`` that of the object in its only field."""
-    ours = encode.block(decoded, lambda _: tool_use_id, media.Names(), takes_text=True)
+    ours = encode.block(decoded, lambda _: tool_use_id, media.Names().keep, takes_text=True)
     kind, theirs = _named(native)
     written = ours.get(kind)
     if isinstance(theirs, dict) and isinstance(written, dict):
@@ -240,7 +240,7 @@ def _add_result(reader: HistoryReader, native: Native, markers: list[Native], ra
         is_error=result.get("status") == "error",
     )
     note: Native = {"parts": notes} if notes else {}
-    ours = encode.block(answer, lambda _: result["toolUseId"], media.Names(), note, takes_text=True)
+    ours = encode.block(answer, lambda _: result["toolUseId"], media.Names().keep, note, takes_text=True)
     if inner := residue(result, ours["toolResult"]):
         note["inner"] = inner
     if markers:

@@ -101,10 +101,11 @@ def _beside_documents(content: list[Native]) -> None:
         content.insert(place, {"text": _BESIDE_DOCUMENTS})
 
 
-def _blocks(request: Outgoing, turn: Turn, names: Naming) -> Iterator[Native]:
+def _blocks(request: Outgoing, turn: Turn, names: media.Names) -> Iterator[Native]:
     """The blocks of a turn, with the markers that stood around its own."""
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
+    name = names.keep if raw else names
     takes_text = request.adapter.capabilities.wire["document_text"]
     yield from raw.get("ahead", ())
     for index, (content, origin) in enumerate(turn.pairs()):
@@ -112,7 +113,7 @@ def _blocks(request: Outgoing, turn: Turn, names: Naming) -> Iterator[Native]:
         if isinstance(content, TextBlock) and content.citations and not raw:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(origin), {})
-        yield restored(block(content, request.tool_id, names, note, takes_text=takes_text), note)
+        yield restored(block(content, request.tool_id, name, note, takes_text=takes_text), note)
         yield from note.get("behind", ())
 
 
@@ -161,7 +162,8 @@ def _tool_result(content: ToolResultBlock, tool_id: ToolId, names: Naming, note:
         restored(block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
         for index, part in enumerate(content.content)
     ]
-    encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": parts or [{"text": _NOTHING}]}
+    said = [part for part in parts if part.get("text", _NOTHING).strip()]  # texts without words are refused
+    encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": said or [{"text": _NOTHING}]}
     if content.is_error:
         encoded["status"] = "error"
     return {"toolResult": encoded}

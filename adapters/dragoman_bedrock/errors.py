@@ -54,8 +54,9 @@ def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], prov
     """The error of a reply with a failing status."""
     native = error_object(body)
     # The header may go on with an address: "ValidationException:http://internal.amazon.com/...".
-    named = (headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "").partition(":")[0]
-    return from_event(native, provider, model, str(named).rpartition("#")[2], status=status, headers=headers, body=body)
+    named = str(headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "")
+    name = named.partition(":")[0].rpartition("#")[2]
+    return from_event(native, provider, model, name, status=status, headers=headers, body=body)
 
 
 def from_event(

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote, unquote
 
+from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.turns import Turn
@@ -37,13 +38,21 @@ def form_of(body: Mapping[str, Any]) -> Form:
 
 
 def path(model: str, form: Form, *, stream: bool) -> str:
-    """Where a request goes. Names may be ARNs, with colons and slashes; one that is quoted already stays so."""
-    return f"/model/{quote(unquote(model), safe='')}/{_OPERATIONS[form][stream]}"
+    """Where a request goes. Names may be ARNs, with colons and slashes; one that is quoted already stays so.
+
+    Raises RequestError for a name that no encoding can write.
+    """
+    try:
+        name = quote(unquote(model), safe="")
+    except UnicodeEncodeError:
+        raise RequestError(f"{model!r:.80} is no name of a model: it holds a lone surrogate") from None
+    return f"/model/{name}/{_OPERATIONS[form][stream]}"
 
 
 def fit(request: Outgoing, form: Form) -> None:
     """Leaves out what was said of messages in the words of another form: notes, native blocks, sources."""
-    request.turns = tuple(_fitted(request, turn, form) for turn in request.turns)
+    fitted = (_fitted(request, turn, form) for turn in request.turns)
+    request.turns = tuple(turn for turn in fitted if turn.blocks)
 
 
 def _fitted(request: Outgoing, turn: Turn, form: Form) -> Turn:

@@ -123,10 +123,16 @@ def native(
 
 
 class Names:
-    """Names for the documents of one request: of the characters that are allowed, and each used once."""
+    """Names for the documents of one request: of the characters that are allowed, and each new one used once."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
+
+    def keep(self, title: str | None) -> str:
+        """The name that a document had already."""
+        name = title or _UNNAMED
+        self._used.add(name)
+        return name
 
     def __call__(self, title: str | None) -> str:
         plain = _NOT_IN_NAMES.sub(" ", title or "").strip()[:_LONGEST_NAME] or _UNNAMED

@@ -32,6 +32,8 @@ from dragoman_bedrock import decode, errors
 
 Native = dict[str, Any]
 
+_ANNOUNCED = ("toolUse", "toolResult", "image")
+"""Kinds of blocks that have a start; the others show only in their deltas."""
 _ACCOUNT = "amazon-bedrock-"
 """What Bedrock adds to a model's own events begins so."""
 
@@ -78,6 +80,10 @@ class BedrockDecoder(StreamDecoder):
         return self._messages.read(Frame("", wrapped))
 
     def _event(self, name: str, data: Native) -> Iterable[StreamEvent]:
+        if name == "messageStart":
+            return self._message_start(data)
+        if not self._native:
+            raise ValueError(f"{name} comes before the message starts")
         match name:
             case "contentBlockDelta":
                 return self._delta(data["contentBlockIndex"], data["delta"])
@@ -85,8 +91,6 @@ class BedrockDecoder(StreamDecoder):
                 return self._start(data["contentBlockIndex"], data["start"])
             case "contentBlockStop":
                 return self._stop(data["contentBlockIndex"])
-            case "messageStart":
-                return self._message_start(data)
             case "messageStop":
                 self._native |= _without_padding(data)
                 return ()
@@ -104,8 +108,6 @@ class BedrockDecoder(StreamDecoder):
     def _block(self, index: int) -> tuple[int, "_Block"]:
         """The block of that index; texts and thoughts begin without being announced."""
         if index not in self._places:
-            if not self._native:
-                raise ValueError("a block starts before its message")
             self._places[index] = len(self._blocks)
             self._blocks.append(_Block())
         place = self._places[index]
@@ -116,6 +118,7 @@ class BedrockDecoder(StreamDecoder):
             raise ValueError(f"content block {index} starts twice")
         place, block = self._block(index)
         block.start = start
+        block.kind = next(iter(start), "")
         if (call := block.call) is not None:
             tool_use_id = self._reply.call_id(place, call["toolUseId"])
             yield ToolUseStart(self._reply.message_id, place, tool_use_id, call["name"])
@@ -127,6 +130,7 @@ class BedrockDecoder(StreamDecoder):
         for kind, value in delta.items():
             match kind:
                 case "text":
+                    block.turn_out("text")
                     block.texts.append(value)
                     if value:
                         yield TextDelta(self._reply.message_id, place, value)
@@ -135,22 +139,26 @@ class BedrockDecoder(StreamDecoder):
                 case "reasoningContent":
                     yield from self._thought(place, block, value)
                 case "citation":
+                    block.turn_out("text")
                     block.citations.append(value)
                 case "toolResult":
+                    block.turn_out("toolResult")
                     block.parts += value
                 case "image":
+                    block.turn_out("image")
                     block.image |= value
                 case _:
                     self.unknown(kind)
 
     def _input(self, place: int, block: "_Block", fragment: str) -> Iterator[StreamEvent]:
+        block.turn_out("toolUse")
         block.texts.append(fragment)
         if fragment and (call := block.call) is not None:
             tool_use_id = self._reply.call_id(place, call["toolUseId"])
             yield ToolUseInputDelta(self._reply.message_id, place, tool_use_id, fragment)
 
     def _thought(self, place: int, block: "_Block", delta: Native) -> Iterator[StreamEvent]:
-        block.thinks = True
+        block.turn_out("reasoningContent")
         if "redactedContent" in delta:
             block.redacted.append(delta["redactedContent"])
         text, signature = delta.get("text") or "", delta.get("signature")
@@ -189,18 +197,24 @@ class BedrockDecoder(StreamDecoder):
 class _Block:
     """A content block while it arrives; what it is shows only in what is said of it."""
 
-    __slots__ = ("citations", "ended", "image", "parts", "redacted", "signatures", "start", "texts", "thinks")
+    __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
 
     def __init__(self) -> None:
         self.start: Native = {}
+        self.kind = ""
         self.texts: list[str] = []
-        self.thinks = False
         self.signatures: list[str] = []
         self.redacted: list[str] = []
         self.citations: list[Native] = []
         self.parts: list[Native] = []
         self.image: Native = {}
         self.ended = False
+
+    def turn_out(self, kind: str) -> None:
+        """Raises ValueError where the block is already of another kind, or of one that has to be announced."""
+        if kind != (self.kind or ("" if kind in _ANNOUNCED else kind)):
+            raise ValueError(f"{kind} in a content block of another kind")
+        self.kind = kind
 
     @property
     def call(self) -> Native | None:
@@ -211,20 +225,20 @@ class _Block:
     def native(self) -> Native:
         """The block as a whole reply has it; the input of a call that is cut or malformed stays a text."""
         text = "".join(self.texts)
-        if "toolUse" in self.start:
+        if self.kind == "toolUse":
             given, malformed = wirejson.parse_arguments(text)
             whole = self.ended and malformed is None
             return {"toolUse": {**self.start["toolUse"], "input": given if whole else text}}
-        if "toolResult" in self.start:
+        if self.kind == "toolResult":
             return {"toolResult": {**self.start["toolResult"], "content": self.parts}}
-        if "image" in self.start or self.image:
-            return {"image": {**self.start.get("image", {}), **self.image}}
-        if self.thinks:
+        if self.kind == "image":
+            return {"image": {**self.start["image"], **self.image}}
+        if self.kind == "reasoningContent":
             return {"reasoningContent": self._thought(text)}
         if self.citations:
             cited: Native = {"citations": self.citations}
             return {"citationsContent": {"content": [{"text": text}], **cited} if text else cited}
-        return {"text": text}
+        return self.start or {"text": text}
 
     def _thought(self, text: str) -> Native:
         if self.redacted:

@@ -70,17 +70,15 @@ def message(
     content, notes = _blocks(pieces, reply.call_id, cut)
     content, homeless = _cited(content, pieces, spoken.get("citations"))
     raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _REPLY_SPOKEN_FOR}
-    raw |= {"blocks": notes, "list": isinstance(spoken.get("content"), list)}
+    raw |= {"blocks": notes, "list": isinstance(spoken.get("content"), list), "citations": homeless}
     beyond = {key: value for key, value in spoken.items() if key not in _MESSAGE_SPOKEN_FOR}
-    if homeless:
-        beyond["citations"] = homeless
     raw["residue"] = {"set": beyond} if beyond else None
     return reply.message(
         content,
         model=None,
         stop_reason=_stop_reason(finish, content, status),
         usage=usage(native.get("usage")),
-        raw={key: value for key, value in raw.items() if value not in (None, {}, False)},
+        raw={key: value for key, value in raw.items() if value not in (None, {}, [], False)},
         status=status,
     )
 
@@ -260,18 +258,11 @@ def history(native: dict[str, Any], reader: HistoryReader) -> None:
         content, notes = _blocks(pieces, lambda _, native_id: reader.call_id(native_id))
         content, homeless = _cited(content, pieces, item.get("citations"))
         raw: dict[str, Any] = {"list": True} if isinstance(item.get("content"), list) else {}
-        if notes:
-            raw["blocks"] = notes
-        spoken_for = {"role", *(field for field, _ in pieces)} | ({"citations"} if _has_sources(content) else set())
+        raw |= {name: value for name, value in (("blocks", notes), ("citations", homeless)) if value}
+        spoken_for = {"role", *(field for field, _ in pieces), *(("citations",) if item.get("citations") else ())}
         ours = encode.message(item["role"], [], raw)
-        beyond = residue(_others(item, spoken_for), _others(ours, spoken_for)) or {}
-        if homeless and "citations" in spoken_for:
-            beyond.setdefault("set", {})["citations"] = homeless
+        beyond = residue(_others(item, spoken_for), _others(ours, spoken_for))
         reader.add(role, content, {**raw, **({"residue": beyond} if beyond else {})})
-
-
-def _has_sources(content: Sequence[ContentBlock]) -> bool:
-    return any(isinstance(block, TextBlock) and block.citations for block in content)
 
 
 def _others(fields: Mapping[str, Any], spoken_for: Collection[str]) -> dict[str, Any]:

@@ -134,14 +134,14 @@ def _message(request: Outgoing, turn: Turn) -> dict[str, Any]:
         field, value = piece(block, request.tool_id, notes.get(str(origin), {}))
         pieces.append((field, restore(value, notes.get(str(origin))) if isinstance(value, dict) else value))
     if raw:
-        pieces += cited(turn.blocks)
+        pieces += [("citations", native) for native in (*cited(turn.blocks), *raw.get("citations", ()))]
     return message(str(turn.role), pieces, raw)
 
 
-def cited(blocks: Iterable[ContentBlock]) -> list[Piece]:
+def cited(blocks: Iterable[ContentBlock]) -> list[dict[str, Any]]:
     """The sources of texts, which stand beside them."""
     citations = [citation for block in blocks if isinstance(block, TextBlock) for citation in block.citations]
-    return [("citations", citation.data) for citation in citations if citation.data]
+    return [citation.data for citation in citations if citation.data]
 
 
 def piece(block: ContentBlock, tool_id: ToolId, note: Note) -> Piece:

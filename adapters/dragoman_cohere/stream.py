@@ -70,6 +70,10 @@ class ChatDecoder(StreamDecoder):
         kind = data.get("type") or frame.event
         if kind == "error" or (not kind and "message" in data):
             raise errors.from_event(data, self.provider, self._model)
+        if kind == "message-start":
+            return self._start(data)
+        if not self._native:
+            raise ValueError(f"{kind} comes before the message starts")
         index = data.get("index")
         delta = data.get("delta") or {}
         said = delta.get("message") or {}
@@ -90,10 +94,10 @@ class ChatDecoder(StreamDecoder):
             case "citation-start":
                 self._citations.append(said["citations"])
                 return ()
-            case "content-end" | "citation-end":
+            case "content-end":
+                return self._content_end(index)
+            case "citation-end":
                 return ()
-            case "message-start":
-                return self._start(data, said)
             case "message-end":
                 return self._end(delta)
             case _:
@@ -105,9 +109,10 @@ class ChatDecoder(StreamDecoder):
         cut = [place for place, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
         return decode.message(self._gathered(), self._reply, status, pieces=self._pieces(), cut=cut)
 
-    def _start(self, data: dict[str, Any], said: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _start(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
         if self._native:
             raise ValueError("a second message starts in one stream")
+        said = (data.get("delta") or {}).get("message") or {}
         self._native = {"id": data.get("id"), "role": said.get("role", "assistant")}
         yield MessageStart(self._reply.message_id, self._model)
 
@@ -118,12 +123,26 @@ class ChatDecoder(StreamDecoder):
         self._parts.append(_Part(field, native))
         return place
 
+    def _open(self, field: str, index: Any) -> tuple[int, _Part]:
+        """Raises ValueError where the piece has ended: what comes then was lost or doubled on the way."""
+        place = self._places[field, index]
+        if self._parts[place].ended:
+            raise ValueError(f"{field} {index} goes on after its end")
+        return place, self._parts[place]
+
     def _content(self, index: Any, delta: dict[str, Any]) -> Iterator[StreamEvent]:
-        place = self._places["content", index]
+        place, part = self._open("content", index)
         for kind, event in (("text", TextDelta), ("thinking", ThinkingDelta)):
             if fragment := delta.get(kind):
-                self._parts[place].fragments.append(fragment)
+                if part.native.get("type") != kind:
+                    raise ValueError(f"{kind} in a part of another type")
+                part.fragments.append(fragment)
                 yield event(self._reply.message_id, place, fragment)
+
+    def _content_end(self, index: Any) -> Iterable[StreamEvent]:
+        _, part = self._open("content", index)
+        part.ended = True
+        return ()
 
     def _plan(self, fragment: str) -> Iterator[StreamEvent]:
         if not fragment:
@@ -141,18 +160,14 @@ class ChatDecoder(StreamDecoder):
         yield from self._arguments(index, native)
 
     def _arguments(self, index: Any, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        place = self._places["tool_calls", index]
-        part = self._parts[place]
-        if part.ended:
-            raise ValueError("arguments arrived for a call that had ended")
+        place, part = self._open("tool_calls", index)
         if fragment := (native.get("function") or {}).get("arguments"):
             part.fragments.append(fragment)
             call = self._reply.call_id(place, part.native.get("id"))
             yield ToolUseInputDelta(self._reply.message_id, place, call, fragment)
 
     def _call_end(self, index: Any) -> Iterator[StreamEvent]:
-        place = self._places["tool_calls", index]
-        part = self._parts[place]
+        place, part = self._open("tool_calls", index)
         given, malformed = wirejson.parse_arguments("".join(part.fragments))
         part.ended = True
         if malformed is None:
@@ -160,8 +175,6 @@ class ChatDecoder(StreamDecoder):
             yield ToolUseEnd(self._reply.message_id, place, call, given)
 
     def _end(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
-        if not self._native:
-            raise ValueError("a message ends that never started")
         if delta.get("error"):
             raise errors.from_event(delta, self.provider, self._model)
         self._native |= {key: value for key, value in delta.items() if key != "message"}

@@ -18,6 +18,8 @@ from dragoman_openai.chat.dialect import Dialect
 
 Table = dict[str, Any]
 
+_FOR_ALL = "*"
+
 
 class ModelRow(BaseModel):
     """The models that it means, the names to show of them, and capabilities besides."""
@@ -110,12 +112,20 @@ def tables_of(path: Path) -> dict[str, Table]:
 
 @cache
 def built_in() -> dict[str, Table]:
-    """The tables of endpoints.toml."""
+    """The tables of endpoints.toml, without the one for all."""
+    return {name: table for name, table in _all().items() if name != _FOR_ALL}
+
+
+@cache
+def _all() -> dict[str, Table]:
     return tomllib.loads(files("dragoman_compatible").joinpath("endpoints.toml").read_text(encoding="utf-8"))
 
 
 def whole(name: str, tables: Mapping[str, Table], place: str) -> Table:
-    """A table with the fields of those that it is like. Raises ConfigurationError where there is no such table."""
+    """A table with the fields of those that it is like, and those for all.
+
+    Raises ConfigurationError where there is no such table.
+    """
     table = dict(tables[name])
     seen = {name}
     while (like := table.pop("like", None)) is not None:
@@ -123,4 +133,4 @@ def whole(name: str, tables: Mapping[str, Table], place: str) -> Table:
             raise ConfigurationError(f"{place}: {name}.like: {like!r} is no other endpoint")
         seen.add(like)
         table = merged(tables[like], table)
-    return table
+    return merged(_all()[_FOR_ALL], table)

@@ -108,13 +108,16 @@ class VertexAdapter(GoogleAdapter):
     """The same wire on Vertex AI.
 
     The base URL decides whose quota and which place it is: as it stands, it is express mode's; a project's is
-    ``https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION``, with a bearer token as key.
+    ``https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION``. The key is a bearer token.
+    Express mode takes an API key instead, which goes among the options' headers as ``x-goog-api-key``; so none is
+    required.
     """
 
     provider: ClassVar[str] = "google-vertex"
     endpoint: ClassVar[Endpoint] = Endpoint(
         base_url="https://aiplatform.googleapis.com/v1",
         key_variables=("GOOGLE_VERTEX_TOKEN",),
+        key_required=False,
         base_url_variable="GOOGLE_VERTEX_BASE_URL",
     )
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_google", "models.toml", "vertex.toml")

@@ -70,7 +70,7 @@ def from_event(
     listed = inner.get("details")
     details = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     reason = next((each["reason"] for each in details if isinstance(each.get("reason"), str)), None)
-    named = inner.get("status")
+    named = inner.get("status") or (inner.get("code") if isinstance(inner.get("code"), str) else None)
     failure = Failure(
         provider=provider,
         model=model,
@@ -79,7 +79,7 @@ def from_event(
         message=inner.get("message") or said or body,
         code=reason or named or inner.get("code"),
     )
-    kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(named))
+    kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(named).upper())
     if kind in (InvalidRequestError, None) and any(words in failure.text.lower() for words in _OVERFLOW):
         kind = ContextOverflowError
     if kind is None and status is None and isinstance(inner.get("code"), int):

@@ -18,6 +18,8 @@ _REASONS = {
     "IMAGE_SAFETY": StopReason.REFUSAL,
     "IMAGE_PROHIBITED_CONTENT": StopReason.REFUSAL,
     "IMAGE_RECITATION": StopReason.REFUSAL,
+    "ESCALATION": StopReason.REFUSAL,
+    "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
 }
 """All others say that something went wrong: a malformed call, a missing signature, what is still unknown."""
 

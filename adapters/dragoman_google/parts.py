@@ -6,7 +6,6 @@ stays with the message and makes the part whole again, byte for byte, for the pr
 
 import base64
 from collections.abc import Mapping
-from mimetypes import MimeTypes
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,8 +41,15 @@ RAW_INPUT = "rawInput"
 _FILES_API = "generativelanguage.googleapis.com"
 _YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
 _DEFAULT_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/pdf"}
-_TYPES = MimeTypes(filenames=())
-"""Python's own table, without that of the machine: the same on every one."""
+_BY_ENDING = {
+    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "heic": "image/heic",
+    "heif": "image/heif", "wav": "audio/wav", "mp3": "audio/mp3", "aac": "audio/aac", "ogg": "audio/ogg",
+    "flac": "audio/flac", "m4a": "audio/m4a", "mp4": "video/mp4", "mpeg": "video/mpeg", "mov": "video/quicktime",
+    "webm": "video/webm", "avi": "video/avi", "wmv": "video/wmv", "flv": "video/x-flv", "3gp": "video/3gpp",
+    "pdf": "application/pdf", "txt": "text/plain", "html": "text/html", "csv": "text/csv", "md": "text/markdown",
+    "xml": "text/xml", "json": "application/json",
+}  # fmt: skip
+"""Types for links without one. Python's own table is another with each version and on each machine."""
 
 
 def kind(part: Mapping[str, Any]) -> str:
@@ -70,7 +76,7 @@ def block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: 
             return _media(source, data.get("mimeType"), part)
         case "fileData" if not thought:
             data = part["fileData"]
-            return _media(_file(data["fileUri"], provider), data.get("mimeType"), part)
+            return _media(file_source(data["fileUri"], provider), data.get("mimeType"), part)
         case other:
             return ProviderBlock(provider=provider, kind=other or "part", data=native)
 
@@ -107,7 +113,7 @@ def _detail(part: Mapping[str, Any]) -> str | None:
     return level.removeprefix("MEDIA_RESOLUTION_").lower() if isinstance(level, str) else None
 
 
-def _file(uri: str, provider: str) -> MediaSource:
+def file_source(uri: str, provider: str) -> MediaSource:
     """A public link, or a file that only this provider can read: of its Files API, or of a bucket."""
     place = urlsplit(uri)
     if place.scheme in ("http", "https") and place.hostname != _FILES_API:
@@ -146,7 +152,7 @@ def media_part(content: Media) -> dict[str, Any]:
             data = base64.b64encode(source.data.encode()).decode()
             return {"inlineData": {"mimeType": media_type or "text/plain", "data": data}}
         case _:
-            media_type = media_type or _TYPES.guess_type(urlsplit(source.data).path)[0]
+            media_type = media_type or _BY_ENDING.get(urlsplit(source.data).path.rpartition(".")[2].lower())
             return {"fileData": {**({"mimeType": media_type} if media_type else {}), "fileUri": source.data}}
 
 

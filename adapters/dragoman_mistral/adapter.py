@@ -14,6 +14,7 @@ MISTRAL = Dialect(
     seed="random_seed",
     stream_usage=False,
     tool_choices={"auto": "auto", "none": "none", "required": "any"},
+    free_arguments=False,
     tool_name=True,
     media_as_text=True,
     references=True,

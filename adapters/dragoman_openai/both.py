@@ -129,8 +129,12 @@ class _BothApisDecoder(StreamDecoder):
         self._decoder: StreamDecoder | None = None
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
-        for event in (self._decoder or self._begin(frame)).read(frame):
-            yield self._marked(event)
+        decoder = self._decoder or self._begin(frame)
+        heard = decoder.heard
+        for event in decoder.read(frame):
+            if decoder is self._decoder:  # a frame that says nothing of its API can report an error, and no more
+                yield self._marked(event)
+        self.heard += decoder.heard - heard  # keep-alives count as nothing
 
     def partial(self, status: MessageStatus) -> Message | None:
         message = self._decoder.partial(status) if self._decoder else None

@@ -16,6 +16,7 @@ from dragoman_openai.responses.adapter import ResponsesAdapter
 OPENROUTER = Dialect(
     max_tokens="max_completion_tokens",
     top_k="top_k",
+    free_arguments=False,
     effort="reasoning.effort",
     thinking_budget="reasoning.max_tokens",
     thinking_on={"reasoning": {"enabled": True}},

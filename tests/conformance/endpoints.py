@@ -22,7 +22,8 @@ def validators(chat: Validator, responses: Validator) -> dict[str, Validator]:
     def made(dialect: Validator) -> Validator:
         def validator(body: dict[str, Any], *, foreign: bool) -> Faults:
             if "messages" not in body:
-                yield from responses(body, foreign=foreign)
+                sampled = {name: value for name, value in body.items() if name not in ("temperature", "top_p")}
+                yield from responses(sampled, foreign=foreign)
                 return
             plain = copy.deepcopy(body)
             yield from dialect(plain, foreign=foreign)
@@ -33,7 +34,8 @@ def validators(chat: Validator, responses: Validator) -> dict[str, Validator]:
     names = {"github-copilot", "google-openai", "z-ai", *ADAPTERS.values(), *_UPSTREAMS}
     own = {"anthropic", "openai", "openai-chat", "ollama", "google", "google-vertex", "cohere", "bedrock"}
     found = {name: made(_plain) for name in names - own}
-    return found | {"mistral": made(_mistral), "deepseek": made(_deepseek), "perplexity": made(_perplexity)}
+    others = {"mistral": _mistral, "deepseek": _deepseek, "perplexity": _perplexity, "openrouter": _openrouter}
+    return found | {name: made(dialect) for name, dialect in others.items()}
 
 
 _UPSTREAMS = (
@@ -43,7 +45,7 @@ _UPSTREAMS = (
 
 
 def _plain(body: dict[str, Any], *, foreign: bool) -> Faults:
-    """What many take: top_k, images in a tool's message, reasoning that is there but empty, calls without a type."""
+    """What many take: top_k, reasoning that is there but empty, tools and calls without a type."""
     body.pop("top_k", None)
     for tool in body.get("tools") or ():
         tool.setdefault("type", "function")
@@ -51,8 +53,6 @@ def _plain(body: dict[str, Any], *, foreign: bool) -> Faults:
         for field in _REASONING:
             if field in message and not message[field]:
                 del message[field]
-        if message["role"] == "tool" and isinstance(message.get("content"), list):
-            message["content"] = [part for part in message["content"] if part.get("type") != "image_url"]
         for call in message.get("tool_calls") or ():
             call.setdefault("type", "function")
     yield from ()
@@ -67,6 +67,15 @@ def _deepseek(body: dict[str, Any], *, foreign: bool) -> Faults:
         content = message.get("content")
         if isinstance(content, list) and any(part.get("type") != "text" for part in content):
             yield "a part that is no text"
+    yield from _plain(body, foreign=foreign)
+
+
+def _openrouter(body: dict[str, Any], *, foreign: bool) -> Faults:
+    """Images and files in a tool's message, and files by URL or without a name."""
+    for message in body["messages"]:
+        if isinstance(message.get("content"), list):
+            kinds = ("image_url", "file") if message["role"] == "tool" else ("file",)
+            message["content"] = [part for part in message["content"] if part.get("type") not in kinds]
     yield from _plain(body, foreign=foreign)
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.conformance.oracle.frames import binary, handwritten_exception
-from tests.conformance.scope import out_of_scope, wire_of
+from tests.conformance.scope import adapter_of, out_of_scope, wire_of
 from tests.exchanges import Exchange, load_or_skip
 
 SEED = 20261121
@@ -55,8 +55,11 @@ def terminal_offset(exchange: Exchange) -> int:
     """How many bytes must have arrived before the reply can be known to be whole.
 
     The end of the terminal event's own data, its line end not counted. A chat stream ends with [DONE]; where the
-    server sends none, with its finish reason. Google's tools may go on behind a first one: the last one counts.
+    server sends none, with its finish reason, and the counts where it always tells them. Google's tools may go on
+    behind a first one: the last one counts.
     """
+    if adapter_of(exchange) in _MARKER_IS_OPTIONAL:
+        return _finished_and_counted(exchange)
     reasons: list[int] = []
     for end, data in _frames(exchange):
         if data == b"[DONE]":
@@ -69,6 +72,22 @@ def terminal_offset(exchange: Exchange) -> int:
         if any(candidate.get("finishReason") for candidate in frame.get("candidates") or ()):
             reasons.insert(0, end)
     return reasons[0] if reasons else len(exchange.body)
+
+
+_MARKER_IS_OPTIONAL = frozenset({"huggingface", "perplexity", "writer"})
+"""Endpoints of which some streams, or all, come without [DONE]."""
+
+
+def _finished_and_counted(exchange: Exchange) -> int:
+    """Where a finish reason and the usage have both come: what follows says nothing new."""
+    finished = counted = False
+    for end, data in _frames(exchange):
+        frame = {} if data == b"[DONE]" else json.loads(data)
+        finished |= any(choice.get("finish_reason") for choice in frame.get("choices") or ())
+        counted |= bool(frame.get("usage"))
+        if (finished and counted) or data == b"[DONE]":
+            return end
+    return len(exchange.body)
 
 
 def boundaries(exchange: Exchange) -> list[int]:

@@ -7,14 +7,20 @@ from typing import Any
 from dragoman import Loss, Message, ToolDefinition
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
+    AudioBlock,
     ContentBlock,
+    DocumentBlock,
+    ImageBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    VideoBlock,
 )
+
+Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
 def unnamed(
@@ -57,7 +63,7 @@ def _missing(block: ContentBlock, said: str, calls: list[tuple[str, Any]], *, fo
         case TextBlock():
             if block.text.strip() and block.text not in said:
                 return f"the text {block.text[:60]!r}"
-            if block.citations and foreign:
+            if foreign and not all(cited.url and cited.url in said for cited in block.citations):
                 return "the citations"
         case ThinkingBlock() if block.text in said and (block.text or not block.signature):
             return None
@@ -72,9 +78,14 @@ def _missing(block: ContentBlock, said: str, calls: list[tuple[str, Any]], *, fo
             return next(
                 (what for part in block.content if (what := _missing(part, said, calls, foreign=foreign))), None
             )
-        case _ if isinstance(block, MEDIA_BLOCKS) and block.source.data not in said:
+        case _ if isinstance(block, MEDIA_BLOCKS) and not (block.source.data in said or _url_safe(block) in said):
             return f"the {block.type}"
     return None
+
+
+def _url_safe(block: Media) -> str:
+    """A medium as Google's own clients write it, in the other alphabet of base64."""
+    return block.source.data.translate(str.maketrans("+/", "-_")).rstrip("=")
 
 
 def _answers(body: dict[str, Any]) -> Iterator[dict[str, Any]]:

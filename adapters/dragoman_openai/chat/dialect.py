@@ -73,6 +73,8 @@ class Dialect(Frozen):
     # Replies.
     done_marker: bool = True
     """Whether a stream must end with [DONE]; else a finish_reason and the end of the bytes are enough."""
+    final_usage: bool = False
+    """Whether a stream that ends without [DONE] must have told its usage besides."""
     failed: tuple[str, ...] = ()
     """Finish reasons that mean that the reply is none."""
     errors: tuple[Path, ...] = ("error", "x_groq.error")

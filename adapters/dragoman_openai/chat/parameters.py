@@ -21,7 +21,7 @@ SCHEMA_NAME = "answer"
 
 
 def write(request: Outgoing, dialect: Dialect, *, tools: bool) -> dict[str, Any]:
-    """Everything but the model, the conversation and the tools. Caching needs no word: it is automatic."""
+    """Everything but the model, the conversation and the tools. Caching is automatic, but for models that say so."""
     options = request.options
     encoded: dict[str, Any] = {}
     if options.stream:
@@ -36,6 +36,9 @@ def write(request: Outgoing, dialect: Dialect, *, tools: bool) -> dict[str, Any]
     _sampling(request, dialect, encoded, reasons=level != "none")
     if options.output_schema is not None:
         _response_format(request, dialect, encoded)
+    if options.prompt_cache is not None and request.adapter.capabilities.wire.get("cache_control"):
+        lifetime = {} if options.prompt_cache == "5m" else {"ttl": options.prompt_cache}
+        encoded["cache_control"] = {"type": "ephemeral", **lifetime}
     if tools:
         _tool_choice(request, dialect, encoded, reasons=level != "none")
     return encoded

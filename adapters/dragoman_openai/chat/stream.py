@@ -73,7 +73,8 @@ class ChatDecoder(StreamDecoder):
         return decode.message(self._native(), self._reply, self._dialect, status, said=self._pieces(), cut=cut)
 
     def end(self) -> Iterable[StreamEvent]:
-        if not self._dialect.done_marker and self._choice.get("finish_reason"):
+        told = self._counted is not None or not self._dialect.final_usage
+        if not self._dialect.done_marker and self._choice.get("finish_reason") and told:
             return self._finish()
         return super().end()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -115,18 +116,37 @@ def usage(native: Mapping[str, Any]) -> TokenUsage | None:
     output, total = counts.get("output_tokens") or 0, counts.get("total_tokens")
     if reasoning and total == counts["input_tokens"] + output + reasoning:
         output += reasoning  # the dialect counts it beside
-    searches = ((native.get("tool_usage") or {}).get("web_search") or {}).get("num_requests")
     return TokenUsage(
         input_tokens=max(0, counts["input_tokens"] - cached - written),
         output_tokens=output,
         cached_input_tokens=cached,
         cache_creation_input_tokens=written,
         reasoning_tokens=reasoning,
-        server_tools={"web_search": searches} if searches else {},
+        server_tools=_server_tools(native, counts),
         service_tier=native.get("service_tier"),
         reported_total=total,
+        reported_cost_usd=_cost(counts),
         raw=counts,
     )
+
+
+def _server_tools(native: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, int]:
+    """Calls of the provider's own tools: OpenAI counts searches beside the usage, xAI all of them in it."""
+    searches = ((native.get("tool_usage") or {}).get("web_search") or {}).get("num_requests")
+    by_name = counts.get("server_side_tool_usage_details") or {}
+    found = {"web_search": searches, **{name.removesuffix("_calls"): count for name, count in by_name.items()}}
+    return {name: count for name, count in found.items() if count}
+
+
+_TICKS = Decimal("1e-10")
+
+
+def _cost(counts: Mapping[str, Any]) -> Decimal | None:
+    """What the provider itself says that it asks: OpenRouter in US dollars, xAI in ten-thousand-millionths of one."""
+    ticks, dollars = counts.get("cost_in_usd_ticks"), counts.get("cost")
+    if ticks is not None:
+        return Decimal(str(ticks)) * _TICKS
+    return Decimal(str(dollars)) if isinstance(dollars, (int, float)) else None
 
 
 def history(native: dict[str, Any], reader: HistoryReader) -> None:

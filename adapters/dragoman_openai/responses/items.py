@@ -72,12 +72,22 @@ def encode(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
 def _parts(request: Outgoing, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
     block = turn.blocks[index]
     side = "output" if turn.role is Role.ASSISTANT else "input"
+    if isinstance(block, TextBlock) and block.citations:
+        block = _cited(request, turn, index, block)
     encoded = [request.restored(turn, index, parts.encode(block, side, note))]
     if isinstance(block, DocumentBlock) and block.context:
         encoded.insert(0, {"type": "input_text", "text": block.context})
-    if isinstance(block, TextBlock) and any(cited.kind not in parts.ANNOTATIONS for cited in block.citations):
-        request.lose_block(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
     return encoded
+
+
+def _cited(request: Outgoing, turn: Turn, index: int, block: TextBlock) -> TextBlock:
+    """The text with the citations that mean something here: of another provider's, those of pages."""
+    kinds = parts.ANNOTATIONS if turn.raw(request.provider) else parts.ANNOTATIONS_OF_PAGES
+    kept = tuple(cited for cited in block.citations if cited.kind in kinds)
+    if kept == block.citations:
+        return block
+    request.lose_block(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
+    return block.model_copy(update={"citations": kept})
 
 
 def _item(request: Outgoing, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:

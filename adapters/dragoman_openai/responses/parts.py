@@ -17,7 +17,8 @@ from dragoman.canonical.blocks import (
 PART = "message/"
 """Starts the kind of a native block that is a part of a message's content, not an item of its own."""
 
-ANNOTATIONS = ("url_citation", "file_citation", "container_file_citation", "file_path")
+ANNOTATIONS_OF_PAGES = ("url_citation",)
+ANNOTATIONS = (*ANNOTATIONS_OF_PAGES, "file_citation", "container_file_citation", "file_path")
 
 _FILE_NAMES = {
     "application/pdf": "document.pdf",

@@ -4,6 +4,8 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dragoman.canonical.guard import one_line
+
 logger = logging.getLogger("dragoman.projection")
 
 
@@ -56,13 +58,13 @@ def log_losses(losses: tuple[Loss, ...], *, session_id: str, adapter: str) -> No
             logging.WARNING if loss.severity is Severity.WARNING else logging.INFO,
             "%s: %s",
             adapter,
-            loss.reason,
+            one_line(loss.reason),
             extra={
-                "session_id": session_id,
-                "message_id": loss.message_id,
-                "block_type": loss.block_type,
+                "session_id": one_line(session_id),
+                "message_id": one_line(loss.message_id),
+                "block_type": one_line(loss.block_type),
                 "adapter": adapter,
-                "reason": loss.reason,
+                "reason": one_line(loss.reason),
                 "loss_kind": str(loss.kind),
             },
         )

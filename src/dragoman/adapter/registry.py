@@ -81,4 +81,4 @@ def _unknown(provider: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(provider.lower(), names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"installed are: {', '.join(names)}"
-    return f"no provider {provider!r}: {hint}"
+    return f"no provider {provider!r:.200}: {hint}"

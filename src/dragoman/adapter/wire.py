@@ -36,13 +36,13 @@ class WireRequest:
     """A request, without host and key: those belong to the transport.
 
     ``path`` starts with a slash and is relative to the provider's base URL. ``losses`` is what the history lost
-    on the way here.
+    on the way here. The repr shows neither body nor headers: they hold the conversation, and a key at times.
     """
 
     method: str
     path: str
-    body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     stream: bool = False
     losses: tuple[Loss, ...] = ()
 
@@ -52,7 +52,7 @@ class WireResponse:
     """A whole reply. Header names compare without regard to case. ``attempts``: the tries it took, if that is known."""
 
     status: int
-    body: bytes
+    body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     attempts: tuple[Any, ...] = field(default=(), compare=False)
 

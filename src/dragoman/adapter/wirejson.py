@@ -1,7 +1,8 @@
 """JSON as the wires speak it: exact integers, no NaN, no guessing.
 
 pydantic-core's parser refuses NaN, integers of over 4,300 digits and more than 200 levels; the same library writes.
-A number beyond a double's range, such as 1e999, still parses as infinity: the canonical form refuses that.
+A number beyond a double's range, such as 1e999, still parses as infinity. To look for it here would take longer than
+the parsing itself, for every event of a stream; the canonical form refuses it where a message would hold it.
 """
 
 from typing import Any
@@ -49,12 +50,13 @@ def dumps_text(value: Any) -> str:
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     """A tool call's arguments: the object, or an empty one and the text as received where it is no object.
 
-    Empty text means no arguments. Half an object is never completed: it could run with other defaults.
+    Empty text means no arguments. Half an object is never completed: it could run with other defaults. An object that
+    no message holds (a number beyond a double's range, too many levels) stays a text like any other.
     """
     if not text.strip():
         return {}, None
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = own_json(from_json(text, allow_inf_nan=False))
     except ValueError:
         return {}, text
     return (value, None) if isinstance(value, dict) else ({}, text)

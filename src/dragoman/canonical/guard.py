@@ -48,6 +48,11 @@ def own_json(value: Any, max_depth: int = MAX_DEPTH) -> Any:
     return _Copier(max_depth).copy(value, None, 1)
 
 
+def one_line(text: str) -> str:
+    """The text as a log line can hold it: what ends a line or cannot be printed is escaped, as in a repr."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def json_size(value: Any) -> int:
     """Roughly the bytes of a checked value as JSON; models count with all their fields."""
     total = 0

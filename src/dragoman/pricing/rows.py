@@ -25,6 +25,9 @@ TOKEN_RATES = (
 VARIANTS = ("processing", "service_tier", "speed")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
+WRONG_SHAPE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+"""What reading a table raises that is not as the format says: a number where a list belongs, endless depth."""
+
 _KEYS = frozenset({*TOKEN_RATES, *VARIANTS, "from", "until", "window", "free", "request", "tools", "over"})
 
 

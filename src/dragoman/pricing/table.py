@@ -200,5 +200,5 @@ def _in_utc(at: datetime) -> datetime:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"the price table cannot be read: {path}: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no TOML, endless integers
+        raise ConfigurationError(f"the price table cannot be read: {path}: {error!s:.400}") from None

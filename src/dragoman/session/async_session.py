@@ -2,10 +2,10 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 from dragoman.adapter.decoding import decode_async
 from dragoman.adapter.errors import ConfigurationError, ProviderError
@@ -18,8 +18,10 @@ from dragoman.session.conversation import IN_A_TURN, Conversation
 from dragoman.session.events import SessionEvent
 from dragoman.session.reading import Reading
 from dragoman.session.settings import Options, Said
-from dragoman.session.turn import Ask, BrokenReplyError, Keep, RunTools, Turn, Wait, advance
+from dragoman.session.turn import Ask, BrokenReplyError, Fill, Keep, RunTools, Turn, Wait, advance
 from dragoman.transport import AsyncTransport
+
+ResultT = TypeVar("ResultT")
 
 
 class AsyncSession(Conversation[AsyncTransport]):
@@ -87,6 +89,8 @@ class AsyncSession(Conversation[AsyncTransport]):
             outcome = None
             try:
                 match effect:
+                    case Fill():
+                        outcome = await self._aside(self._filled, effect.adapter, effect.history)
                     case Ask():
                         async with aclosing(
                             self._stream(effect) if effect.request.stream else self._send(effect)
@@ -120,7 +124,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         reading, transport = Reading(ask), self._transport(ask.adapter)
         async with (
             transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply,
-            aclosing(decode_async(reply.chunks, reading.decoder)) as events,
+            aclosing(decode_async(reply.chunks, reading.decoder, silence=reply.silence)) as events,
         ):
             # Kept before the connection is closed, which may take a while and lets other tasks go on.
             try:
@@ -136,7 +140,11 @@ class AsyncSession(Conversation[AsyncTransport]):
     async def _run_tools(self, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
         prepared = [await self._approved(self.toolbox.prepare(call)) for call in asked]
         results = await asyncio.gather(*(calls.run_async(item, asyncio.to_thread) for item in prepared))
-        return list(map(self._checked, results))
+        return [await self._aside(self._checked, result) for result in results]
+
+    async def _aside(self, read: Callable[..., ResultT], *said: Any) -> ResultT:
+        """Files are read where we are; where something may be fetched, a thread waits for it."""
+        return await asyncio.to_thread(read, *said) if self._files.may_fetch else read(*said)
 
     async def _approved(self, prepared: Prepared) -> Prepared:
         if self._approve is None or prepared.tool is None:

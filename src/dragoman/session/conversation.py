@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -29,6 +29,7 @@ from dragoman.session.spending import Cost
 from dragoman.session.toolbox import Tool, Toolbox
 from dragoman.session.turn import Ask, Plan, Turn, run_turn
 from dragoman.transport import RetryPolicy, Timing, transport_for
+from dragoman.transport.fetch import Fetched
 
 TransportT = TypeVar("TransportT")
 
@@ -51,6 +52,7 @@ class Conversation(Generic[TransportT]):
         providers: Mapping[str, Mapping[str, Any]] | None = None,
         messages: Iterable[Message] = (),
         workspace: str | Path | None = None,
+        fetch: Callable[[str], Fetched] | None = None,
         approve: Approve | None = None,
         max_rounds: int = 20,
         prices: Prices | None = None,
@@ -67,6 +69,8 @@ class Conversation(Generic[TransportT]):
         of them; in one turn the model may call some ``max_rounds`` times. ``approve`` is asked before each call, and
         the model is told what it declined; without it every call runs. ``workspace`` is the folder below which media
         of the kind ``file_ref`` are read: once, so that what was sent stays the same though the file may change.
+        ``fetch``, such as a `dragoman.transport.fetch.Fetcher`, is asked for media that the model takes, but not by
+        URL: once for each URL. Without it nothing is ever fetched.
 
         ``providers`` holds settings by provider name, for its transport: api_key, base_url, client (an httpx client, or
         the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class.
@@ -87,7 +91,7 @@ class Conversation(Generic[TransportT]):
         self.user_id = user_id
         self.team_id = team_id
         self._approve = approve
-        self._files = Files(workspace)
+        self._files = Files(workspace, fetch=fetch)
         self._new_id = new_id
         self._clock = clock
         self._adapter = get_adapter(model)
@@ -122,7 +126,9 @@ class Conversation(Generic[TransportT]):
         return spending.cost_on(self._messages, model, self.prices, self._clock())
 
     def preview(self, model: str) -> Preview:
-        """What moving to that model would lose and cost. Sends and changes nothing. Raises UnknownProviderError."""
+        """What moving to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``, where
+        the session has one. Raises UnknownProviderError.
+        """
         adapter = get_adapter(model)
         trial = replace(self._context(adapter), tool_ids=ToolIdMap.load(self.tool_ids.dump()))
         return preview(
@@ -130,7 +136,7 @@ class Conversation(Generic[TransportT]):
             self._messages,
             self.toolbox.definitions,
             self.options,
-            with_files=self._files.fill,
+            with_files=partial(self._filled, adapter),
             context=trial,
             prices=self.prices,
             at=self._clock(),
@@ -180,7 +186,6 @@ class Conversation(Generic[TransportT]):
                 options=replace(self.options, **options, stream=stream),
                 new_context=partial(self._context, adapter),
                 new_result=self._result,
-                with_files=self._files.fill,
                 max_rounds=self.max_rounds,
                 retry_delay=partial(self._retry_delay, adapter.provider),
             )
@@ -233,6 +238,10 @@ class Conversation(Generic[TransportT]):
             self._transports[provider] = made
         return self._transports[provider]
 
+    def _filled(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
+        """The history as it is sent to that model: its files read. Raises RequestError."""
+        return self._files.fill(history, self._files.fetches(adapter.capabilities))
+
     def _keep(self, ask: Ask, reply: Message | None) -> None:
         """Puts a reply, if there is one, into the history behind what it answers."""
         if reply is not None:
@@ -250,7 +259,7 @@ class Conversation(Generic[TransportT]):
         """A tool's answer, or an error in its place where it names a file that cannot be read: left as it is, it would
         fail every request from here on."""
         try:
-            self._files.blocks(result.content)
+            self._files.blocks(result.content, self._files.fetches(self._adapter.capabilities))
         except RequestError as error:
             return error_result(result.tool_use_id, str(error))
         return result

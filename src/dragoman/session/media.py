@@ -1,17 +1,21 @@
 """Files that a history refers to: read inside one folder, and put into the copy of the history that is sent.
 
-The history keeps its ``file_ref``. What was read is kept as long as the session lives, so that a request repeats the
-bytes of the one before it, even where the file has changed meanwhile; a session that is loaded anew reads anew.
+URLs are as files where the program gives a fetcher and the model takes none; without a fetcher nothing is fetched.
+The history keeps its ``file_ref`` or ``url``. What was read is kept as long as the session lives, so that a request
+repeats the bytes of the one before it, even where the file has changed meanwhile; a session that is loaded anew reads
+anew.
 """
 
 import base64
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
+from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
@@ -25,6 +29,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message
+from dragoman.transport.fetch import Fetched
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
 
@@ -46,6 +51,15 @@ _FAMILIES: dict[type, tuple[str, ...]] = {
     DocumentBlock: ("application/", "text/"),
 }
 
+_FLAGS = {
+    "image": "supports_images",
+    "audio": "supports_audio",
+    "video": "supports_video",
+    "document": "supports_documents",
+}
+_UNTOLD = frozenset({"application/octet-stream", "binary/octet-stream"})
+"""What servers say that know no type."""
+
 _SHOWN_PATH = 120
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # A pipe that takes the file's place between look and open must not make us wait for its writer.
@@ -55,56 +69,120 @@ _SAFE_OPEN = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
+Fetch = Callable[[str], Fetched]
+Kinds = frozenset[str]
+"""Kinds of media blocks."""
+
+
 class Files:
-    """The files of one session. ``workspace`` None means that it may read none.
+    """The files of one session. ``workspace`` None means that it may read none, ``fetch`` None that it fetches nothing.
 
     Paths are relative and use forward slashes. Neither ``..`` nor a link leads out of the workspace: every step is
     opened from the one before it and refused where it is a link. Raises ConfigurationError where the workspace is no
     folder; reading raises RequestError, which says what to do.
     """
 
-    def __init__(self, workspace: str | Path | None, *, max_bytes: int = MAX_FILE_BYTES) -> None:
+    def __init__(
+        self, workspace: str | Path | None, *, fetch: Fetch | None = None, max_bytes: int = MAX_FILE_BYTES
+    ) -> None:
         self._root = None if workspace is None else _checked_root(workspace)
+        self._fetch = fetch
         self._max_bytes = max_bytes
         self._sources: dict[tuple[str, bool], MediaSource] = {}
-        self._filled: dict[str, tuple[Message, Message]] = {}
+        self._fetched: dict[str, Fetched] = {}
+        self._filled: dict[tuple[str, Kinds], tuple[Message, Message]] = {}
 
-    def fill(self, history: Sequence[Message]) -> list[Message]:
-        """The history with its files in place of their paths; messages without any are passed on as they are."""
-        return [self._message(message) if _refers(message.content) else message for message in history]
+    @property
+    def may_fetch(self) -> bool:
+        """Whether filling may wait for the network."""
+        return self._fetch is not None
 
-    def blocks(self, content: Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
+    def fetches(self, abilities: AdapterCapabilities) -> Kinds:
+        """The kinds of media that are fetched for a model: those that it takes, but not by URL."""
+        if self._fetch is None:
+            return frozenset()
+        return frozenset(kind for kind in _FLAGS if _takes_content_alone(abilities, kind))
+
+    def fill(self, history: Sequence[Message], fetched: Kinds = frozenset()) -> list[Message]:
+        """The history with its files in place of their paths; messages without any are passed on as they are.
+
+        ``fetched`` are the kinds of media whose URLs are replaced as well.
+        """
+        return [
+            self._message(message, fetched) if _refers(message.content, fetched) else message for message in history
+        ]
+
+    def blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
         """The blocks with files in place of paths, those inside tool results included."""
-        return tuple(self._block(block) if _refers((block,)) else block for block in content)
+        return tuple(self._block(block, fetched) if _refers((block,), fetched) else block for block in content)
 
-    def _message(self, message: Message) -> Message:
-        known, filled = self._filled.get(message.id, (None, None))
+    def _message(self, message: Message, fetched: Kinds) -> Message:
+        known, filled = self._filled.get((message.id, fetched), (None, None))
         if filled is None or known is not message:
             try:
-                filled = message.model_copy(update={"content": self.blocks(message.content)})
+                filled = message.model_copy(update={"content": self.blocks(message.content, fetched)})
             except ValueError as error:
                 raise RequestError(f"message {message.id} cannot be sent with its files: {error}") from None
-            self._filled[message.id] = (message, filled)
+            self._filled[message.id, fetched] = (message, filled)
         return filled
 
-    def _block(self, block: ContentBlock) -> ContentBlock:
+    def _block(self, block: ContentBlock, fetched: Kinds) -> ContentBlock:
         if isinstance(block, ToolResultBlock):
-            return block.model_copy(update={"content": self.blocks(block.content)})
+            return block.model_copy(update={"content": self.blocks(block.content, fetched)})
         if not isinstance(block, MEDIA_BLOCKS):
             return block
+        source, media_type = self._from_url(block) if block.source.kind == "url" else self._from_file(block)
+        return block.model_copy(update={"source": source, "media_type": media_type})
+
+    def _from_file(self, block: Media) -> tuple[MediaSource, str]:
+        """The file's content: text of a text document, base64 of everything else."""
         path = block.source.data
         media_type = block.media_type or _media_type(block, path)
-        return block.model_copy(update={"source": self._source(block, path, media_type), "media_type": media_type})
-
-    def _source(self, block: Media, path: str, media_type: str) -> MediaSource:
-        """The file's content: text of a text document, base64 of everything else."""
-        as_text = isinstance(block, DocumentBlock) and media_type.startswith("text/")
+        as_text = _is_text(block, media_type)
         if (path, as_text) not in self._sources:
             if self._root is None:
                 raise _refusal(path, "cannot be read: the session has no workspace; give it one, or send base64")
             data = read_inside(self._root, path, self._max_bytes)
             self._sources[path, as_text] = _as_text(data, path) if as_text else _as_base64(data)
-        return self._sources[path, as_text]
+        return self._sources[path, as_text], media_type
+
+    def _from_url(self, block: Media) -> tuple[MediaSource, str]:
+        """What is behind the URL, fetched once in the life of the session."""
+        url = block.source.data
+        if url not in self._fetched and self._fetch is not None:
+            # Two threads may have fetched it: what came first stays, so that requests repeat each other.
+            self._fetched.setdefault(url, self._fetch(url))
+        found = self._fetched[url]
+        media_type = _fetched_type(block, found.media_type)
+        # Errors name the file, never the query, which may hold a secret.
+        source = _as_text(found.data, _name(url)) if _is_text(block, media_type) else _as_base64(found.data)
+        return source, media_type
+
+
+def _takes_content_alone(abilities: AdapterCapabilities, kind: str) -> bool:
+    sources = abilities.media_sources.get(kind)
+    by_url = bool(abilities.supports_media_urls) and (sources is None or "url" in sources)
+    return bool(getattr(abilities, _FLAGS[kind])) and not by_url
+
+
+def _is_text(block: Media, media_type: str) -> bool:
+    return isinstance(block, DocumentBlock) and media_type.startswith("text/")
+
+
+def _fetched_type(block: Media, told: str) -> str:
+    """The server's word, unless it knows none. Raises RequestError where it is of another kind than the block, as the
+    page is that many sites show in place of what is not there."""
+    name = _name(block.source.data)
+    if told in _UNTOLD:
+        return block.media_type or _media_type(block, name)
+    expected = _FAMILIES[type(block)] if block.media_type is None else (block.media_type.partition("/")[0] + "/",)
+    if not told.startswith(expected):
+        raise _refusal(name, f"was fetched and is {told}, no {block.media_type or block.type}: check its URL")
+    return told
+
+
+def _name(url: str) -> str:
+    return PurePosixPath(urlsplit(url).path).name
 
 
 def _as_base64(data: bytes) -> MediaSource:
@@ -190,14 +268,16 @@ def _media_type(block: Media, path: str) -> str:
     return known
 
 
-def _refers(content: Sequence[ContentBlock]) -> bool:
+def _refers(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
     """Whether any block, or one inside a tool's answer, names a file. Each request asks this of every message."""
     for block in content:
         if type(block) is TextBlock:  # most are
             continue
-        if isinstance(block, MEDIA_BLOCKS) and block.source.kind == "file_ref":
+        if isinstance(block, MEDIA_BLOCKS) and (
+            block.source.kind == "file_ref" or (block.source.kind == "url" and block.type in fetched)
+        ):
             return True
-        if isinstance(block, ToolResultBlock) and _refers(block.content):
+        if isinstance(block, ToolResultBlock) and _refers(block.content, fetched):
             return True
     return False
 

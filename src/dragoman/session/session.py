@@ -21,7 +21,7 @@ from dragoman.session.conversation import IN_A_TURN, Conversation
 from dragoman.session.events import SessionEvent
 from dragoman.session.reading import Reading
 from dragoman.session.settings import Options, Said, Settings
-from dragoman.session.turn import Ask, BrokenReplyError, Keep, RunTools, Turn, Wait, advance
+from dragoman.session.turn import Ask, BrokenReplyError, Fill, Keep, RunTools, Turn, Wait, advance
 from dragoman.transport import Transport
 
 MAX_PARALLEL_TOOLS = 8
@@ -100,6 +100,8 @@ class Session(Conversation[Transport]):
             outcome = None
             try:
                 match effect:
+                    case Fill():
+                        outcome = self._filled(effect.adapter, effect.history)
                     case Ask():
                         with closing(self._stream(effect) if effect.request.stream else self._send(effect)) as events:
                             for event in events:
@@ -131,7 +133,7 @@ class Session(Conversation[Transport]):
         reading, transport = Reading(ask), self._transport(ask.adapter)
         with transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply:
             try:
-                for event in decode(reply.chunks, reading.decoder):
+                for event in decode(reply.chunks, reading.decoder, silence=reply.silence):
                     if isinstance(event, MessageComplete):
                         self._keep(ask, event.message)
                     yield from reading.pass_on(event)

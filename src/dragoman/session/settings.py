@@ -10,6 +10,7 @@ from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.toolbox import Tool
+from dragoman.transport.fetch import Fetched
 
 Said = str | ContentBlock | Iterable[ContentBlock] | Message
 """What a user says: a text, a block, several blocks, or a whole message."""
@@ -25,6 +26,7 @@ class Settings(TypedDict, total=False):
     options: AdapterOptions | None
     providers: Mapping[str, Mapping[str, Any]] | None
     workspace: str | Path | None
+    fetch: Callable[[str], Fetched] | None
     approve: Approve | None
     max_rounds: int
     prices: Prices | None

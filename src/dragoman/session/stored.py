@@ -41,7 +41,7 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
         raw: dict[str, Any] = wirejson.loads_object(data, what="the stored session")
         if raw.get("dragoman_session") != VERSION:
             raise ConfigurationError(
-                f"this is no stored session of version {VERSION}: its version is {raw.get('dragoman_session')!r}"
+                f"this is no stored session of version {VERSION}: its version is {raw.get('dragoman_session')!r:.80}"
             )
         return Stored(
             str(raw["session_id"]),
@@ -52,4 +52,4 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
     except MalformedReplyError as error:
         raise ConfigurationError(error.message) from None
     except MALFORMED as error:
-        raise ConfigurationError(f"this is no stored session: {type(error).__name__}: {error}") from None
+        raise ConfigurationError(f"this is no stored session: {type(error).__name__}: {error!s:.400}") from None

@@ -53,7 +53,15 @@ class Wait:
     provider: str
 
 
-Effect = Ask | RunTools | Keep | Wait
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Read the files that the history names; the result is the history as it is sent to that model."""
+
+    adapter: Adapter
+    history: Sequence[Message]
+
+
+Effect = Fill | Ask | RunTools | Keep | Wait
 Turn = Generator[Effect, Any, None]
 
 
@@ -69,8 +77,6 @@ class Plan:
     options: AdapterOptions
     new_context: Callable[[], RequestContext]
     new_result: Callable[[ToolResultBlock], Message]
-    with_files: Callable[[Sequence[Message]], Sequence[Message]]
-    """The history as it is sent: its files read. Raises RequestError."""
     max_rounds: int
     retry_delay: Callable[[ProviderError, int], float | None]
 
@@ -128,8 +134,9 @@ def _ask(
     """One reply. What breaks before the caller saw anything of it is asked again, as the retry policy allows."""
     attempt = 0
     while True:
+        filled: Sequence[Message] = yield Fill(plan.adapter, history)
         context = plan.new_context()
-        request = plan.adapter.to_wire(plan.with_files(history), plan.tools, options.with_context(context))
+        request = plan.adapter.to_wire(filled, plan.tools, options.with_context(context))
         attempt += 1
         try:
             reply: Message = yield Ask(plan.adapter, request, context, unkept)

@@ -28,8 +28,9 @@ from typing import Any
 import yaml
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import SECRET, ConfigurationError, MalformedReplyError
-from dragoman.canonical.guard import json_size
+from dragoman.adapter.decoding import MALFORMED
+from dragoman.adapter.errors import SECRET, ConfigurationError, MalformedReplyError, RequestError
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 
 FORMAT = 1
 
@@ -38,6 +39,7 @@ RESPONSE_HEADERS = frozenset(
     {"content-type", "request-id", "x-request-id", "retry-after", "retry-after-ms", "x-should-retry"}
 )
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _EVENT_END = re.compile(r"(?<=\n\n)|(?<=\r\n\r\n)|(?<=\r\r)")
 
 
@@ -63,7 +65,7 @@ class Exchange:
 
 
 def write(exchanges: list[Exchange], *, server: str) -> str:
-    """The file's text. Raises ConfigurationError where a body holds something shaped like a key."""
+    """The file's text. Raises ConfigurationError where a body is no text or holds something shaped like a key."""
     return yaml.dump(
         {
             "format": FORMAT,
@@ -95,8 +97,8 @@ def write(exchanges: list[Exchange], *, server: str) -> str:
 def read(text: str) -> tuple[str, list[Exchange]]:
     """The server's name and the exchanges. Data only: the loader makes no objects. Raises ConfigurationError."""
     try:
-        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        json_size(data)
+        _check_shape(text)
+        data = yaml.load(text, Loader=_LOADER)
         if data["format"] != FORMAT:
             raise ConfigurationError(f"this is no cassette of format {FORMAT}")
         exchanges = [
@@ -113,9 +115,23 @@ def read(text: str) -> tuple[str, list[Exchange]]:
             )
             for item in data["exchanges"]
         ]
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"this is no cassette: {type(error).__name__}: {error}") from None
+    except (yaml.YAMLError, RequestError, *MALFORMED) as error:
+        raise ConfigurationError(f"this is no cassette: {type(error).__name__}: {error!s:.400}") from None
     return data["server"], exchanges
+
+
+def _check_shape(text: str) -> None:
+    """Refuses depths at which the loader in C crashes, and aliases, with which a few lines mean gigabytes.
+
+    Raises ConfigurationError, and YAMLError where the text is no YAML.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            raise ConfigurationError("this is no cassette: it has aliases")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DOCUMENT_DEPTH:
+            raise ConfigurationError(f"this is no cassette: it is nested over {MAX_DOCUMENT_DEPTH} levels deep")
 
 
 def _headers(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, Any]:
@@ -124,7 +140,10 @@ def _headers(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, A
 
 
 def _body(body: bytes) -> dict[str, Any]:
-    text = body.decode("utf-8")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigurationError("a body is no text in UTF-8: a cassette cannot hold it") from None
     if found := SECRET.search(text):
         raise ConfigurationError(f"a body holds {found[0][:4]}…, which is shaped like a key: it is not written")
     if not text:

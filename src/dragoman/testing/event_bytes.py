@@ -11,7 +11,8 @@ BOM = b"\xef\xbb\xbf"
 
 _LINE_END = rb"(?:\r\n|\n|\r(?!\n))"
 _LINE = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
-_BLANK_LINES = re.compile(rb"\A" + _LINE_END + rb"+|" + _LINE_END + rb"{2,}")
+_BLANK_LINES = re.compile(_LINE_END + rb"{2,}")
+_BLANK_LFS = re.compile(rb"\n\n+")
 _DATA = re.compile(rb"(?m)^data:[ ]?([^\r\n]+)")
 _PRELUDE, _CHECKSUM = 12, 4
 
@@ -44,7 +45,7 @@ def events_of(body: bytes) -> list[bytes]:
     """
     match framing_of(body):
         case Framing.SSE:
-            return _split(_BLANK_LINES, body)
+            return _split(_BLANK_LINES if b"\r" in body else _BLANK_LFS, body)
         case Framing.LINES:
             return lines_of(body)
         case Framing.AWS:
@@ -91,9 +92,8 @@ def require_text(body: bytes, what: str) -> None:
 def _split(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
     events, start = [], 0
     for found in ends.finditer(body):
-        if found.end() > start:
-            events.append(body[start : found.end()])
-            start = found.end()
+        events.append(body[start : found.end()])
+        start = found.end()
     return [*events, body[start:]] if start < len(body) else events
 
 

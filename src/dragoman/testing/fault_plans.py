@@ -187,7 +187,7 @@ class Comments:
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "comments")
-        silent = b"\n" if framing_of(body) is Framing.LINES else b": keep-alive\n"
+        silent = b"\n" if framing_of(body) is Framing.LINES else b":\n"
         yield b"".join(silent + line for line in lines_of(body))
 
 

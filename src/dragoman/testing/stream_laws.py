@@ -60,10 +60,11 @@ class Trial:
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is tried. ``replays``: re-chunked replays of one stream, None for all of them, which are some six for
-    each of its bytes. ``mutations``: spoilt copies of one stream."""
+    each of its bytes. ``mutations``: spoilt copies of one stream. ``stride``: a reset at every so many bytes."""
 
     replays: int | None = None
     mutations: int = 1000
+    stride: int = 1
     seed: int = 20261121
 
 
@@ -88,8 +89,9 @@ class Verdict:
 
 
 _SHOWN = 10
-_SIZES = 64
-_CUTTINGS = 40
+_SIZES, _CRUMBS = 64, 8
+"""The largest size of equal chunks: of the stream as it is, and of each other spelling of it."""
+_CUTTINGS = 4
 
 
 def stream_laws(adapter: Adapter, body: bytes, effort: Effort | None = None, **facts: Any) -> Iterator[Verdict]:
@@ -122,7 +124,7 @@ def clean_cuts(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
 
 def resets(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """The same with a connection that breaks."""
-    for at in range(len(subject.body) + 1):
+    for at in (*range(0, len(subject.body), effort.stride), len(subject.body)):
         events = list(decode(Cut(at, reset=True).apply(subject.body), subject.decoder()))
         yield _cut_trial(subject, f"reset at {at}", at, events)
 
@@ -162,8 +164,8 @@ def _cuttings(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[str, P
     picker = random.Random(effort.seed)
     every: list[tuple[str, Plan]] = []
     some: list[tuple[str, Plan]] = []
-    for name, body in bodies.items():
-        every += [(name, Rechunk((size,))) for size in range(1, _SIZES + 1)]
+    for number, (name, body) in enumerate(bodies.items()):
+        every += [(name, Rechunk((size,))) for size in range(1, (_CRUMBS if number else _SIZES) + 1)]
         every += [(name, Rechunk(seed=picker.randrange(2**32))) for _ in range(_CUTTINGS)]
         some += [(name, Rechunk((at, len(body) - at))) for at in range(1, len(body))]
     if effort.replays is not None and len(every) + len(some) > effort.replays:

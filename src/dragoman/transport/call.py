@@ -84,6 +84,11 @@ class Call:
         connect = self.connect_timeout if left is None else min(self.connect_timeout, left)
         return {"connect": connect, "read": left, "write": left, "pool": left}
 
+    @property
+    def silence(self) -> float | None:
+        """Seconds after which a stream that says nothing has stalled, be it kept alive or not."""
+        return None if math.isinf(self.tries.timeout) else self.tries.timeout
+
     def met(self, response: RawResponse) -> Headers:
         """Takes note of a reply's headers."""
         self.headers = Headers(response.headers)

@@ -132,7 +132,8 @@ class Carrier(_Carrying):
         rest = _raw(response)
         first = next(rest, b"")
         call.tries.succeeded(response.status_code)
-        return StreamedReply(response.status_code, headers, _chunks(call, first, rest, inflater), call.tries.attempts)
+        chunks = _chunks(call, first, rest, inflater)
+        return StreamedReply(response.status_code, headers, chunks, call.tries.attempts, call.silence)
 
     def _read(self, call: Call, response: SyncResponse) -> bytes:
         body = Body(call, response)
@@ -207,9 +208,8 @@ class AsyncCarrier(_Carrying):
         rest = _araw(response)
         first = await anext(rest, b"")
         call.tries.succeeded(response.status_code)
-        return AsyncStreamedReply(
-            response.status_code, headers, _achunks(call, first, rest, inflater), call.tries.attempts
-        )
+        chunks = _achunks(call, first, rest, inflater)
+        return AsyncStreamedReply(response.status_code, headers, chunks, call.tries.attempts, call.silence)
 
     async def _read(self, call: Call, response: AsyncResponse) -> bytes:
         body = Body(call, response)

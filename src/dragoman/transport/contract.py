@@ -27,13 +27,15 @@ class Attempt:
 class StreamedReply:
     """A reply that has begun with a status under 400: its chunks are bytes as they arrive, decompressed.
 
-    Leaving the context manager that gave it out releases the connection, read to the end or not.
+    Leaving the context manager that gave it out releases the connection, read to the end or not. ``silence`` is for
+    `decode`, which knows keep-alives from content: the seconds after which the stream has stalled.
     """
 
     status: int
     headers: Headers
     chunks: Iterator[bytes]
     attempts: tuple[Attempt, ...] = ()
+    silence: float | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class AsyncStreamedReply:
     headers: Headers
     chunks: AsyncIterator[bytes]
     attempts: tuple[Attempt, ...] = ()
+    silence: float | None = None
 
 
 class Transport(Protocol):

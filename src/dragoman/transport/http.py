@@ -46,7 +46,7 @@ class HttpTransport(Carrier):
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
-        self._signs = _signs(client)
+        self._signs = api_key is None and _signs(client)
         self._pool = Pool(_client, max_connections) if client is None else _borrowed(client)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
@@ -90,7 +90,7 @@ class AsyncHttpTransport(AsyncCarrier):
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
-        self._signs = _signs(client)
+        self._signs = api_key is None and _signs(client)
         self._borrowed = None if client is None else _borrowed(client)
         self._max_connections = max_connections
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[httpx.AsyncClient]] = WeakKeyDictionary()

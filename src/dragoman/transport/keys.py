@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from dragoman.adapter.contract import Adapter, Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
@@ -133,8 +133,8 @@ def checked_base_url(text: str, default: str = "") -> str:
     """The base URL without a slash at its end.
 
     What is written without a scheme, as ``OLLAMA_HOST=gpu-box`` is, takes scheme, port and path from the default.
-    Raises ConfigurationError where it is no http URL, or holds a user name, a query or a fragment. The text is not
-    repeated in the message: it may hold a password.
+    Raises ConfigurationError where it is no http URL, or holds a user name, a query, a fragment or steps up its path.
+    The text is not repeated in the message: it may hold a password.
     """
     text = text.strip()
     if not _PRINTABLE.fullmatch(text) or "\\" in text:
@@ -153,6 +153,8 @@ def checked_base_url(text: str, default: str = "") -> str:
         scheme, path = usual.scheme, path.rstrip("/") or usual.path
     if scheme not in ("http", "https") or not host or not _HOST.fullmatch(host):
         raise ConfigurationError("the base URL is not of the form https://host or http://host")
+    if {".", ".."} & set(unquote(path).split("/")):
+        raise ConfigurationError("the base URL's path leads to another path than it shows")
     host = _LISTENING.get(host, host)
     shown = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown}{f':{port}' if port else ''}{path}".rstrip("/")

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
 from tests.laws.streams.said import Said
 from tests.laws.streams.wire import Wire, compact, sse
 
-_HEAD = {"id": "chatcmpl-handwritten", "created": 1795219200, "model": "gpt-5.1"}
+_HEAD = {"id": "chatcmpl-1", "model": "gpt-5.1"}
 
 
 def _finish(said: Said) -> str:
@@ -36,7 +37,7 @@ def handwritten_whole(said: Said) -> bytes:
             for call in said.calls
         ]
     choice = {"index": 0, "message": message, "finish_reason": _finish(said)}
-    return compact({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": _usage(said)}).encode()
+    return compact({**_HEAD, "choices": [choice], "usage": _usage(said)}).encode()
 
 
 def handwritten_stream(said: Said) -> bytes:
@@ -44,10 +45,8 @@ def handwritten_stream(said: Said) -> bytes:
 
 
 def _chunks(said: Said) -> Iterator[dict[str, Any]]:
-    head = {**_HEAD, "object": "chat.completion.chunk"}
-
     def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        return {**_HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
     yield chunk({"role": "assistant", "content": ""})
     for piece in said.thinking:
@@ -60,7 +59,7 @@ def _chunks(said: Said) -> Iterator[dict[str, Any]]:
         for piece in call.pieces:
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, _finish(said))
-    yield {**head, "choices": [], "usage": _usage(said)}
+    yield {**_HEAD, "choices": [], "usage": _usage(said)}
 
 
 ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
@@ -75,3 +74,5 @@ ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
 )
 
 WIRE = Wire(handwritten_stream, handwritten_whole, re.compile(rb"(?m)^data: ?\[DONE\]"), ERRORS, b": keep-alive\n\n")
+UNMARKED = replace(WIRE, terminal=re.compile(rb'"finish_reason": ?"'))
+"""As it is spoken where the marker at the end may be missing: then it is the finish reason that tells."""

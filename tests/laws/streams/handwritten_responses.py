@@ -26,10 +26,8 @@ def _items(said: Said) -> list[dict[str, Any]]:
 
 
 def _response(said: Said, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": "resp_handwritten", "object": "response", "created_at": 1795219200, "model": "gpt-5.1",
-        "status": "in_progress", "output": [], "usage": None, "incomplete_details": None, "error": None, **fields,
-    }  # fmt: skip
+    response = {"id": "resp_1", "object": "response", "model": "gpt-5.1", "status": "in_progress", "output": []}
+    return {**response, **fields}
 
 
 def _final(said: Said) -> dict[str, Any]:
@@ -99,7 +97,7 @@ def _inside(said: Said, item: dict[str, Any], place: dict[str, Any]) -> Iterator
 
 
 def _failed(code: str) -> bytes:
-    response = {"id": "resp_handwritten", "status": "failed", "error": {"code": code, "message": "It broke"}}
+    response = {"id": "resp_1", "status": "failed", "error": {"code": code, "message": "It broke"}}
     return sse({"type": "response.failed", "response": {**response, "output": []}}, "response.failed")
 
 

@@ -29,6 +29,9 @@ class Call:
         return "".join(self.pieces)
 
 
+_RM = Call("id0", "rm", {"path": "/tmp/é"}, ('{"path": "/t', 'mp/é"}'))
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """A reply: thinking, then text, then calls, each of which may be missing. Counts are tokens."""
@@ -61,9 +64,13 @@ def handwritten_reply(seed: int, *, calls: int | None = None) -> Said:
 
 
 def handwritten_short() -> Said:
-    """The least that has a bit of everything."""
-    call = Call("id0", "rm", {"path": "/tmp/é"}, ('{"path": "/t', 'mp/é"}'))
-    return Said(("So",), ("\u2028 is", " it 😀"), (call,), False, 20, 0, 9)
+    """A bit of everything: two calls, one of them without arguments."""
+    return Said(("So",), ("\u2028 is", " it 😀"), (_RM, Call("id1", "stop", {}, ("{}",))), False, 20, 0, 9)
+
+
+def handwritten_shortest() -> Said:
+    """The least that can be cut into half a character and half a call."""
+    return Said((), ("\u2028 😀",), (_RM,), False, 20, 0, 9)
 
 
 def _speech(picker: random.Random) -> tuple[str, ...]:

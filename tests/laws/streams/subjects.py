@@ -2,8 +2,9 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
@@ -21,7 +22,7 @@ from tests.laws.streams import (
     handwritten_ollama,
     handwritten_responses,
 )
-from tests.laws.streams.said import Said, handwritten_reply, handwritten_short
+from tests.laws.streams.said import Said, handwritten_short, handwritten_shortest
 from tests.laws.streams.wire import Wire
 
 SEED = 20261121
@@ -60,10 +61,10 @@ _GENERATION = re.compile(
     r"/v1/messages|/responses|/chat/completions|/api/chat|:streamGenerateContent|/v2/chat|/converse"
 )
 
-HANDWRITTEN = ((16, 1), (19, 2))
-"""Seeds of the replies whose streams are cut at every byte, and how many calls they make; the first thinks, too."""
 LARGEST = 4_500
 """Bytes. Recorded streams are cut at every byte, so that time grows with the square of their size."""
+ENOUGH = 1_500
+"""Bytes of recorded streams for one provider: one, or a few small ones."""
 SMALLEST = 20
 """Recorded streams are drawn from that many of the smallest, those with calls first."""
 
@@ -77,8 +78,13 @@ def wires_of(adapter: Adapter) -> tuple[Wire, ...]:
     """The wires that an adapter reads, by its provider; several where what arrives says by its shape which it is."""
     if adapter.provider in WIRES:
         return WIRES[adapter.provider]
-    known = {"chat": handwritten_chat.WIRE, "responses": handwritten_responses.WIRE}
-    return tuple(known[api] for api in getattr(adapter, "apis", ("chat",)))
+    apis: Mapping[str, Any] = getattr(adapter, "apis", None) or {"chat": adapter}
+    return tuple(
+        handwritten_responses.WIRE
+        if api == "responses"
+        else (handwritten_chat.WIRE if speaking.dialect.done_marker else handwritten_chat.UNMARKED)
+        for api, speaking in apis.items()
+    )
 
 
 def handwritten_subject(adapter: Adapter, wire: Wire, said: Said, name: str) -> StreamSubject:
@@ -99,26 +105,23 @@ def handwritten_subject(adapter: Adapter, wire: Wire, said: Said, name: str) -> 
 def subjects(provider: str) -> tuple[StreamSubject, ...]:
     """The streams of one provider that are small enough to be cut everywhere. Raises DragomanError.
 
-    A row of a table has fewer of them, as what reads it is tried with others.
+    A row of a table has one, as what reads it is tried with others as well.
     """
     return tuple(_subjects(adapter_of(provider)))
 
 
 def _subjects(adapter: Adapter) -> Iterator[StreamSubject]:
     first, *others = wires_of(adapter)
-    if adapter.provider in MODELS:
-        for seed, calls in HANDWRITTEN:
-            said = handwritten_reply(seed, calls=calls)
-            yield handwritten_subject(adapter, first, said, f"handwritten_{seed}")
-        yield from recorded_subjects(adapter, first, 2)
+    if adapter.provider not in MODELS:
+        yield handwritten_subject(adapter, first, handwritten_shortest(), "handwritten_shortest")
     else:
         yield handwritten_subject(adapter, first, handwritten_short(), "handwritten_short")
-        yield from recorded_subjects(adapter, first, 1)
-    for number, wire in enumerate(others, 2):
-        yield handwritten_subject(adapter, wire, handwritten_short(), f"handwritten_wire_{number}")
+        yield from recorded_subjects(adapter, first)
+        for number, wire in enumerate(others, 2):
+            yield handwritten_subject(adapter, wire, handwritten_short(), f"handwritten_short_{number}")
 
 
-def recorded_subjects(adapter: Adapter, wire: Wire, few: int) -> Iterator[StreamSubject]:
+def recorded_subjects(adapter: Adapter, wire: Wire) -> Iterator[StreamSubject]:
     """A few recorded streams that the adapter reads to their end; whether it reads all of them is conformance's say."""
     try:
         recorded = exchanges.load(RECORDED.get(adapter.provider, adapter.provider))
@@ -127,6 +130,7 @@ def recorded_subjects(adapter: Adapter, wire: Wire, few: int) -> Iterator[Stream
     fit = sorted((each for each in recorded if _fits(each, wire)), key=lambda each: (len(each.body), each.id))
     drawn = random.Random(SEED).sample(fit[:SMALLEST], len(fit[:SMALLEST]))
     drawn.sort(key=lambda each: "tool_call" not in each.features)
+    size = 0
     for exchange in drawn:
         subject = StreamSubject(
             get_adapter(f"{adapter.provider}:{exchange.model or 'unknown'}"),
@@ -136,9 +140,9 @@ def recorded_subjects(adapter: Adapter, wire: Wire, few: int) -> Iterator[Stream
             errors=wire.errors,
             keep_alive=wire.keep_alive,
         )
-        if few and isinstance(subject.events[-1], MessageComplete):
+        if size < ENOUGH and isinstance(subject.events[-1], MessageComplete):
             yield subject
-            few -= 1
+            size += len(exchange.body)
 
 
 def _fits(exchange: exchanges.Exchange, wire: Wire) -> bool:

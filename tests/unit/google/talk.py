@@ -1,6 +1,7 @@
 """Short ways to talk to the adapters. Ids count up; bodies are written by hand, after the wire reference."""
 
 import json
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -22,6 +23,7 @@ def context(adapter: GoogleAdapter) -> RequestContext:
         session_id="sess_test",
         tool_ids=ToolIdMap(mint=lambda: "tu_" + encode_ulid(next(tools))),
         new_id=lambda: encode_ulid(next(messages)),
+        clock=lambda: datetime(2026, 11, 21, tzinfo=UTC),
     )
 
 

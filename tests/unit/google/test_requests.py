@@ -38,6 +38,7 @@ def history(*contents: dict[str, Any], **more: Any) -> tuple[list[Message], list
 
 
 CALL = {"functionCall": {"name": "add", "args": {"x": 1}}}
+LOW = {"level": "MEDIA_RESOLUTION_LOW"}
 ANSWER = {"functionResponse": {"name": "add", "response": {"output": "2"}}}
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -48,7 +49,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "empty parts": {"contents": [user({"text": "Hi"}), model(), user({"text": "Hm"})]},
     "no parts": {"contents": [user({"text": "Hi"}), {"role": "model"}, user({"text": "Hm"})]},
     "flags": {"contents": [user({"text": "Hi", "thought": False})]},
-    "neighbours": {"contents": [user({"text": "A"}), user({"text": "B"}), model({"text": "C"}), model(CALL), user(ANSWER)]},
+    "neighbours": {
+        "contents": [user({"text": "A"}), user({"text": "B"}), model({"text": "C"}), model(CALL), user(ANSWER)]
+    },
     "text before the answer": {"contents": [user({"text": "Hi"}), model(CALL), user({"text": "Here:"}, ANSWER)]},
     "text around answers": {
         "contents": [user({"text": "Hi"}), model(CALL, CALL), user({"text": "1"}, ANSWER, {"text": "2"}, ANSWER)]
@@ -61,14 +64,17 @@ BODIES: dict[str, dict[str, Any]] = {
                 {"functionResponse": {"name": "add", "response": {"result": 5}}},
                 {"functionResponse": {"name": "add", "response": {}}},
                 {"functionResponse": {"name": "add", "response": {"error": {"code": 1}}}},
-                {"functionResponse": {"name": "add", "response": {"output": [1], "error": "x"}, "scheduling": "WHEN_IDLE"}},
+                {"functionResponse": {"name": "add", "response": {"output": [1], "error": "x"}, "scheduling": "IDLE"}},
             ),
         ]
     },
     "ids": {
         "contents": [
             user({"text": "Hi"}),
-            model({"functionCall": {"id": "a1", **CALL["functionCall"]}}, {"functionCall": {"id": "a2", "name": "now"}}),
+            model(
+                {"functionCall": {"id": "a1", "name": "add", "args": {"x": 1}}},
+                {"functionCall": {"id": "a2", "name": "now"}},
+            ),
             user(
                 {"functionResponse": {"id": "a2", "name": "now", "response": {"output": "3"}}},
                 {"functionResponse": {"id": "a1", "name": "add", "response": {"output": "2"}}},
@@ -83,7 +89,10 @@ BODIES: dict[str, dict[str, Any]] = {
         ]
     },
     "instruction as text": {"contents": [user({"text": "Hi"})], "systemInstruction": "Be brief."},
-    "instruction with a role": {"contents": [user({"text": "Hi"})], "systemInstruction": user({"text": "A"}, {"text": "B"})},
+    "instruction with a role": {
+        "contents": [user({"text": "Hi"})],
+        "systemInstruction": user({"text": "A"}, {"text": "B"}),
+    },
     "instruction as a lone part": {
         "contents": [user({"text": "Hi"})],
         "system_instruction": {"parts": {"text": "A"}, "role": "model"},
@@ -98,11 +107,12 @@ BODIES: dict[str, dict[str, Any]] = {
         "tools": [
             {"codeExecution": None, "functionDeclarations": [{"name": "a"}, {"name": "b", "description": ""}]},
             {"google_search": {}, "urlContext": {}},
-            {"functionDeclarations": [{"name": "c", "parameters_json_schema": {"type": "object"}, "behavior": "BLOCKING"}]},
-            {"functionDeclarations": [{"name": "d", "parameters": {"type": "OBJECT", "properties": {"x": {"type": 1}}}}]},
-            {"function_declarations": []},
+            {"functionDeclarations": [{"name": "c", "parameters_json_schema": {"type": "object"}, "behavior": 1}]},
+            {"functionDeclarations": [{"name": "d", "parameters": {"type": 6, "properties": {"x": {"type": 1}}}}]},
+            {"function_declarations": [], "codeExecution": {}},
         ],
     },
+    "no tools after all": {"contents": [user({"text": "Hi"})], "tools": [{"function_declarations": []}]},
     "settings": {
         "contents": [user({"text": "Hi"})],
         "generationConfig": {
@@ -116,7 +126,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "parts of all kinds": {
         "contents": [
             user(
-                {"inlineData": {"mimeType": "image/png", "data": "aGk-_w"}, "mediaResolution": {"level": "MEDIA_RESOLUTION_LOW"}},
+                {"inlineData": {"mimeType": "image/png", "data": "aGk-_w"}, "mediaResolution": LOW},
                 {"inline_data": {"mime_type": "audio/mp3", "data": "aGk="}},
                 {"fileData": {"file_uri": "gs://b/f.mp4", "mimeType": "video/mp4"}, "videoMetadata": {"fps": 1.0}},
                 {"fileData": {"fileUri": "https://youtu.be/x"}},

@@ -23,17 +23,12 @@ from tests.unit.google.talk import GEMINI_3, VERTEX, body, context, events, fail
 COUNTS = {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5}
 
 
-def handwritten_chunk(
-    *parts: dict[str, Any], reason: Any = None, counts: Any = None, **candidate: Any
-) -> dict[str, Any]:
-    said = {"content": {"role": "model", "parts": list(parts)}, **candidate}
+def handwritten_chunk(*parts: dict[str, Any], reason: Any = None, counts: Any = None) -> dict[str, Any]:
+    said: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
     if reason is not None:
         said["finishReason"] = reason
-    return {
-        "candidates": [said],
-        "modelVersion": "gemini-3-flash-preview",
-        **({"usageMetadata": counts} if counts else {}),
-    }
+    counted = {"usageMetadata": counts} if counts else {}
+    return {"candidates": [said], "modelVersion": "gemini-3-flash-preview", **counted}
 
 
 def test_plain_texts_go_on_and_signed_ones_stand_alone() -> None:

@@ -1,6 +1,5 @@
 """Reasoning in typed details: read as blocks, streamed in fragments, sent back unchanged and in order."""
 
-import json
 from typing import Any
 
 import pytest
@@ -141,5 +140,5 @@ def test_where_there_are_no_details_they_are_not_read() -> None:
     message = read(handwritten_reply({"content": "Hi", "reasoning_details": [{"of": "its own"}]}), plain)
     assert message.content == (TextBlock(text="Hi"),)
     body, wire = sent([reply_of("other:any", [RedactedThinkingBlock(data="x"), TextBlock(text="Hi")])], plain)
-    assert json.dumps(body).count("x") == 0
+    assert body["messages"] == [{"role": "assistant", "content": "Hi"}]
     assert [kind for kind, _ in losses(wire)] == ["thinking"]

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from dragoman.adapter.capabilities import ModelTable
-from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock
@@ -36,7 +36,7 @@ def able(chat: ChatAdapter, **abilities: Any) -> ChatAdapter:
     return found
 
 
-def context(chat: ChatAdapter) -> RequestContext:
+def context(chat: Adapter) -> RequestContext:
     """A context whose ids and time are the same in every run."""
     messages, calls = count(1), count(1)
     return RequestContext(
@@ -53,7 +53,7 @@ def handwritten_reply(message: Mapping[str, Any], finish: str | None = "stop", *
     return {"id": "chatcmpl-1", "object": "chat.completion", "model": "gpt-4.1-2025", "choices": [choice], **fields}
 
 
-def read(native: Any, chat: ChatAdapter | None = None, status: int = 200) -> Message:
+def read(native: Any, chat: Adapter | None = None, status: int = 200) -> Message:
     chat = chat or adapter()
     return chat.from_wire_response(WireResponse(status=status, body=json.dumps(native).encode()), context(chat))
 
@@ -79,12 +79,12 @@ def handwritten_call(arguments: str | None, index: int | None = 0, **fields: Any
     return {"tool_calls": [{**place, **fields, "function": function}]}
 
 
-def stream(chunks: Iterable[bytes], chat: ChatAdapter | None = None) -> list[StreamEvent]:
+def stream(chunks: Iterable[bytes], chat: Adapter | None = None) -> list[StreamEvent]:
     chat = chat or adapter()
     return list(chat.iter_stream(chunks, context(chat)))
 
 
-def streamed(chunks: Iterable[bytes], chat: ChatAdapter | None = None) -> Message:
+def streamed(chunks: Iterable[bytes], chat: Adapter | None = None) -> Message:
     last = stream(chunks, chat)[-1]
     assert isinstance(last, MessageComplete), last
     return last.message
@@ -92,7 +92,7 @@ def streamed(chunks: Iterable[bytes], chat: ChatAdapter | None = None) -> Messag
 
 def sent(
     messages: Sequence[Message],
-    chat: ChatAdapter | None = None,
+    chat: Adapter | None = None,
     tools: Sequence[ToolDefinition] = (),
     **options: Any,
 ) -> tuple[dict[str, Any], WireRequest]:
@@ -106,7 +106,7 @@ def losses(wire: WireRequest) -> list[tuple[str, str]]:
     return [(str(loss.kind), loss.reason.partition(":")[0]) for loss in wire.losses]
 
 
-def round_trip(body: dict[str, Any], chat: ChatAdapter | None = None) -> dict[str, Any]:
+def round_trip(body: dict[str, Any], chat: Adapter | None = None) -> dict[str, Any]:
     chat = chat or adapter(body["model"])
     messages, tools, options = chat.from_wire_request(body, context(chat))
     again: dict[str, Any] = json.loads(chat.to_wire(messages, tools, options).body)

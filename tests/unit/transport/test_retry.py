@@ -110,6 +110,20 @@ def test_an_outage_is_not_answered_with_three_times_the_load() -> None:
     assert attempts == 100 + 35
 
 
+@pytest.mark.parametrize(("error", "retries"), [(ServerError("x"), 35), (RateLimitError("x"), 100)])
+def test_a_thousand_failing_calls_cost_a_tenth_more(error: ProviderError, retries: int) -> None:
+    """Of 1,000 calls at once that all fail, at most one in ten is sent again, and none once the bucket is empty."""
+    quota, time = RetryQuota(), VirtualTime()
+    under_way = [Tries(POLICY, quota, time.timing) for _ in range(1_000)]
+    total = 0
+    while under_way:
+        total += len(under_way)
+        under_way = [tries for tries in under_way if tries.failed(error, Headers()) is not None]
+    assert total == 1_000 + retries
+    assert total <= 1_100
+    assert [Tries(POLICY, quota, time.timing).failed(error, Headers()) for _ in range(1_000)] == [None] * 1_000
+
+
 def test_no_retry_reaches_beyond_the_deadline() -> None:
     """A wait that would end at or after the time limit is not begun, and draws nothing."""
     quota, time = RetryQuota(), VirtualTime()

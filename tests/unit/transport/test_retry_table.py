@@ -101,7 +101,26 @@ BREAKS = [
     Row("a slip of the protocol in the body", NEVER, 200, raises=httpx.LocalProtocolError, chunks=(b"ha", b"lf")),
     Row("strange encoding", NEVER, 200, {"content-encoding": "br"}, chunks=(b"x",), raises=httpx.ReadError),
 ]  # fmt: skip
-TABLE = [*STATUSES, *HEADERS, *BREAKS]
+_IGNORED = {
+    "nan": "NaN", "NAN": "NAN", "inf": "inf", "-inf": "-inf", "1e999": "1e999", "-1e999": "-1e999", "-1": "-1", "-0": "-0",
+    "1e9": "10^9", "86401": "over a day", "9" * 400: "400 nines", "0x10": "hex", "1_0_0_0_0_0": "underscores",
+    "Thu, 01 Jan 1970 00:00:00 GMT": "the epoch", "Fri, 31 Dec 9999 23:59:59 GMT": "the last day",
+    "Sat, 21 Nov 2026 12:00:00": "now, without a zone", "Sat, 21 Nov 2026 25:61:61 GMT": "no time of day",
+    "2026-11-21T12:00:07Z": "an ISO date", "12:00:07": "a time", "7s": "a unit", "7, 7": "a list", "\u0667": "a foreign digit",
+}  # fmt: skip
+HOSTILE = [
+    *(Row(f"{said} on {status}", TWICE, status, {"retry-after": value})
+      for value, said in _IGNORED.items() for status in (503, 529)),
+    *(Row(f"{said} in ms", TWICE, 500, {"retry-after-ms": value}) for value, said in _IGNORED.items() if value != "1e9"),
+    *(Row(f"{said} on a refused request", NEVER, 400, {"retry-after": value}) for value, said in _IGNORED.items()),
+    *(Row(f"{said} where it should", TWICE, 409, {"retry-after": value, "x-should-retry": "true"})
+      for value, said in _IGNORED.items()),
+    *(Row(f"{seconds} s", NEVER, 503, {"retry-after": seconds}) for seconds in ("61", "119", "121", "1e3", "86400")),
+    *(Row(f"{ms} ms", NEVER, 503, {"retry-after-ms": ms}) for ms in ("60001", "121000", "8.64e7")),
+    Row("hostile ms, honest seconds", (7.0, 7.0), 429, {"retry-after-ms": "inf", "retry-after": "7"}),
+    Row("honest ms, hostile seconds", (0.5, 0.5), 429, {"retry-after-ms": "500", "retry-after": "1e999"}),
+]  # fmt: skip
+TABLE = [*STATUSES, *HEADERS, *HOSTILE, *BREAKS]
 
 
 def meet(row: Row) -> httpx.Response:
@@ -134,7 +153,7 @@ def play(way: Way, row: Row, request: WireRequest, failures: int) -> tuple[Got, 
 
 def test_the_table_is_large_enough() -> None:
     """At least sixty rows, none twice."""
-    assert len({row.meets for row in TABLE}) == len(TABLE) >= 60
+    assert len({row.meets for row in TABLE}) == len(TABLE) >= 120
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
@@ -160,6 +179,20 @@ def test_a_failure_that_passes(row: Row, way: Way) -> None:
     assert (got.error, got.body, sent) == (None, b"ok", 2)
     assert time.slept == pytest.approx([row.waits[0]])
     assert [attempt.error_class is None for attempt in got.attempts] == [False, True]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("seconds", [0.5, 1.5, 10.0])
+def test_no_row_waits_beyond_the_limit(seconds: float, way: Way) -> None:
+    """Whatever is met, no single wait is over two minutes, and all of them together stay below the caller's limit."""
+    for row in TABLE:
+        time = VirtualTime()
+        client = way.client(lambda _, row=row: meet(row))
+        got = way.call(client=client, timing=time.timing, timeout=seconds)
+        assert got.error is not None
+        assert all(0 < wait <= 120 for wait in time.slept), row.meets
+        assert sum(time.slept) < seconds, row.meets
+        client.close() if isinstance(client, httpx.Client) else asyncio.run(client.aclose())
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)

@@ -1,0 +1,266 @@
+"""Wire to canonical: interactions, and requests for them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
+from dragoman.adapter.incoming import HistoryReader, leftover
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.residue import residue
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_google.interactions import contents, encode
+from dragoman_google.parts import RAW_INPUT
+
+if TYPE_CHECKING:
+    from dragoman_google.interactions.adapter import InteractionsAdapter
+
+_STOP = {
+    "completed": StopReason.END_TURN,
+    "requires_action": StopReason.PAUSE,
+    "incomplete": StopReason.MAX_TOKENS,
+    "budget_exceeded": StopReason.MAX_TOKENS,
+    "cancelled": StopReason.CANCELLED,
+    "in_progress": StopReason.PAUSE,
+    "queued": StopReason.PAUSE,
+    "requires_continuation": StopReason.PAUSE,
+}
+"""Anything else, ``failed`` above all, is an error."""
+_SPOKEN_FOR = {"model", "agent", "steps", "usage"}
+_CONTENTS = ("text", "image", "audio", "video", "document")
+_COUNTED_TOOLS = {"google_search": "web_search"}
+
+
+def message(native: dict[str, Any], reply: Reply, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+    """A whole interaction, or the one that a stream has gathered. Input that is repeated in it is passed over."""
+    steps = [step for step in native.get("steps") or () if step["type"] not in ("user_input", "function_result")]
+    content, notes = _steps(steps, lambda position, issued: reply.call_id(position, issued), reply.provider)
+    raw = {key: value for key, value in native.items() if key not in _SPOKEN_FOR} | notes
+    called = any(isinstance(block, ToolUseBlock) for block in content)
+    return reply.message(
+        content,
+        model=native.get("model") or native.get("agent"),
+        stop_reason=_stop_reason(native.get("status"), status, called=called),
+        usage=usage(native.get("usage"), native.get("service_tier")),
+        raw=raw,
+        status=status,
+    )
+
+
+def _stop_reason(word: str | None, status: MessageStatus, *, called: bool) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    found = _STOP.get(word or "completed", StopReason.ERROR)
+    return StopReason.TOOL_USE if called and word in ("completed", "requires_action", None) else found
+
+
+def usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsage | None:
+    """As with generateContent, under other names: what is cached lies inside the input, all else beside."""
+    if not native or "total_input_tokens" not in native:
+        return None
+    cached = native.get("total_cached_tokens") or 0
+    tools = {
+        _COUNTED_TOOLS.get(str(each.get("type")), str(each.get("type"))): each["count"]
+        for each in native.get("grounding_tool_count") or ()
+        if each.get("count")
+    }
+    return TokenUsage(
+        input_tokens=max(0, native["total_input_tokens"] - cached) + (native.get("total_tool_use_tokens") or 0),
+        cached_input_tokens=cached,
+        output_tokens=(native.get("total_output_tokens") or 0) + (native.get("total_thought_tokens") or 0),
+        reasoning_tokens=native.get("total_thought_tokens"),
+        server_tools=tools,
+        service_tier=tier,
+        reported_total=native.get("total_tokens"),
+        raw=dict(native),
+    )
+
+
+def _steps(steps: list[dict[str, Any]], call_id: Any, provider: str) -> tuple[list[ContentBlock], dict[str, Any]]:
+    """The blocks of the model's steps; the notes say which of them were one step, and what that held beside them."""
+    blocks: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    layout: list[dict[str, Any]] = []
+    for position, step in enumerate(steps):
+        kind = step["type"]
+        if kind == "model_output":
+            inner = step.get("content") or []
+            for index, native in enumerate(inner, len(blocks)):
+                _note(notes, index, native, contents.content(_added(blocks, contents.block(native, provider))))
+            beside = residue({**step, "content": None}, {"type": kind, "content": None})
+            if "content" not in step:
+                beside = {**(beside or {}), "drop": ["content"]}
+            layout.append({"contents": len(inner), **({"beside": beside} if beside else {})})
+            continue
+        layout.append({})
+        if kind == "thought":
+            _note(notes, len(blocks), step, contents.step(_added(blocks, contents.thought(step))) or {})
+        elif kind == "function_call":
+            issued = step.get("id")
+            made = _added(blocks, contents.call(step, call_id(position, issued)))
+            plain = {key: value for key, value in step.items() if key != RAW_INPUT}
+            _note(notes, len(blocks) - 1, plain, contents.step(made, issued) or {})
+        else:
+            blocks.append(ProviderBlock(provider=provider, kind=kind, data=step))
+    found: dict[str, Any] = {"steps": layout}
+    return blocks, found | ({"blocks": notes} if notes else {})
+
+
+def _added(blocks: list[ContentBlock], block: ContentBlock) -> ContentBlock:
+    blocks.append(block)
+    return block
+
+
+def _note(notes: dict[str, Any], index: int, native: dict[str, Any], encoded: dict[str, Any]) -> None:
+    if difference := residue(native, encoded):
+        notes[str(index)] = difference
+
+
+def history(native: Mapping[str, Any], reader: HistoryReader) -> list[str]:
+    """Adds the messages of a request; gives the names of the fields that they speak for."""
+    spoken_for = ["model"]
+    if isinstance(native.get("system_instruction"), str):
+        reader.add(Role.SYSTEM, (TextBlock(text=native["system_instruction"]),))
+        spoken_for.append("system_instruction")
+    if native.get("input") is None:
+        return spoken_for
+    spoken_for.append("input")
+    told = native["input"]
+    if isinstance(told, str):
+        reader.add(Role.USER, (TextBlock(text=told),), {"form": "text"})
+    elif isinstance(told, dict):
+        _add_contents(reader, [told], {"form": "content"})
+    elif told and all(each.get("type") in _CONTENTS for each in told):
+        _add_contents(reader, told, {"form": "contents"})
+    else:
+        _add_steps(reader, told)
+    return spoken_for
+
+
+def _add_steps(reader: HistoryReader, steps: list[dict[str, Any]]) -> None:
+    said: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for step in steps:
+        if step["type"] not in ("user_input", "function_result"):
+            said.append(step)
+            names |= {step["id"]: step["name"]} if step["type"] == "function_call" else {}
+            continue
+        _add_said(reader, said)
+        said = []
+        if step["type"] == "function_result":
+            _add_answer(reader, step, {}, names)
+        else:
+            _add_input(reader, step, names)
+    _add_said(reader, said)
+
+
+def _add_said(reader: HistoryReader, steps: list[dict[str, Any]]) -> None:
+    if steps:
+        blocks, notes = _steps(steps, lambda _, issued: reader.call_id(issued), reader.provider)
+        reader.add(Role.ASSISTANT, blocks, notes)
+
+
+def _add_input(reader: HistoryReader, step: dict[str, Any], names: dict[str, str]) -> None:
+    """One step of the user's. Tools' answers may stand among its contents: they become messages of their own."""
+    beside = residue({**step, "content": None}, {"type": "user_input", "content": None})
+    layout: dict[str, Any] = {"beside": beside} if beside else {}
+    inner = step.get("content") or []
+    for native in inner:
+        if native["type"] == "function_result":
+            _add_answer(reader, native, {"inside": True, **layout}, names)
+            layout = {"joined": True}
+    others = [native for native in inner if native["type"] != "function_result"]
+    if others or not inner:
+        _add_contents(reader, others, layout)
+
+
+def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: dict[str, Any]) -> None:
+    blocks = [contents.block(native, reader.provider) for native in natives]
+    notes: dict[str, Any] = {}
+    for index, (native, block) in enumerate(zip(natives, blocks, strict=True)):
+        _note(notes, index, native, contents.content(block))
+    reader.add(Role.USER, blocks, {**layout, **({"blocks": notes} if notes else {})})
+
+
+def _add_answer(
+    reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], names: Mapping[str, str]
+) -> None:
+    result = contents.result(native, reader.result_id(native["call_id"]), reader.provider)
+    name = names.get(native["call_id"], "unknown")
+    notes: dict[str, Any] = {}
+    _note(notes, 0, native, contents.answer(result, name, native["call_id"]))
+    reader.add(Role.TOOL, (result,), {**layout, **({"blocks": notes} if notes else {})})
+
+
+def tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request; those that Google runs itself are kept whole, under their kind."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        if item["type"] != "function":
+            found.append(ToolDefinition(name=item["type"], provider_raw={"by": provider, "native": item}))
+            continue
+        schema = item.get("parameters")
+        definition = ToolDefinition(
+            name=item["name"],
+            description=item.get("description") or "",
+            input_schema=schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
+        )
+        if difference := residue(item, encode.tool(definition, {})):
+            definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": difference}})
+        found.append(definition)
+    return found
+
+
+def options(
+    native: Mapping[str, Any], adapter: "InteractionsAdapter", context: RequestContext, conversation: list[str]
+) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    config = native.get("generation_config") or {}
+    read = AdapterOptions(
+        max_output_tokens=config.get("max_output_tokens"),
+        temperature=config.get("temperature"),
+        top_p=config.get("top_p"),
+        seed=config.get("seed"),
+        stop_sequences=tuple(config.get("stop_sequences") or ()),
+        tool_choice=_tool_choice(config.get("tool_choice")),
+        output_schema=_output_schema(native.get("response_format")),
+        effort=config.get("thinking_level"),
+        thinking=True if config.get("thinking_summaries") == "auto" else None,
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    written = encode.parameters(Outgoing(adapter, read, context, (), []))
+    extra = leftover(native, written, conversation)
+    inner = leftover(config, written.get("generation_config", {}), ())
+    if "generation_config" in extra and isinstance(extra["generation_config"], dict):
+        extra["generation_config"] = inner
+    return replace(read, extra={adapter.provider: extra} if extra else {})
+
+
+def _tool_choice(native: Any) -> ToolChoice | None:
+    if isinstance(native, dict):
+        allowed = native.get("allowed_tools") or {}
+        names = allowed.get("tools") or []
+        return NamedTool(names[0]) if allowed.get("mode") == "any" and len(names) == 1 else None
+    match native:
+        case "any":
+            return "required"
+        case "auto":
+            return "auto"
+        case "none":
+            return "none"
+        case _:
+            return None
+
+
+def _output_schema(native: Any) -> dict[str, Any] | None:
+    if isinstance(native, dict) and native.get("type") == "text" and isinstance(native.get("schema"), dict):
+        schema: dict[str, Any] = native["schema"]
+        return schema
+    return None

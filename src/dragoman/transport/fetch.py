@@ -1,0 +1,346 @@
+"""Media fetched from URLs, for programs that ask for it: nothing in Dragoman fetches by itself.
+
+A URL in a conversation may come from a stranger, or from a model that was talked into it, and this program may see
+networks that strangers do not. So a fetch goes to public addresses only. The host's name is resolved here, every
+address is judged, and the connection goes to the very address that was judged: a name server that answers otherwise
+a moment later has no say. Each redirect is judged as the first URL was. Proxies of the environment are not used,
+because a proxy would resolve the name again.
+"""
+
+import ipaddress
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import urljoin
+
+from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.transport.prepare import user_agent
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+MAX_FETCHED_BYTES = 20 * 1024 * 1024
+
+Reason = Literal[
+    "url", "scheme", "user_info", "port", "host", "allow_list", "address", "redirect", "status", "size", "encoding",
+    "network",
+]  # fmt: skip
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[..., Collection[tuple[Any, ...]]]
+"""As `socket.getaddrinfo`."""
+
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*)://(?P<authority>[^/?#\s\x00-\x1f\x7f\\]*)[^\s\x00-\x1f\x7f\\]*"
+)
+_MAX_URL = 4096
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_\-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+"""A last label that makes systems take the whole host for an IPv4 address: decimal, octal or hexadecimal."""
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+\-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+\-]{0,60}")
+_PORTS = {"https": 443, "http": 80}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SHOWN_HOST = 100
+_MAX_ADDRESSES = 4
+
+_PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
+"""Global unicast (RFC 4291); what lies outside is local, multicast or an IPv4 address in another form."""
+_HOLDS_V4 = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96")))
+"""The last 32 bits are an IPv4 address, which is judged in its place: mapped ones, and NAT64 (RFC 6052)."""
+_NEVER = tuple(
+    ipaddress.ip_network(block)
+    for block in (
+        "168.63.129.16/32",  # Azure's metadata, inside public space
+        "169.254.169.254/32", "100.100.100.200/32", "fd00:ec2::254/128",  # other clouds' metadata
+        "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/3",  # shared, special, relay, multicast and up
+        "2001::/23", "2001:db8::/32", "3fff::/20",  # Teredo and other special uses, documentation
+        "2002::/16",  # 6to4: leads to the IPv4 address inside
+    )
+)  # fmt: skip
+"""Beside what `is_global` knows, which differs from one version of Python to the next."""
+_ISATAP = frozenset({0x00005EFE, 0x02005EFE})
+"""The third quarter of an IPv6 address whose last quarter is an IPv4 address (RFC 5214)."""
+
+
+class FetchError(RequestError):
+    """A URL that was not fetched. ``reason`` says what kind of obstacle it was; no path or query is ever shown."""
+
+    def __init__(self, message: str, reason: Reason) -> None:
+        self.reason: Reason = reason
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """``media_type`` is the IANA type that the server says, in lower case; ``application/octet-stream`` if none."""
+
+    data: bytes = field(repr=False)
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """One hop that may be taken: the URL, its host as a name server knows it, and the addresses that were judged."""
+
+    url: "httpx.URL"
+    host: str
+    addresses: tuple[Address, ...]
+
+
+class Fetcher:
+    """Fetches a public URL: ``Fetcher()(url)``. For `Session` it is given as ``fetch``.
+
+    ``timeout`` in seconds bounds the whole, redirects included, but for the name server, whose time limit is the
+    system's. ``allow_hosts``: these exact names only. ``allow_ports``: besides 443 (and 80 for http).
+    ``connection`` makes the httpx transport of one hop, which is closed after it: it finds the address in the URL and
+    the name in the Host header. Safe in threads. Raises ConfigurationError for other schemes than http and https.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int = MAX_FETCHED_BYTES,
+        timeout: float = 30.0,
+        schemes: Collection[str] = ("https",),
+        allow_hosts: frozenset[str] | None = None,
+        allow_ports: frozenset[int] = frozenset(),
+        max_redirects: int = 5,
+        resolve: Resolve = socket.getaddrinfo,
+        connection: "Callable[[], httpx.BaseTransport] | None" = None,
+    ) -> None:
+        if not schemes or not set(schemes) <= set(_PORTS):
+            raise ConfigurationError("schemes of a Fetcher are https and http")
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._schemes = frozenset(schemes)
+        self._allow_hosts = None if allow_hosts is None else frozenset(map(_allowed_name, allow_hosts))
+        self._allow_ports = allow_ports
+        self._max_redirects = max_redirects
+        self._resolve = resolve
+        self._connection = connection or _connection
+
+    def __call__(self, url: str) -> Fetched:
+        """The body and its type. Raises FetchError, which says what to do."""
+        end = time.monotonic() + self._timeout
+        for _ in range(self._max_redirects + 1):
+            found = self._hop(self._target(url), end)
+            if isinstance(found, Fetched):
+                return found
+            if url.lower().startswith("https:") and found.lower().startswith("http:"):
+                raise _refusal(url, "redirects from https to http: give the final URL", "redirect")
+            url = found
+        raise _refusal(url, f"is behind more than {self._max_redirects} redirects: give the final URL", "redirect")
+
+    def _target(self, text: str) -> _Target:
+        """Where the URL leads. Raises FetchError unless every address of its host is public."""
+        url = self._checked(text)
+        host = _host_name(url.raw_host.decode("ascii"))
+        if self._allow_hosts is not None and host not in self._allow_hosts:
+            raise _refusal(text, "is not among the hosts that may be fetched from: add it to allow_hosts", "allow_list")
+        addresses = self._addresses(text, host, url.port or _PORTS[url.scheme])
+        if not all(map(is_public, addresses)):
+            raise _refusal(text, "leads to an address that is not public: send the media as base64", "address")
+        return _Target(url, host, addresses)
+
+    def _checked(self, text: str) -> "httpx.URL":
+        import httpx
+
+        found = _URL.fullmatch(text) if isinstance(text, str) and len(text) <= _MAX_URL else None
+        if found is None:
+            raise _refusal("", "is no complete URL: write it as https://host/path", "url")
+        if found["scheme"].lower() not in self._schemes:
+            raise _refusal("", f"is not {' or '.join(sorted(self._schemes))}: send the media as base64", "scheme")
+        if "@" in found["authority"]:
+            raise _refusal("", "holds a user name or password: remove it, or send the media as base64", "user_info")
+        try:
+            url = httpx.URL(text).copy_with(fragment=None)
+        except (httpx.InvalidURL, ValueError):
+            raise _refusal("", "has a host or port that no network knows: check it", "host") from None
+        if url.port is not None and url.port not in self._allow_ports:
+            raise _refusal(text, f"names the port {url.port}: add it to allow_ports", "port")
+        return url
+
+    def _addresses(self, text: str, host: str, port: int) -> tuple[Address, ...]:
+        """All of the host's addresses, asked for once."""
+        if (literal := _literal(host)) is not None:
+            return (literal,)
+        try:
+            answers = self._resolve(host, port, type=socket.SOCK_STREAM)
+            found = tuple(dict.fromkeys(ipaddress.ip_address(answer[4][0]) for answer in answers))
+        except (OSError, ValueError):
+            found = ()
+        if not found:
+            raise _refusal(text, "has a host that cannot be resolved: check its name", "network")
+        return found
+
+    def _hop(self, target: _Target, end: float) -> Fetched | str:
+        """What is there, or the URL that it redirects to. An address that cannot be reached gives way to the next."""
+        import httpx
+
+        shown = str(target.url)
+        for address in target.addresses[:_MAX_ADDRESSES]:
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                with (
+                    _HangUp(left) as hang_up,
+                    closing(self._connection()) as connection,
+                    closing(connection.handle_request(_request(target, address, left, hang_up.note))) as response,
+                ):
+                    return self._read(shown, response, end)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+            except (httpx.HTTPError, httpx.StreamError) as error:
+                raise _refusal(shown, f"could not be read ({type(error).__name__}): try again", "network") from None
+        raise _refusal(shown, "cannot be reached: try again, or send the media as base64", "network")
+
+    def _read(self, shown: str, response: "httpx.Response", end: float) -> Fetched | str:
+        if response.status_code in _REDIRECTS:
+            place: str = response.headers.get("location", "")
+            if not place:
+                raise _refusal(shown, "redirects to nowhere: give the final URL", "redirect")
+            return urljoin(shown, place)
+        if response.status_code != 200:
+            raise _refusal(shown, f"answers {response.status_code}: check that it is public and still there", "status")
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise _refusal(shown, "sends a packed body though none was asked for: send the media as base64", "encoding")
+        return Fetched(self._body(shown, response, end), _media_type(response))
+
+    def _body(self, shown: str, response: "httpx.Response", end: float) -> bytes:
+        """The body, of which never more is held than one piece over the cap."""
+        body = bytearray()
+        told: str = response.headers.get("content-length", "0")
+        too_large = told.isdecimal() and int(told) > self._max_bytes
+        for piece in () if too_large else response.iter_raw():
+            body += piece
+            too_large = len(body) > self._max_bytes
+            if too_large or time.monotonic() > end:
+                break
+        if too_large:
+            raise _refusal(shown, f"is over {self._max_bytes:,} bytes: send a smaller one", "size")
+        if time.monotonic() > end:
+            raise _refusal(shown, f"takes more than {self._timeout:g} seconds: raise the timeout", "network")
+        return bytes(body)
+
+
+class _HangUp:
+    """Ends the connections of one hop when its time is up, so that a server that drips is not waited for."""
+
+    def __init__(self, seconds: float) -> None:
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._ring)
+        self._timer.daemon = True
+
+    def note(self, event: str, info: Mapping[str, Any]) -> None:
+        """What httpcore tells while it works: each socket, once plain and once with TLS."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            found = info["return_value"].get_extra_info("socket")
+            if found is not None:
+                self._sockets.append(found)
+
+    def _ring(self) -> None:
+        for each in list(self._sockets):
+            with suppress(OSError):
+                # The method of the plain socket: that of a TLS socket would pull its state from under the reader.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+
+def is_public(address: Address) -> bool:
+    """Whether it is global unicast, and so is an IPv4 address inside it. Tunnels are not, wherever they lead."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if any(address in block for block in _HOLDS_V4):
+            return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+        if address not in _PUBLIC_V6 or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP or address.scope_id:
+            return False
+    return address.is_global and not any(address in block for block in _NEVER)
+
+
+def _request(target: _Target, address: Address, seconds: float, trace: Callable[..., None]) -> "httpx.Request":
+    """To the address, in the name of the host: in the Host header, and in TLS, where its certificate must be the
+    host's."""
+    import httpx
+
+    port = "" if target.url.port is None else f":{target.url.port}"
+    name = f"[{target.host}]" if ":" in target.host else target.host
+    headers = {"host": name + port, "user-agent": user_agent(), "accept": "*/*", "accept-encoding": "identity"}
+    extensions: dict[str, Any] = {
+        "timeout": httpx.Timeout(seconds).as_dict(),
+        "trace": trace,
+        "sni_hostname": target.host,
+    }
+    return httpx.Request("GET", target.url.copy_with(host=str(address)), headers=headers, extensions=extensions)
+
+
+def _connection() -> "httpx.BaseTransport":
+    """For one hop: connections are kept by address, and two hosts at one address must not share one. A transport,
+    other than a client of httpx, knows nothing of the environment's proxies."""
+    import httpx
+
+    return httpx.HTTPTransport(verify=_trusted())
+
+
+@cache
+def _trusted() -> "ssl.SSLContext":
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+def _host_name(raw: str) -> str:
+    """The host in its one spelling: lower case, without a trailing dot; IP addresses written out as systems do."""
+    host = raw.lower().removesuffix(".")
+    if _literal(host) is not None:
+        return str(_literal(host))
+    labels = host.split(".")
+    if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
+        raise _refusal("", "has a host that is no name of the Internet: check it", "host")
+    if _NUMBER.fullmatch(labels[-1]):
+        raise _refusal("", "spells an IP address in an odd way: write it as four decimal numbers", "host")
+    if len(labels) == 1:
+        raise _refusal("", "has a host without a domain, which is a local one: send the media as base64", "host")
+    return host
+
+
+def _allowed_name(name: str) -> str:
+    import httpx
+
+    try:
+        return _host_name(httpx.URL(scheme="https", host=name).raw_host.decode("ascii"))
+    except (httpx.InvalidURL, ValueError, FetchError):
+        raise ConfigurationError(
+            f"allow_hosts names {name!r:.100}, which is no host: write it as example.org"
+        ) from None
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _media_type(response: "httpx.Response") -> str:
+    told = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return told if _MEDIA_TYPE.fullmatch(told) else "application/octet-stream"
+
+
+def _refusal(url: str, why: str, reason: Reason) -> FetchError:
+    """Of the URL only the host is shown: a path or query may hold a secret, and what is no URL may be anything."""
+    found = _URL.fullmatch(url)
+    host = found["authority"].rpartition("@")[2][:_SHOWN_HOST] if found else ""
+    return FetchError(f"the URL on {host} {why}" if host else f"the URL {why}", reason)

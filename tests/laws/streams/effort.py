@@ -1,0 +1,35 @@
+"""How much is tried in a run: enough for the numbers that are promised, and no more than a minute of CPU."""
+
+import os
+from functools import cache
+
+from dragoman.testing.stream_laws import Effort
+from tests.laws.streams.subjects import MODELS, SEED, installed, subjects
+
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+
+REPLAYS = 105_000
+"""Re-chunked replays over all streams together; a few are less, as the smallest streams have not so many."""
+MUTATIONS = 20_000 if NIGHTLY else 2_000
+"""Spoilt streams of each adapter."""
+SHARED = 1 if NIGHTLY else 4
+"""Rows of a table share all of their code: each has one part in so many of the mutations, and is reset at one byte in
+so many. They are cut at every byte."""
+
+
+def effort_for(provider: str) -> Effort:
+    """The effort for each of the provider's streams."""
+    share = 1 if provider in MODELS else SHARED
+    return Effort(
+        replays=None if NIGHTLY else _replays(),
+        mutations=-(-MUTATIONS // (share * len(subjects(provider)))),
+        stride=share,
+        seed=SEED,
+    )
+
+
+@cache
+def _replays() -> int:
+    """For each stream the same number."""
+    streams = sum(len(subjects(provider)) for provider, missing in installed().items() if not missing)
+    return -(-REPLAYS // max(1, streams))

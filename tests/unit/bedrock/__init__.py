@@ -1,0 +1,1 @@
+"""The adapter for Bedrock's runtime, and the signing of its requests."""
