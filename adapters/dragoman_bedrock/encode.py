@@ -71,14 +71,12 @@ def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
     encoded: list[Native] = []
     names = media.Names()
     for turn in turns:
-        role = _ROLES[turn.role]
+        role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
+        if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
+            encoded.append({"role": role, "content": []})
+        content = encoded[-1]["content"]
         blocks = list(_blocks(request, turn, names))
-        if encoded and encoded[-1]["role"] == role and not turn.raw(PROVIDER).get("apart"):
-            encoded[-1]["content"] += blocks
-        else:
-            encoded.append({"role": role, "content": blocks})
-    for message in encoded:
-        _beside_documents(message["content"])
+        content += blocks if raw else _beside_documents(content, blocks)
     if encoded and encoded[0]["role"] == "assistant":
         request.lose(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
         encoded.insert(0, {"role": "user", "content": [{"text": _OPENING}]})
@@ -94,11 +92,15 @@ _ROLES = {
 }
 
 
-def _beside_documents(content: list[Native]) -> None:
-    """A document without a text beside it is refused."""
-    place = next((index for index, native in enumerate(content) if "document" in native), None)
-    if place is not None and not any("text" in native for native in content):
-        content.insert(place, {"text": _BESIDE_DOCUMENTS})
+def _beside_documents(before: list[Native], blocks: list[Native]) -> list[Native]:
+    """The blocks, with a text where they hold a document and no text is beside it: that would be refused.
+
+    What the message says later does not count, so that nothing changes when it does.
+    """
+    place = next((index for index, native in enumerate(blocks) if "document" in native), None)
+    if place is None or any("text" in native for native in (*before, *blocks)):
+        return blocks
+    return [*blocks[:place], {"text": _BESIDE_DOCUMENTS}, *blocks[place:]]
 
 
 def _blocks(request: Outgoing, turn: Turn, names: media.Names) -> Iterator[Native]:
@@ -110,7 +112,7 @@ def _blocks(request: Outgoing, turn: Turn, names: media.Names) -> Iterator[Nativ
     yield from raw.get("ahead", ())
     for index, (content, origin) in enumerate(turn.pairs()):
         request.lose_details(turn, index, "arguments", *(() if raw else ("citations",)))
-        if isinstance(content, TextBlock) and content.citations and not raw:
+        if _is_cited(content) and not raw:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(origin), {})
         yield restored(block(content, request.tool_id, name, note, takes_text=takes_text), note)
@@ -156,11 +158,17 @@ def _text(content: TextBlock) -> Native:
     return {"citationsContent": {"content": [{"text": content.text}], "citations": cited}}
 
 
+def _is_cited(content: ContentBlock) -> bool:
+    return isinstance(content, TextBlock) and bool(content.citations)
+
+
 def _tool_result(content: ToolResultBlock, tool_id: ToolId, names: Naming, note: Note, *, takes_text: bool) -> Native:
+    """An answer. Its texts have no sources: there is no place for them here."""
     notes = note.get("parts", {})
+    plain = (part.model_copy(update={"citations": ()}) if _is_cited(part) else part for part in content.content)
     parts = [
         restored(block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
-        for index, part in enumerate(content.content)
+        for index, part in enumerate(plain)
     ]
     said = [part for part in parts if part.get("text", _NOTHING).strip()]  # texts without words are refused
     encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": said or [{"text": _NOTHING}]}

@@ -129,6 +129,9 @@ class _BothApisDecoder(StreamDecoder):
         self._decoder: StreamDecoder | None = None
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        if self._decoder is None and b'"keepalive"' in frame.data:
+            yield from self.keep_alive()
+            return
         decoder = self._decoder or self._begin(frame)
         heard = decoder.heard
         for event in decoder.read(frame):

@@ -5,10 +5,10 @@
 #
 # LLAMA_SERVER  the built llama-server program
 # MODEL.gguf    the model file
-# NAME          the model name that clients ask for (default: qwen2.5-coder-0.5b)
+# NAME          the model name that answers carry (default: qwen2.5-coder-0.5b)
 # PORT          on 127.0.0.1 (default: 8931)
 #
-# THINKING=on   every answer begins with at most 32 tokens of thinking.
+# With THINKING=on in the environment every answer begins with thinking.
 set -eu
 
 server=${1:?path of llama-server}
@@ -16,12 +16,12 @@ model=${2:?path of a GGUF model}
 name=${3:-qwen2.5-coder-0.5b}
 port=${4:-8931}
 
-# Greedy sampling, one slot, one thread and no reuse of an earlier prompt: the same request gets the same answer.
-set -- --host 127.0.0.1 --port "$port" --offline --no-ui \
-  -m "$model" -a "$name" -c 8192 --parallel 1 -t 1 --temp 0 --no-cache-prompt \
-  --jinja --chat-template-file "$(dirname "$0")/template.jinja"
+case ${THINKING:-off} in
+  on | off) thinking=${THINKING:-off} ;;
+  *) echo "THINKING is on or off" >&2; exit 2 ;;
+esac
 
-if [ "${THINKING:-off}" = on ]; then
-  exec "$server" "$@" --reasoning on --reasoning-budget 32
-fi
-exec "$server" "$@" --reasoning off
+# Greedy sampling, one slot, one thread and no reuse of an earlier prompt: the same request gets the same answer.
+exec "$server" --host 127.0.0.1 --port "$port" --offline --no-ui \
+  -m "$model" -a "$name" -c 8192 --parallel 1 -t 1 --temp 0 --no-cache-prompt \
+  --jinja --chat-template-file "$(dirname "$0")/template.jinja" --reasoning "$thinking"

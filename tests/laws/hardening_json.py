@@ -47,7 +47,10 @@ BOMBS: list[Bomb] = [
     *(Bomb(number, number.encode()) for number in ("1e999", "-1e999", "1E+400", "1e309", "9" * 400 + ".5")),
     *(Bomb(number, number.encode(), True) for number in ("1e308", "1e-999", "-0", "-0.0", "1e0", "5e-324")),
     *(Bomb(word, word.encode()) for word in ("NaN", "nan", "Infinity", "-Infinity", "inf", "+1", "01", "1.", ".5")),
-    *(Bomb(word, word.encode()) for word in ("0x10", "1_000", "1e", "--1", "undefined", "None", "True", "'a'", "{a:1}")),
+    *(
+        Bomb(word, word.encode())
+        for word in ("0x10", "1_000", "1e", "--1", "undefined", "None", "True", "'a'", "{a:1}")
+    ),
     *(Bomb(text, text.encode()) for text in (r'"\ud800"', r'"\udc00"', r'"\udc00\ud800"', r'"\ud800a"', r'"\uD83D"')),
     *(Bomb(text, text.encode()) for text in (r'{"\ud800":1}', r'"\ud83d\u0041"', r'"\u12"', r'"\x41"', '"\\')),
     Bomb("a pair of surrogates", rb'"\ud83d\ude00"', True),

@@ -57,7 +57,11 @@ def _aws(payload: bytes) -> bytes:
     inner = payload[payload.index(b":") + 1 : -1]
     headers = b"".join(
         bytes([len(name)]) + name + b"\x07" + struct.pack(">H", len(text)) + text
-        for name, text in ((b":event-type", kind), (b":message-type", b"event"), (b":content-type", b"application/json"))
+        for name, text in (
+            (b":event-type", kind),
+            (b":message-type", b"event"),
+            (b":content-type", b"application/json"),
+        )
     )
     prelude = struct.pack(">II", 16 + len(headers) + len(inner), len(headers))
     message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + inner
@@ -67,8 +71,10 @@ def _aws(payload: bytes) -> bytes:
 _CHAT_CALL = '[{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":"@args"}}]'
 _CHAT_USAGE = '{"prompt_tokens":"@count","completion_tokens":2,"total_tokens":5}'
 _ITEMS = (
-    '{"type":"message","id":"m1","role":"assistant","status":"completed","content":[{"type":"output_text",'
-    '"text":"@text","annotations":[]}]}',
+    (
+        '{"type":"message","id":"m1","role":"assistant","status":"completed","content":[{"type":"output_text",'
+        '"text":"@text","annotations":[]}]}'
+    ),
     '{"type":"function_call","id":"f1","call_id":"c1","name":"f","arguments":"@args","status":"completed"}',
 )
 _RESPONSE = (
@@ -109,14 +115,14 @@ WIRES = [
         _RESPONSE,
         (
             '{"type":"response.created","response":{"id":"r1","status":"in_progress","model":"m","output":[]}}',
-            '{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m1","role":'
-            '"assistant","status":"in_progress","content":[]}}',
-            '{"type":"response.content_part.added","item_id":"m1","output_index":0,"content_index":0,"part":'
-            '{"type":"output_text","text":"","annotations":[]}}',
+            ('{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m1","role":'
+            '"assistant","status":"in_progress","content":[]}}'),
+            ('{"type":"response.content_part.added","item_id":"m1","output_index":0,"content_index":0,"part":'
+            '{"type":"output_text","text":"","annotations":[]}}'),
             '{"type":"response.output_text.delta","item_id":"m1","output_index":0,"content_index":0,"delta":"@text"}',
             '{"type":"response.output_item.done","output_index":0,"item":' + _ITEMS[0] + "}",
-            '{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"f1",'
-            '"call_id":"c1","name":"f","arguments":"","status":"in_progress"}}',
+            ('{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"f1",'
+            '"call_id":"c1","name":"f","arguments":"","status":"in_progress"}}'),
             '{"type":"response.function_call_arguments.delta","item_id":"f1","output_index":1,"delta":"@args"}',
             '{"type":"response.output_item.done","output_index":1,"item":' + _ITEMS[1] + "}",
             '{"type":"response.completed","response":' + _RESPONSE + "}",
@@ -130,13 +136,13 @@ WIRES = [
         '{"type":"tool_use","id":"toolu_1","name":"f","input":"@args"}],"stop_reason":"tool_use","odd":"@odd",'
         '"usage":{"input_tokens":"@count","output_tokens":2}}',
         (
-            '{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","model":"m","content":[],'
-            '"odd":"@odd","usage":{"input_tokens":"@count","output_tokens":1}}}',
+            ('{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","model":"m","content":[],'
+            '"odd":"@odd","usage":{"input_tokens":"@count","output_tokens":1}}}'),
             '{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
             '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"@text"}}',
             '{"type":"content_block_stop","index":0}',
-            '{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_1","name":"f",'
-            '"input":{}}}',
+            ('{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"toolu_1","name":"f",'
+            '"input":{}}}'),
             '{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"@args"}}',
             '{"type":"content_block_stop","index":1}',
             '{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":2}}',

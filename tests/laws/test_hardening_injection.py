@@ -1,5 +1,7 @@
 """Whatever a name holds, it stays a name: judged by the bytes that a server received, and by the lines of a log."""
 
+# ruff: noqa: PT017 -- most cases may end either way, and an error is judged where it does.
+
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +18,11 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.evolve import read_message
 from dragoman.canonical.message import Message
-from dragoman.session.toolbox import Toolbox
 from dragoman.session import calls
+from dragoman.session.toolbox import Toolbox
 from dragoman.transport import HttpTransport
 from dragoman.transport.keys import checked_base_url
-from dragoman.transport.retry import RetryPolicy, RetryQuota, Tries, Timing
+from dragoman.transport.retry import RetryPolicy, RetryQuota, Timing, Tries
 from tests.laws.hardening_payloads import PAYLOADS
 from tests.servers import FaultyServer, Received, json_reply
 from tests.unit.transport.actors import BODY, PlainAdapter
@@ -204,9 +206,8 @@ def test_a_host_is_a_host() -> None:
                 continue
             assert url.isascii()
             assert url.isprintable()
-            assert url.lower() == text.strip().lower().rstrip("/").replace(
-                "file:///", "file///", text.count("://") - 1
-            )  # An empty port.
+            written = text.strip().lower().rstrip("/?#")
+            assert url.lower().replace(":", "") == written.replace(":", "")  # A colon without a port falls away.
 
 
 class _Told(logging.Handler):

@@ -251,6 +251,10 @@ def reading(provider: str, *, request: bool = False) -> Iterator[None]:
     """Turns what a reply, or a request, of the wrong shape raises into MalformedReplyError, or RequestError."""
     try:
         yield
+    except RequestError as error:  # of a value in the reply that nothing can write again
+        if request:
+            raise
+        raise MalformedReplyError(f"the reply is not what the protocol says: {error}", provider=provider) from error
     except MALFORMED as error:
         said = f"{type(error).__name__}: {error}"
         if request:

@@ -16,8 +16,8 @@
         - |+
           data: {...}
 
-Headers are kept only where they are on a list of harmless ones, so no key, cookie or organisation gets in; a body
-that holds something shaped like a key is refused.
+Headers are kept only where they are on a list of harmless ones, so no key, cookie or organisation gets in; a path or
+a body that holds something shaped like a key is refused.
 """
 
 import re
@@ -65,7 +65,9 @@ class Exchange:
 
 
 def write(exchanges: list[Exchange], *, server: str) -> str:
-    """The file's text. Raises ConfigurationError where a body is no text or holds something shaped like a key."""
+    """The file's text. Raises ConfigurationError where a body is no text or anything is shaped like a key."""
+    for exchange in exchanges:
+        _refuse_keys(exchange.request.path, "a path")
     return yaml.dump(
         {
             "format": FORMAT,
@@ -136,7 +138,14 @@ def _check_shape(text: str) -> None:
 
 def _headers(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, Any]:
     kept = {name.lower(): value for name, value in headers.items() if name.lower() in allowed}
+    for value in kept.values():
+        _refuse_keys(value, "a header")
     return {"headers": dict(sorted(kept.items()))} if kept else {}
+
+
+def _refuse_keys(text: str, place: str) -> None:
+    if found := SECRET.search(text):
+        raise ConfigurationError(f"{place} holds {found[0][:4]}…, which is shaped like a key: it is not written")
 
 
 def _body(body: bytes) -> dict[str, Any]:
@@ -144,8 +153,7 @@ def _body(body: bytes) -> dict[str, Any]:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         raise ConfigurationError("a body is no text in UTF-8: a cassette cannot hold it") from None
-    if found := SECRET.search(text):
-        raise ConfigurationError(f"a body holds {found[0][:4]}…, which is shaped like a key: it is not written")
+    _refuse_keys(text, "a body")
     if not text:
         return {}
     try:

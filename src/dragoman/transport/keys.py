@@ -14,6 +14,8 @@ from dragoman.adapter.errors import ConfigurationError, MissingKeyError
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
 """A name or an IPv6 address, in lower case. Others end in exceptions deep below, if they end at all."""
+_BRACKETS = re.compile(r"\[[^\[\]]*\](?::.*)?|[^\[\]]*")
+"""Where an IPv6 address stands. Text beside its brackets would be passed over, and the host be another one."""
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 _SHORTEST = 8
 """Characters from which on a key is taken for a secret."""
@@ -144,6 +146,8 @@ def checked_base_url(text: str, default: str = "") -> str:
         raise ConfigurationError(
             "the base URL holds a user name, a query or a fragment: give scheme, host and path only"
         )
+    if not _BRACKETS.fullmatch(parts.netloc):
+        raise ConfigurationError("the base URL has brackets where no address begins or ends")
     host = parts.hostname
     port = _port(parts)
     scheme, path = parts.scheme, parts.path

@@ -2,15 +2,17 @@
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.registry import get_adapter, providers
 from dragoman.canonical.events import MessageComplete
 from dragoman.testing.stream_subject import StreamSubject
+from dragoman_openai.both import BothApisAdapter
+from dragoman_openai.chat.adapter import ChatAdapter
+from dragoman_openai.responses.adapter import ResponsesAdapter
 from tests import exchanges
 from tests.laws.streams import (
     handwritten_anthropic,
@@ -18,6 +20,7 @@ from tests.laws.streams import (
     handwritten_chat,
     handwritten_cohere,
     handwritten_google,
+    handwritten_interactions,
     handwritten_local,
     handwritten_ollama,
     handwritten_responses,
@@ -32,18 +35,20 @@ WIRES: dict[str, tuple[Wire, ...]] = {
     "bedrock": (handwritten_bedrock.WIRE, handwritten_bedrock.MESSAGES),
     "cohere": (handwritten_cohere.WIRE,),
     "google": (handwritten_google.WIRE,),
+    "google-interactions": (handwritten_interactions.WIRE,),
     "google-vertex": (handwritten_google.WIRE,),
     "local": (handwritten_local.WIRE,),
     "ollama": (handwritten_ollama.WIRE,),
     "openai": (handwritten_responses.WIRE,),
 }
-"""By provider; any other adapter speaks Chat Completions, or is found out not to."""
+"""By provider. Any other adapter speaks one of OpenAI's wires, or one of which nothing is known here."""
 
 MODELS = {
     "anthropic": "claude-sonnet-4-6",
     "bedrock": "amazon.nova-lite-v1:0",
     "cohere": "command-a-03-2025",
     "google": "gemini-2.5-flash",
+    "google-interactions": "gemini-3-flash-preview",
     "google-vertex": "gemini-2.5-flash",
     "local": "smollm2-135m",
     "mistral": "mistral-large-latest",
@@ -54,11 +59,11 @@ MODELS = {
 }
 """The providers with an adapter of their own, and a model of each. All others are rows of one table."""
 
-RECORDED = {"openai": "openai-responses"}
+RECORDED = {"openai": "openai-responses", "google-interactions": "google"}
 """Under which name a provider's exchanges were recorded, where it is another one."""
 
 _GENERATION = re.compile(
-    r"/v1/messages|/responses|/chat/completions|/api/chat|:streamGenerateContent|/v2/chat|/converse"
+    r"/v1/messages|/responses|/chat/completions|/api/chat|:streamGenerateContent|/v2/chat|/converse|/interactions"
 )
 
 LARGEST = 4_500
@@ -78,13 +83,16 @@ def wires_of(adapter: Adapter) -> tuple[Wire, ...]:
     """The wires that an adapter reads, by its provider; several where what arrives says by its shape which it is."""
     if adapter.provider in WIRES:
         return WIRES[adapter.provider]
-    apis: Mapping[str, Any] = getattr(adapter, "apis", None) or {"chat": adapter}
-    return tuple(
-        handwritten_responses.WIRE
-        if api == "responses"
-        else (handwritten_chat.WIRE if speaking.dialect.done_marker else handwritten_chat.UNMARKED)
-        for api, speaking in apis.items()
-    )
+    speakers = adapter.apis.values() if isinstance(adapter, BothApisAdapter) else (type(adapter),)
+    return tuple(wire for speaker in speakers if (wire := _wire_of(speaker)) is not None)
+
+
+def _wire_of(speaker: type[Adapter]) -> Wire | None:
+    if issubclass(speaker, ResponsesAdapter):
+        return handwritten_responses.WIRE
+    if issubclass(speaker, ChatAdapter):
+        return handwritten_chat.WIRE if speaker.dialect.done_marker else handwritten_chat.UNMARKED
+    return None
 
 
 def handwritten_subject(adapter: Adapter, wire: Wire, said: Said, name: str) -> StreamSubject:
@@ -103,7 +111,9 @@ def handwritten_subject(adapter: Adapter, wire: Wire, said: Said, name: str) -> 
 
 @cache
 def subjects(provider: str) -> tuple[StreamSubject, ...]:
-    """The streams of one provider that are small enough to be cut everywhere. Raises DragomanError.
+    """The streams of one provider that are small enough to be cut everywhere; none where its wire is not known here.
+
+    Raises DragomanError.
 
     A row of a table has one, as what reads it is tried with others as well.
     """
@@ -111,7 +121,10 @@ def subjects(provider: str) -> tuple[StreamSubject, ...]:
 
 
 def _subjects(adapter: Adapter) -> Iterator[StreamSubject]:
-    first, *others = wires_of(adapter)
+    wires = wires_of(adapter)
+    if not wires:
+        return
+    first, *others = wires
     if adapter.provider not in MODELS:
         yield handwritten_subject(adapter, first, handwritten_shortest(), "handwritten_shortest")
     else:

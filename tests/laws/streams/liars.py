@@ -1,0 +1,104 @@
+"""Decoders that are wrong in one known way each: the laws must find them out."""
+
+from collections.abc import Iterable, Iterator
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.framing import Frame
+from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, TextDelta
+from dragoman.canonical.message import Message, MessageStatus
+from tests.unit.adapter.toy import ToyAdapter, ToyDecoder
+
+
+class CompletesAtTheEnd(ToyDecoder):
+    """The end of the bytes is the end of the reply."""
+
+    def end(self) -> Iterable[StreamEvent]:
+        return (MessageComplete(self._message(MessageStatus.COMPLETE)),)
+
+
+class CompletesTooEarly(ToyDecoder):
+    """The last text is enough."""
+
+    def read(self, frame: Frame) -> Iterator[StreamEvent]:
+        yield from super().read(frame)
+        if len(self._texts) == 2:
+            yield MessageComplete(self._message(MessageStatus.COMPLETE))
+
+
+class SplitsOnUnicode(ToyDecoder):
+    """Lines end where Python's strings say so, and half a line is passed over."""
+
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        pieces = chunk.decode("utf-8", "ignore").splitlines(keepends=True)
+        return [event for piece in pieces for event in super(SplitsOnUnicode, self).feed(piece.encode())]
+
+
+class RaisesWhatItLikes(ToyDecoder):
+    """A wrong shape is a bare exception."""
+
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        events = super().feed(chunk)
+        for event in events:
+            if isinstance(event, ErrorEvent) and event.error.__cause__ is not None:
+                raise event.error.__cause__
+        return events
+
+
+class LosesADelta(ToyDecoder):
+    """What is shown is less than the message."""
+
+    def read(self, frame: Frame) -> Iterator[StreamEvent]:
+        for event in super().read(frame):
+            if not (isinstance(event, TextDelta) and len(self._texts) == 2):
+                yield event
+
+
+class MakesThingsUp(ToyDecoder):
+    """What was lost is filled in."""
+
+    def _message(self, status: MessageStatus) -> Message:
+        if len(self._texts) == 1 and status is MessageStatus.COMPLETE:
+            self._texts.append("…")
+        return super()._message(status)
+
+
+class GoesOn(ToyDecoder):
+    """There are events behind the last one."""
+
+    def read(self, frame: Frame) -> Iterator[StreamEvent]:
+        if "type" in wirejson.loads_object(frame.data):
+            yield ErrorEvent(ValueError("unknown"))
+        yield from super().read(frame)
+
+
+class HidesWhatCame(ToyDecoder):
+    """The partial message of a broken stream holds more than had arrived."""
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        self._texts.append("and so on")
+        return self._message(status)
+
+
+def _adapter(decoder: type[ToyDecoder]) -> type[ToyAdapter]:
+    class Liar(ToyAdapter):
+        def decoder(self, context: RequestContext) -> StreamDecoder:
+            return decoder(context)
+
+    Liar.__name__ = decoder.__name__
+    return Liar
+
+
+LIARS = [
+    (_adapter(CompletesAtTheEnd), "clean cuts"),
+    (_adapter(CompletesTooEarly), "clean cuts"),
+    (_adapter(CompletesTooEarly), "resets"),
+    (_adapter(SplitsOnUnicode), "chunkings"),
+    (_adapter(RaisesWhatItLikes), "mutations"),
+    (_adapter(LosesADelta), "foldings"),
+    (_adapter(MakesThingsUp), "edits"),
+    (_adapter(GoesOn), "foldings"),
+    (_adapter(HidesWhatCame), "resets"),
+]
+"""Each with a law that it breaks."""

@@ -1,0 +1,90 @@
+"""The built-in tables: each makes an adapter, each has an entry point, and all say what they may say."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman_compatible.adapter
+from dragoman.adapter.contract import Adapter
+from dragoman.transport.keys import Credentials
+from dragoman_compatible.rows import built_in
+from dragoman_openai.both import BothApisAdapter
+from dragoman_openai.chat.adapter import ChatAdapter
+
+NAMES = list(built_in())
+PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
+
+EXPECTED = {
+    "azure-openai", "groq", "deepseek", "xai", "huggingface", "ollama-openai", "llamacpp", "vllm", "lmstudio",
+    "together", "fireworks", "cerebras", "databricks", "perplexity", "github-copilot", "alibaba", "moonshot", "z-ai",
+    "venice",
+    "snowflake", "vercel", "cloudflare", "writer", "gpustack", "doubleword", "nvidia", "compatible",
+}  # fmt: skip
+
+
+def adapter(name: str, model: str = "model") -> Adapter:
+    kind: type[Adapter] = getattr(dragoman_compatible.adapter, name.replace("-", "_"))
+    return kind(model)
+
+
+def test_the_endpoints_that_are_promised_are_there() -> None:
+    """By their names."""
+    assert set(NAMES) >= EXPECTED
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_table_makes_an_adapter(name: str) -> None:
+    """Under its own name, with capabilities that can be read for every model that it lists."""
+    found = adapter(name)
+    assert found.provider == name
+    assert isinstance(found, (ChatAdapter, BothApisAdapter))
+    for model in ("anything", *found.listed_models):
+        assert type(found)(model).capabilities.max_context_tokens > 0
+    assert len(set(found.listed_models)) == len(found.listed_models)
+
+
+def test_every_table_has_its_entry_point() -> None:
+    """One line a name, so that the registry finds it as it finds any other adapter."""
+    lines: dict[str, str] = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["dragoman.adapters"]
+    ours = {name: value for name, value in lines.items() if value.startswith("dragoman_compatible")}
+    assert ours == {name: f"dragoman_compatible.adapter:{name.replace('-', '_')}" for name in NAMES}
+
+
+def test_a_name_without_a_table_is_no_attribute() -> None:
+    """The module makes nothing up."""
+    with pytest.raises(AttributeError, match="no attribute 'nowhere'"):
+        _ = dragoman_compatible.adapter.nowhere
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_address_can_be_completed(name: str) -> None:
+    """What stands in braces comes from the environment; where nothing else is known, an address is asked for."""
+    endpoint = adapter(name).endpoint
+    variables = re.findall(r"\{(\w+)\}", endpoint.base_url)
+    whole = "".join(endpoint.base_url.split("/")[:1]).startswith("{")
+    environ = dict.fromkeys(variables, "https://host.test/" if whole else "value")
+    environ |= dict.fromkeys(endpoint.key_variables[:1], "a-key-of-mine")
+    if endpoint.base_url_variable and not endpoint.base_url:
+        environ[endpoint.base_url_variable] = "https://host.test/v1"
+    target = Credentials(environ=environ).target(adapter(name))
+    assert target.base_url.startswith("http")
+    assert "{" not in target.base_url
+    assert (target.key is not None) == bool(endpoint.key_variables)
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("azure-openai", {"key_header": "api-key", "key_prefix": "", "key_variables": ("AZURE_OPENAI_API_KEY",)}),
+        ("groq", {"key_variables": ("GROQ_API_KEY",), "key_prefix": "Bearer ", "key_required": True}),
+        ("ollama-openai", {"key_required": False, "base_url": "http://localhost:11434/v1"}),
+        ("compatible", {"key_required": False, "base_url": "", "base_url_variable": "COMPATIBLE_BASE_URL"}),
+    ],
+)
+def test_how_endpoints_know_a_caller(name: str, facts: dict[str, Any]) -> None:
+    """Keys, headers and addresses are what the tables say."""
+    endpoint = adapter(name).endpoint
+    assert {field: getattr(endpoint, field) for field in facts} == facts
