@@ -77,7 +77,7 @@ def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
         content = encoded[-1]["content"]
         blocks = list(_blocks(request, turn, names))
         content += blocks if raw else _beside_documents(content, blocks)
-    if encoded and encoded[0]["role"] == "assistant":
+    if request.turns and (not encoded or encoded[0]["role"] == "assistant"):
         request.lose(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
         encoded.insert(0, {"role": "user", "content": [{"text": _OPENING}]})
     return encoded

@@ -77,7 +77,7 @@ class CountingBuffer(bytearray):
 
     copied = 0
 
-    def __iadd__(self, other: object) -> "CountingBuffer":  # type: ignore[override]
+    def __iadd__(self, other: object) -> "CountingBuffer":
         assert isinstance(other, bytes)
         self.copied += len(other)
         self.extend(other)

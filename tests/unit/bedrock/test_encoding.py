@@ -65,6 +65,33 @@ def test_roles_alternate() -> None:
     assert losses == (LossKind.ROLE,)
 
 
+def test_instructions_alone_are_followed_by_a_users_turn() -> None:
+    """A conversation begins with one."""
+    body, losses = body_of([Message.system("Be brief.")])
+    assert (body["system"], body["messages"]) == (
+        [{"text": "Be brief."}],
+        [{"role": "user", "content": [{"text": "Continue."}]}],
+    )
+    assert losses == (LossKind.ROLE,)
+
+
+def test_a_document_gets_its_text_where_it_stands() -> None:
+    """So that nothing changes when the user goes on."""
+    pdf = Message.user((DocumentBlock(source=BYTES),))
+    body, _ = body_of([pdf])
+    longer, _ = body_of([pdf, HI])
+    assert longer["messages"][0]["content"] == [*body["messages"][0]["content"], {"text": "Hi"}]
+    told, _ = body_of([HI, pdf])
+    assert [list(block) for block in told["messages"][0]["content"]] == [["text"], ["document"]]
+
+
+def test_texts_in_answers_have_no_sources() -> None:
+    """There is no place for them in an answer."""
+    cited = TextBlock(text="Sunny", citations=(Citation(kind="web", data={"a": 1}),))
+    body, _ = body_of([HI, CALLED, Message.tool(CALL, (cited,))], [WEATHER])
+    assert body["messages"][2]["content"][0]["toolResult"]["content"] == [{"text": "Sunny"}]
+
+
 def test_calls_and_results() -> None:
     """Under ids that Bedrock takes, results with what the user adds behind them, a failure by its status."""
     history = [HI, CALLED, Message.tool(CALL, "No such city", is_error=True), Message.user("So?")]
