@@ -69,8 +69,9 @@ def endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
 
 
 def _api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAdapter] | type[ResponsesAdapter]:
-    own = {"thinking_policy": {"reads_from": [f"{name}:*"]}}
-    models = ModelTable.of(*_FAMILIES[row.families, api]).extended(own).extended(row.default, row.models)
+    reads = row.default.get("thinking_policy", {}).get("reads_from", ["{provider}:*"])
+    own = {"thinking_policy": {"reads_from": [pattern.replace("{provider}", name) for pattern in reads]}}
+    models = ModelTable.of(*_FAMILIES[row.families, api]).extended(row.default).extended(own, row.models)
     fields = {"provider": name, "endpoint": row.endpoint, "models": models, "listed_models": models.listed}
     if api == "responses":
         return type(title, (ResponsesAdapter,), fields)

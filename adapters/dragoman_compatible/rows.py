@@ -1,5 +1,6 @@
 """What a table of an endpoint may say; see endpoints.toml."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -19,6 +20,7 @@ from dragoman_openai.chat.dialect import Dialect
 Table = dict[str, Any]
 
 _FOR_ALL = "*"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class ModelRow(BaseModel):
@@ -67,7 +69,7 @@ def read(name: str, table: Mapping[str, Any], place: str) -> EndpointRow:
 
     Raises ConfigurationError with the place and the field.
     """
-    if not (name and name.isprintable()) or ":" in name:
+    if not _NAME.fullmatch(name):
         raise ConfigurationError(f"{place}: {name!r} is no name of a provider")
     try:
         row = EndpointRow.model_validate(table)
@@ -129,7 +131,7 @@ def whole(name: str, tables: Mapping[str, Table], place: str) -> Table:
     table = dict(tables[name])
     seen = {name}
     while (like := table.pop("like", None)) is not None:
-        if like in seen or like not in tables:
+        if not isinstance(like, str) or like in seen or like not in tables:
             raise ConfigurationError(f"{place}: {name}.like: {like!r} is no other endpoint")
         seen.add(like)
         table = merged(tables[like], table)

@@ -93,7 +93,7 @@ def _level(request: Outgoing, dialect: Dialect, wanted: str | None, *, tools: bo
     if wanted is None or (levels is not None and wanted in levels):
         return wanted
     if dialect.effort is None or levels == []:
-        if wanted != "none":
+        if wanted != "none" or not request.adapter.capabilities.thinking_off:
             request.lose_option("effort", f"{model} has no levels of effort")
         return None
     if levels is None:

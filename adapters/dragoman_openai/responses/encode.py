@@ -126,7 +126,9 @@ def _reasoning(request: Outgoing) -> dict[str, Any]:
         levels = abilities.wire["efforts"]
         effort = _nearest(wanted, levels)
         if effort is None:
-            request.lose_option("effort", f"{wanted!r} is no level of {request.adapter.model}: {', '.join(levels)}")
+            request.lose_option(
+                "effort", f"{wanted!r} is no level of {request.adapter.model}: {', '.join(levels) or 'it has none'}"
+            )
         else:
             encoded["effort"] = effort
             if effort != wanted:
@@ -140,7 +142,7 @@ def _nearest(wanted: str, levels: Sequence[str]) -> str | None:
     """The level of the model that is nearest to the wanted one, the lower of two; None where there is no such word."""
     if wanted in levels:
         return wanted
-    if wanted not in EFFORTS:
+    if wanted not in EFFORTS or not levels:
         return None
     rank = EFFORTS.index(wanted)
     return min(levels, key=lambda level: (abs(EFFORTS.index(level) - rank), EFFORTS.index(level)))

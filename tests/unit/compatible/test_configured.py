@@ -86,6 +86,15 @@ def test_the_folder_of_the_platform_is_looked_into(tmp_path: Path) -> None:
     assert get_adapter("house:x").provider == "house"
 
 
+def test_a_likeness_reads_its_own_thinking(write: Write) -> None:
+    """And that of the endpoint which it is like as little as any other's."""
+    write('[house]\nbase_url = "https://house.test"\nlike = "vercel"\n')
+    policy = get_adapter("house:openai/gpt-5").capabilities.thinking_policy
+    assert policy.reads("house:openai/gpt-5-mini")
+    assert not policy.reads("house:google/gemini-3")
+    assert not policy.reads("vercel:openai/gpt-5")
+
+
 def test_without_a_file_there_is_nothing_to_find() -> None:
     """An unknown name is answered as ever."""
     with pytest.raises(UnknownProviderError, match="no provider 'house'"):
@@ -123,6 +132,8 @@ def make_all() -> None:
         ('[house]\nbase_url = "x"\nmodel = [{ match = "a", sampling = "no" }]\n', "house.model.0.sampling: "),
         ('[house]\nbase_url = "x"\nlike = "nobody"\n', "house.like: 'nobody' is no other endpoint"),
         ('[house]\nbase_url = "x"\nlike = "house"\n', "house.like: 'house' is no other endpoint"),
+        ('[house]\nbase_url = "x"\nlike = ["vllm"]\n', "house.like: ['vllm'] is no other endpoint"),
+        ('["*"]\nbase_url = "x"\n', "'*' is no name of a provider"),
         ('["ho:use"]\nbase_url = "x"\n', "'ho:use' is no name of a provider"),
     ],
 )

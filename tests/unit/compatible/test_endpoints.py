@@ -143,6 +143,22 @@ def test_xais_sources_and_ticks() -> None:
     assert told.server_tools == {"x_search": 1}
 
 
+@pytest.mark.parametrize(
+    ("model", "effort", "written"),
+    [("grok-4.5", "medium", "medium"), ("grok-3-mini", "medium", "low"), ("grok-4-0709", "high", None)],
+)
+def test_xais_models_have_levels_of_their_own(model: str, effort: str, written: str | None) -> None:
+    """Some have none and refuse the field; what is asked for otherwise is named."""
+    grok = adapter("xai", model)
+    body, wire = sent([Message.user("Hi")], grok, effort=effort)
+    assert body.get("reasoning", {}).get("effort") == written
+    assert bool(wire.losses) is (written != effort)
+    chatted = [Message.user("Hi"), read(handwritten_reply({"content": "Hi"}), grok), Message.user("?")]
+    body, wire = sent(chatted, grok, effort=effort)
+    assert body.get("reasoning_effort") == written
+    assert bool(wire.losses) is (written != effort)
+
+
 @pytest.mark.parametrize("name", ["huggingface", "writer", "perplexity"])
 def test_some_streams_end_without_a_marker(name: str) -> None:
     """Then the finish reason and the counts must have come, in one chunk or in two."""
