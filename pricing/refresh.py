@@ -27,7 +27,13 @@ DISTRIBUTION = "genai-prices"
 # Files carry the provider names of this project.
 NAMES = {"aws": "bedrock", "azure": "azure-openai", "x-ai": "xai"}
 # Providers that bill by the file of another one.
-SAME_PRICES = {"google-interactions": "google", "google-vertex": "google", "openai-chat": "openai"}
+SAME_PRICES = {
+    "google-interactions": "google",
+    "google-vertex": "google",
+    "moonshot": "moonshotai",
+    "openai-chat": "openai",
+    "z-ai": "zai",
+}
 
 RATES = {
     "input_mtok": "input",

@@ -190,6 +190,9 @@ class _Projector:
         """What becomes of one block inside a tool's answer, which sits at ``index`` of its message."""
         if isinstance(part, Media):
             return (self._answered_media(turn, part, index, follows),)
+        if isinstance(part, TextBlock) and part.citations and not turn.raw(self._target.provider):
+            self._lose(turn, index, LossKind.CITATIONS, "the sources of a text in a tool's answer are not sent")
+            return (part.model_copy(update={"citations": ()}),)
         fitted = self._known(turn, part, index)
         if fitted and fitted[0].type not in _ALLOWED_IN_RESULTS:
             self._lose(turn, index, LossKind.MISPLACED_BLOCK, f"a tool's answer holds no {part.type}")
