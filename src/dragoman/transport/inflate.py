@@ -39,6 +39,8 @@ class Inflater:
             piece = _open(self._inner, data)
             while piece:
                 yield piece
+                if self._inner.eof:  # what follows this member stands in unused_data, and in unconsumed_tail as well
+                    break
                 # Output may still wait inside after all input is taken; it is over when a piece is not full.
                 more = self._inner.unconsumed_tail
                 piece = _open(self._inner, more) if more or len(piece) == _PIECE else b""
