@@ -9,6 +9,7 @@ import pytest
 from pytest_examples import CodeExample, EvalExample, find_examples
 
 import dragoman
+from dragoman.adapter import sources
 from tests.servers import FaultyServer, Reply, json_reply, sse_reply
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +21,13 @@ def snippets(*pages: Path) -> list[CodeExample]:
     return [example for example in find_examples(*pages) if example.prefix.split()[:1] == ["python"]]
 
 
+@pytest.fixture
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page registers is known to that page alone."""
+    monkeypatch.setattr(sources, "_registered", {})
+
+
+@pytest.mark.usefixtures("_own_registry")
 @pytest.mark.parametrize("example", snippets(*PAGES), ids=str)
 def test_a_snippet_runs_and_prints_what_it_says(example: CodeExample, eval_example: EvalExample) -> None:
     """A page that does not run is wrong."""
