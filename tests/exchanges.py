@@ -8,8 +8,9 @@ import base64
 import gzip
 import json
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ import pytest
 
 VARIABLE = "DRAGOMAN_EXCHANGES"
 _CHECKOUT = Path(__file__).resolve().parent.parent
+
+_WITHIN = {"google-interactions": ("google", re.compile(r"/interactions(\?.*)?$"))}
+"""Wires that are recorded among another provider's, and the paths that tell them apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,13 +77,17 @@ def folder() -> Path:
 @cache
 def load(provider: str) -> tuple[Exchange, ...]:
     """All exchanges recorded with a provider. Raises FileNotFoundError where there are none."""
+    if provider in _WITHIN:
+        among, path = _WITHIN[provider]
+        return tuple(replace(each, provider=provider) for each in load(among) if path.search(each.url_path))
     with gzip.open(folder() / f"{provider}.jsonl.gz", "rt", encoding="utf-8") as lines:
         return tuple(_exchange(json.loads(line)) for line in lines)
 
 
 def load_or_skip(provider: str) -> tuple[Exchange, ...]:
     """As `load`; skips the running test where the recordings are absent."""
-    path = folder() / f"{provider}.jsonl.gz"
+    among, _ = _WITHIN.get(provider, (provider, None))
+    path = folder() / f"{among}.jsonl.gz"
     if not path.is_file():
         pytest.skip(f"no recorded exchanges of {provider}: set {VARIABLE} to the folder that holds {path.name}")
     return load(provider)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -41,9 +42,13 @@ class AnthropicAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request = Outgoing.begin(self, messages, options)
+        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
         body = encode.body(request, tools)
-        return request.wire(PATH, body, {"anthropic-version": encode.version(body)})
+        headers = {"anthropic-version": encode.version(body)}
+        if request.voids_thinking(body):
+            encode.let_drop(body)
+            headers |= request.listed_header("anthropic-beta", encode.BINDING_BETA)
+        return request.wire(PATH, body, headers)
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         with reading(self.provider):

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import structured, wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.counting import Counts
 from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
@@ -84,28 +85,29 @@ def usage(native: dict[str, Any] | None) -> TokenUsage | None:
     The top level leaves out the iterations that compacted the conversation, which are billed all the same. What an
     advisor used was another model's: it is counted as a call of a tool, for whose price we have no word.
     """
-    if not native or native.get("input_tokens") is None:
+    count = Counts.of(native)
+    if count is None or native is None or native.get("input_tokens") is None:
         return None
-    iterations = [each for each in native.get("iterations") or () if isinstance(each, dict)]
-    billed = [native, *(each for each in iterations if each.get("type") == "compaction")]
+    iterations = count.objects("iterations")
+    compacted = [each for each in iterations if each.get("type") == "compaction"]
     advised = sum(each.get("type") == "advisor_message" for each in iterations)
-    tools = {name: count for name, count in (native.get("server_tool_use") or {}).items() if count}
+
+    def billed(name: str, top: int) -> int:
+        return top + sum(count.within(f"iterations.{name}", each.get(name)) for each in compacted)
+
     return TokenUsage(
-        input_tokens=_sum(billed, "input_tokens"),
-        output_tokens=_sum(billed, "output_tokens"),
-        cached_input_tokens=_sum(billed, "cache_read_input_tokens"),
-        cache_creation_input_tokens=_sum(billed, "cache_creation_input_tokens"),
-        cache_creation_1h_input_tokens=(native.get("cache_creation") or {}).get("ephemeral_1h_input_tokens"),
-        reasoning_tokens=(native.get("output_tokens_details") or {}).get("thinking_tokens"),
-        server_tools=tools | ({"advisor": advised} if advised else {}),
-        service_tier=native.get("service_tier"),
-        speed=native.get("speed"),
+        input_tokens=billed("input_tokens", count("input_tokens")),
+        output_tokens=billed("output_tokens", count.due("output_tokens")),
+        cached_input_tokens=billed("cache_read_input_tokens", count("cache_read_input_tokens")),
+        cache_creation_input_tokens=billed("cache_creation_input_tokens", count("cache_creation_input_tokens")),
+        cache_creation_1h_input_tokens=count.told("cache_creation.ephemeral_1h_input_tokens"),
+        reasoning_tokens=count.told("output_tokens_details.thinking_tokens"),
+        server_tools=count.named("server_tool_use") | ({"advisor": advised} if advised else {}),
+        service_tier=count.text("service_tier"),
+        speed=count.text("speed"),
+        unread=count.unread,
         raw=native,
     )
-
-
-def _sum(counts: list[dict[str, Any]], name: str) -> int:
-    return sum(each.get(name) or 0 for each in counts)
 
 
 def block(native: dict[str, Any], tool_use_id: str, provider: str) -> ContentBlock:
@@ -237,9 +239,8 @@ def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         definition = ToolDefinition(
             name=item["name"], description=item.get("description") or "", input_schema=item["input_schema"]
         )
-        if difference := residue(item, encode.tool(definition, provider)):
-            definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": difference}})
-        found.append(definition)
+        raw = {"by": provider, "residue": residue(item, encode.tool(definition, provider))}
+        found.append(definition.model_copy(update={"provider_raw": raw}))
     return found
 
 
@@ -249,6 +250,7 @@ def options(native: dict[str, Any], adapter: Adapter, context: RequestContext) -
     thinking = native.get("thinking") or {}
     choice = native.get("tool_choice") or {}
     parallel = choice.get("disable_parallel_tool_use")
+    offers = bool(native.get("tools"))
     schema = (config.get("format") or {}).get("schema")
     read = AdapterOptions(
         max_output_tokens=native.get("max_tokens"),
@@ -258,14 +260,14 @@ def options(native: dict[str, Any], adapter: Adapter, context: RequestContext) -
         stop_sequences=tuple(native.get("stop_sequences") or ()),
         tool_choice=_tool_choice(choice),
         parallel_tool_calls=None if parallel is None else not parallel,
-        output_schema=schema,
+        output_schema=schema if structured.is_native(adapter.capabilities, tools=offers) else None,
         effort=config.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=thinking.get("budget_tokens"),
         stream=native.get("stream") or False,
         context=context,
     )
-    written = encode.parameters(Outgoing(adapter, read, context, (), []))
+    written = encode.parameters(Outgoing(adapter, read, context, (), []), tools=offers)
     conversation = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
     extra = leftover(native, written, conversation)
     return replace(read, extra={adapter.provider: extra} if extra else {})

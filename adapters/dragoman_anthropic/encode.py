@@ -1,8 +1,11 @@
 """Canonical to wire: the body of a Messages request (wire reference 2.2, 2.3 and 2.5)."""
 
-from collections.abc import Callable, Sequence
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -26,8 +29,14 @@ LATEST_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
 """The last version that takes temperature, top_p and top_k."""
 
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+"""The beta that `let_drop` belongs to (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
+
 SAMPLING = ("temperature", "top_p", "top_k")
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+
+_IN_BASE64 = ("application/pdf",)
+_PLAIN = "text/plain"
 
 ToolId = Callable[[str], str]
 
@@ -35,14 +44,21 @@ ToolId = Callable[[str], str]
 def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body; keys in the order in which the provider documents them."""
     system, listed = _hoist(request.turns, request.provider)
+    usable = schemas.fit_tools(request, request.usable(tools))
     encoded: dict[str, Any] = {"model": request.adapter.model}
-    encoded |= parameters(request)
+    encoded |= parameters(request, tools=bool(usable))
     if system:
         encoded["system"] = _system(request, system)
-    encoded["messages"] = _messages(request, listed)
-    if usable := request.usable(tools):
+    encoded["messages"] = request.history(listed, partial(_messages, request))
+    if usable:
         encoded["tools"] = [tool(definition, request.provider) for definition in usable]
     return encoded
+
+
+def let_drop(encoded: dict[str, Any]) -> None:
+    """Asks that thinking whose signature is void be left out, where the request would be refused otherwise."""
+    binding = {"prefix_mismatch_behavior": "drop_block"}
+    encoded["thinking"] = {"type": "adaptive", **encoded.get("thinking", {}), "block_binding": binding}
 
 
 def version(encoded: dict[str, Any]) -> str:
@@ -50,31 +66,37 @@ def version(encoded: dict[str, Any]) -> str:
     return SAMPLING_VERSION if any(name in encoded for name in SAMPLING) else LATEST_VERSION
 
 
-def parameters(request: Outgoing) -> dict[str, Any]:
+def parameters(request: Outgoing, *, tools: bool) -> dict[str, Any]:
     """Everything but the conversation and the tools."""
-    options, abilities = request.options, request.adapter.capabilities
-    encoded: dict[str, Any] = {"max_tokens": options.max_output_tokens or abilities.wire["default_max_tokens"]}
-    if options.stop_sequences:
-        encoded["stop_sequences"] = list(options.stop_sequences)
+    options = request.options
+    thinking = _thinking(request)
+    thinks = thinking is not None and thinking["type"] != "disabled"
+    encoded: dict[str, Any] = {"max_tokens": options.max_output_tokens or _most(request, thinking)}
+    if stop := demands.stop_sequences(request):
+        encoded["stop_sequences"] = stop
     if options.stream:
         encoded["stream"] = True
     for name in SAMPLING:
-        value = getattr(options, name)
-        if value is not None and abilities.sampling == "never":
-            request.lose_option(name, f"{request.adapter.model} takes no sampling parameters")
-        elif value is not None:
+        if (value := demands.sampled(request, name, reasons=thinks)) is not None:
             encoded[name] = value
     if options.seed is not None:
         request.lose_option("seed", "the Messages API has none")
-    if thinking := _thinking(request):
+    if thinking:
         encoded["thinking"] = thinking
-    if config := _output_config(request):
+    if config := _output_config(request, tools=tools):
         encoded["output_config"] = config
-    if choice := _tool_choice(request, thinks=thinking is not None and thinking["type"] != "disabled"):
+    if choice := _tool_choice(request, tools=tools, thinks=thinks):
         encoded["tool_choice"] = choice
     if options.prompt_cache:
         encoded["cache_control"] = {"type": "ephemeral", "ttl": options.prompt_cache}
     return encoded
+
+
+def _most(request: Outgoing, thinking: Mapping[str, Any] | None) -> int:
+    """The limit of the output where the caller names none; thinking counts towards it, so a budget comes on top."""
+    most: int = request.adapter.capabilities.wire["default_max_tokens"]
+    budget: int = (thinking or {}).get("budget_tokens", 0)
+    return most + budget
 
 
 def _thinking(request: Outgoing) -> dict[str, Any] | None:
@@ -96,7 +118,7 @@ def _thinking(request: Outgoing) -> dict[str, Any] | None:
     return None
 
 
-def _output_config(request: Outgoing) -> dict[str, Any] | None:
+def _output_config(request: Outgoing, *, tools: bool) -> dict[str, Any] | None:
     options, abilities = request.options, request.adapter.capabilities
     config: dict[str, Any] = {}
     effort = options.effort
@@ -109,26 +131,19 @@ def _output_config(request: Outgoing) -> dict[str, Any] | None:
             config["effort"] = EFFORTS[effort]
         else:
             request.lose_option("effort", f"{effort!r} is no level of {request.adapter.model}")
-    if options.output_schema is not None:
-        if abilities.supports_structured_output:
-            config["format"] = {"type": "json_schema", "schema": dict(options.output_schema)}
-        else:
-            request.lose_option("output_schema", f"{request.adapter.model} has no structured output")
+    if structured.is_written(request, tools=tools):
+        config["format"] = {"type": "json_schema", "schema": schemas.fit_output(request)}
     return config or None
 
 
-def _tool_choice(request: Outgoing, *, thinks: bool) -> dict[str, Any] | None:
-    choice, rule = request.options.tool_choice, request.adapter.capabilities.forced_tool_choice
-    forced = choice == "required" or isinstance(choice, NamedTool)
-    if forced and (rule == "never" or (thinks and rule == "without_reasoning")):
-        request.lose_option("tool_choice", f"{request.adapter.model} cannot be forced to call a tool; it may choose")
-        choice = "auto"
+def _tool_choice(request: Outgoing, *, tools: bool, thinks: bool) -> dict[str, Any] | None:
+    choice = demands.tool_choice(request, tools=tools, reasons=thinks)
     encoded: dict[str, Any] | None = None
     if isinstance(choice, NamedTool):
         encoded = {"type": "tool", "name": choice.name}
     elif choice is not None:
         encoded = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
-    if request.options.parallel_tool_calls is not None and choice != "none":
+    if tools and request.options.parallel_tool_calls is not None and choice != "none":
         encoded = encoded or {"type": "auto"}
         encoded["disable_parallel_tool_use"] = not request.options.parallel_tool_calls
     return encoded
@@ -250,9 +265,20 @@ def _tool_result(content: ToolResultBlock, tool_id: ToolId, note: dict[str, Any]
 
 def _source(source: MediaSource, media_type: str) -> dict[str, Any]:
     match source.kind:
-        case "base64" | "text":
-            return {"type": source.kind, "media_type": media_type, "data": source.data}
+        case "text":
+            return {"type": "text", "media_type": _PLAIN, "data": source.data}
+        case "base64" if media_type in _IN_BASE64 or media_type.startswith("image/"):
+            return {"type": "base64", "media_type": media_type, "data": source.data}
+        case "base64":  # the wire takes texts of any kind as plain ones alone (wire reference 2.3)
+            return {"type": "text", "media_type": _PLAIN, "data": _text_of(source.data)}
         case "url":
             return {"type": "url", "url": source.data}
         case _:
             return {"type": "file", "file_id": source.data}
+
+
+def _text_of(data: str) -> str:
+    """The text that base64 holds, up to where it was cut off; what is no UTF-8 in it is marked as such."""
+    digits = data.rstrip("=")
+    whole = digits if len(digits) % 4 != 1 else digits[:-1]  # one digit alone is no byte
+    return base64.b64decode(whole + "==").decode(errors="replace")

@@ -20,8 +20,8 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     encoded: dict[str, Any] = {"anthropic_version": VERSION, **encode.body(request, tools)}
     del encoded["model"]
     encoded.pop("stream", None)
-    if (marker := encoded.pop("cache_control", None)) and encoded["messages"]:
-        last = encoded["messages"][-1]
+    if (marker := encoded.pop("cache_control", None)) and encoded["messages"].fresh:
+        last = encoded["messages"].fresh[-1]
         blocks = last["content"]
         blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
         last["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": marker}]

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import structured, wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.counting import Counts
 from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
@@ -77,28 +78,23 @@ def usage(native: Mapping[str, Any]) -> TokenUsage | None:
     Some models spell them cacheReadInputTokenCount. What the tier and the latency of the reply cost is told beside
     the counts.
     """
-    counts = native.get("usage") or {}
-    if counts.get("inputTokens") is None:
+    count, served = Counts.of(native.get("usage")), Counts(native)
+    if count is None or native["usage"].get("inputTokens") is None:
         return None
-    hourly = [each["inputTokens"] for each in counts.get("cacheDetails") or () if each.get("ttl") == "1h"]
-    tier = (native.get("serviceTier") or {}).get("type")
-    latency = (native.get("performanceConfig") or {}).get("latency")
+    hourly = [each.get("inputTokens") for each in count.objects("cacheDetails") if each.get("ttl") == "1h"]
     return TokenUsage(
-        input_tokens=counts["inputTokens"],
-        output_tokens=counts.get("outputTokens") or 0,
-        cached_input_tokens=_count(counts, "cacheReadInputToken"),
-        cache_creation_input_tokens=_count(counts, "cacheWriteInputToken"),
-        cache_creation_1h_input_tokens=sum(hourly) if hourly else None,
-        server_tools={name: count for name, count in (counts.get("serverToolUsage") or {}).items() if count},
-        service_tier=tier,
-        speed=latency,
-        reported_total=counts.get("totalTokens"),
-        raw=dict(counts),
+        input_tokens=count("inputTokens"),
+        output_tokens=count.due("outputTokens"),
+        cached_input_tokens=count("cacheReadInputTokens", "cacheReadInputTokenCount"),
+        cache_creation_input_tokens=count("cacheWriteInputTokens", "cacheWriteInputTokenCount"),
+        cache_creation_1h_input_tokens=sum(count.within("cacheDetails", each) for each in hourly) if hourly else None,
+        server_tools=count.named("serverToolUsage"),
+        service_tier=served.text("serviceTier.type"),
+        speed=served.text("performanceConfig.latency"),
+        reported_total=count.told("totalTokens"),
+        unread=(*count.unread, *served.unread),
+        raw=dict(native["usage"]),
     )
-
-
-def _count(counts: Mapping[str, Any], name: str) -> int:
-    return counts.get(f"{name}s") or counts.get(f"{name}Count") or 0
 
 
 def _blocks(natives: Iterable[Native], call_id: Callable[[int, str | None], str]) -> tuple[list[ContentBlock], Native]:
@@ -279,6 +275,7 @@ def options(native: Native, adapter: Adapter, context: RequestContext) -> Adapte
     config = native.get("toolConfig") or {}
     own = native.get("additionalModelRequestFields") or {}
     output = native.get("outputConfig") or {}
+    offers = bool(config.get("tools"))
     thinking = own.get("thinking")
     thinking = thinking if isinstance(thinking, dict) else {}
     named: dict[str, Any] = {ours: inference.get(theirs) for ours, theirs in OPTIONS.items()}
@@ -287,13 +284,13 @@ def options(native: Native, adapter: Adapter, context: RequestContext) -> Adapte
         top_k=_at(own, adapter.capabilities.wire["top_k"]),
         stop_sequences=tuple(inference.get("stopSequences") or ()),
         tool_choice=_tool_choice(config.get("toolChoice") or {}),
-        output_schema=_schema(output),
+        output_schema=_schema(output) if structured.is_native(adapter.capabilities, tools=offers) else None,
         effort=output.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=thinking.get("budget_tokens"),
         context=context,
     )
-    written = parameters(Outgoing(adapter, read, context, (), []))
+    written = parameters(Outgoing(adapter, read, context, (), []), tools=offers)
     rest = dict(native)
     if others := {name: value for name, value in config.items() if name != "tools"}:
         rest["toolConfig"] = others

@@ -1,8 +1,10 @@
 """Canonical to wire: the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from dragoman.adapter import schemas
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -41,11 +43,12 @@ _UNMARKED = {"document", "video"}
 def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> Native:
     """The whole body; keys in the order in which the provider documents them."""
     system, listed = _hoist(request)
-    encoded: Native = {"messages": _messages(request, listed)}
+    encoded: Native = {"messages": request.history(listed, partial(_messages, request))}
     if system:
         encoded["system"] = _system(request, system)
-    encoded |= parameters(request)
-    config = _tool_config(request, tools, encoded.pop("toolConfig", {}))
+    usable = schemas.fit_tools(request, request.usable(tools))
+    encoded |= parameters(request, tools=bool(usable))
+    config = _tool_config(request, usable, encoded.pop("toolConfig", {}))
     if config:
         encoded["toolConfig"] = config
     if request.options.prompt_cache and request.adapter.capabilities.supports_prompt_caching:
@@ -69,15 +72,17 @@ def _system(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
 def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
     """The roles alternate, so neighbours of one role share a message; the user's is the first."""
     encoded: list[Native] = []
-    names = media.Names()
+    names: media.Names = request.memory.setdefault("names", media.Names())
+    called: dict[str, None] = request.memory.setdefault("called", {})
     for turn in turns:
+        called |= {call.name: None for call in turn.blocks if isinstance(call, ToolUseBlock)}
         role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
         if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
             encoded.append({"role": role, "content": []})
         content = encoded[-1]["content"]
         blocks = list(_blocks(request, turn, names))
         content += blocks if raw else _beside_documents(content, blocks)
-    if request.turns and (not encoded or encoded[0]["role"] == "assistant"):
+    if request.opens and turns and (not encoded or encoded[0]["role"] == "assistant"):
         request.lose(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
         encoded.insert(0, {"role": "user", "content": [{"text": _OPENING}]})
     return encoded
@@ -190,10 +195,9 @@ def tool(definition: ToolDefinition) -> list[Native]:
     return [{"toolSpec": restore(spec, own.get("residue"))}, *own.get("behind", ())]
 
 
-def _tool_config(request: Outgoing, tools: Sequence[ToolDefinition], choice: Native) -> Native:
+def _tool_config(request: Outgoing, usable: Sequence[ToolDefinition], choice: Native) -> Native:
     """The tools and the choice among them. A history that holds calls is refused without the tools that it calls."""
-    usable = request.usable(tools)
-    called = {call.name: None for turn in request.turns for call in turn.blocks if isinstance(call, ToolUseBlock)}
+    called: dict[str, None] = request.memory.get("called", {})
     if request.options.tool_choice == "none" and usable:
         if not called:
             return {}
@@ -211,7 +215,7 @@ def _mark(encoded: Native, marker: Native) -> None:
     """Asks for caching of the system prompt and of everything up to the last message."""
     if "system" in encoded:
         encoded["system"] = [*encoded["system"], marker]
-    content = encoded["messages"][-1]["content"] if encoded["messages"] else []
+    content = encoded["messages"].fresh[-1]["content"] if encoded["messages"].fresh else []
     place = len(content)
     while place and content[place - 1].keys() & _UNMARKED:
         place -= 1

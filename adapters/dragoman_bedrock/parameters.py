@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import demands, schemas, structured, wirejson
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.outgoing import Outgoing
 from dragoman_anthropic.encode import EFFORTS
@@ -16,30 +16,30 @@ OPTIONS = {"max_output_tokens": "maxTokens", "temperature": "temperature", "top_
 MERGED = frozenset({"inferenceConfig", "additionalModelRequestFields", "outputConfig", "textFormat", "toolConfig"})
 """Fields of which a caller may set a part: theirs are laid over ours one by one."""
 
-_SAMPLING = ("temperature", "top_p", "top_k")
 _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 
 
-def parameters(request: Outgoing) -> Fields:
+def parameters(request: Outgoing, *, tools: bool) -> Fields:
     """Everything but the conversation and the tools."""
-    options, model = request.options, request.adapter.model
+    options = request.options
     inference = {name: value for ours, name in OPTIONS.items() if (value := _sampled(request, ours)) is not None}
-    if options.stop_sequences:
-        inference["stopSequences"] = list(options.stop_sequences)
+    if stop := demands.stop_sequences(request):
+        inference["stopSequences"] = stop
     own, output = _reasoning(request)
     if (top_k := _sampled(request, "top_k")) is not None:
         _lay(own, request.adapter.capabilities.wire["top_k"], top_k)
-    if options.output_schema is not None:
-        output |= _text_format(request)
+    if structured.is_written(request, tools=tools):
+        schema = {"schema": wirejson.dumps_text(schemas.fit_output(request))}
+        output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
     if options.seed is not None:
         request.lose_option("seed", "Converse has none")
     if options.parallel_tool_calls is False:
         request.lose_option("parallel_tool_calls", "Converse has no such switch")
     if options.prompt_cache and not request.adapter.capabilities.supports_prompt_caching:
-        request.lose_option("prompt_cache", f"{model} caches no prompts when asked to")
+        demands.lose_cache_hint(request)
     fields = {
         "inferenceConfig": inference,
-        "toolConfig": _tool_choice(request),
+        "toolConfig": _tool_choice(request, tools=tools),
         "additionalModelRequestFields": own,
         "outputConfig": output,
     }
@@ -49,16 +49,12 @@ def parameters(request: Outgoing) -> Fields:
 def _sampled(request: Outgoing, name: str) -> Any:
     """An option's value, None where there is none or the model does not take it."""
     value = getattr(request.options, name)
-    abilities, model = request.adapter.capabilities, request.adapter.model
-    if value is None or name not in _SAMPLING:
+    if value is None or name not in ("temperature", "top_p", "top_k"):
         return value
-    if abilities.sampling == "never":
-        request.lose_option(name, f"{model} takes no sampling parameters")
+    if name == "top_k" and not request.adapter.capabilities.wire["top_k"]:
+        request.lose_option(name, f"{request.adapter.model} takes none")
         return None
-    if name == "top_k" and not abilities.wire["top_k"]:
-        request.lose_option(name, f"{model} takes none")
-        return None
-    return value
+    return demands.sampled(request, name, reasons=_thinks(request))
 
 
 def _lay(fields: Fields, path: list[str], value: Any) -> None:
@@ -69,22 +65,10 @@ def _lay(fields: Fields, path: list[str], value: Any) -> None:
     fields[last] = value
 
 
-def _text_format(request: Outgoing) -> Fields:
-    if not request.adapter.capabilities.supports_structured_output:
-        request.lose_option("output_schema", f"{request.adapter.model} has no structured output")
-        return {}
-    schema = {"schema": wirejson.dumps_text(dict(request.options.output_schema or {}))}
-    return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
-
-
-def _tool_choice(request: Outgoing) -> Fields:
-    choice, rule = request.options.tool_choice, request.adapter.capabilities.forced_tool_choice
+def _tool_choice(request: Outgoing, *, tools: bool) -> Fields:
+    choice = demands.tool_choice(request, tools=tools, reasons=_thinks(request))
     if choice in (None, "none"):
         return {}
-    forced = choice != "auto"
-    if forced and (rule == "never" or (rule == "without_reasoning" and _thinks(request))):
-        request.lose_option("tool_choice", f"{request.adapter.model} cannot be forced to call a tool; it may choose")
-        choice = "auto"
     if isinstance(choice, NamedTool):
         return {"toolChoice": {"tool": {"name": choice.name}}}
     return {"toolChoice": {"any" if choice == "required" else "auto": {}}}
@@ -103,7 +87,10 @@ def _reasoning(request: Outgoing) -> tuple[Fields, Fields]:
     if write := _WAYS.get(way):
         return write(request)
     if options.thinking or options.thinking_budget is not None or options.effort not in (None, "none"):
-        request.lose_option("thinking", f"{request.adapter.model} does not reason at request")
+        asked = {"thinking": options.thinking, "effort": options.effort, "thinking_budget": options.thinking_budget}
+        for name, value in asked.items():
+            if value not in (None, False, "none"):
+                request.lose_option(name, f"{request.adapter.model} does not reason at request")
     return {}, {}
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -39,7 +40,7 @@ class CohereAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request = Outgoing.begin(self, messages, options)
+        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
         body = encode.body(request, tools)
         if options.stream:
             request.overrule("stream")

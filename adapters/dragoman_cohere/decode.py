@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import structured, wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.counting import Counts
 from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
@@ -103,35 +104,35 @@ def _stop_reason(native: str | None, content: Sequence[ContentBlock], status: Me
     return StopReason.TOOL_USE if calls and reason is StopReason.END_TURN else reason
 
 
-def usage(native: Mapping[str, Any] | None) -> TokenUsage | None:
+def usage(native: Any) -> TokenUsage | None:
     """The billed units; where there are none, the tokens, among which those from the cache count.
 
     The tokens include a prompt of Cohere's own around ours, which is not billed, and say how much of all that came
     from a cache, which makes no difference to the price: ``raw`` keeps it. genai-prices bills by the units as well.
     """
-    native = native or {}
-    billed, tokens = native.get("billed_units") or {}, native.get("tokens") or {}
-    subsets = {"reasoning_tokens": tokens.get("reasoning_tokens"), "image_input_tokens": tokens.get("image_tokens")}
-    known: dict[str, Any] = {name: int(value) for name, value in subsets.items() if value is not None}
-    if searches := billed.get("search_units"):
-        known["server_tools"] = {"search": int(searches)}
-    if billed.get("input_tokens") is not None:
-        return TokenUsage(
-            input_tokens=int(billed["input_tokens"]),
-            output_tokens=int(billed.get("output_tokens") or 0),
-            raw=dict(native),
-            **known,
-        )
-    if tokens.get("input_tokens") is not None:
-        cached = int(native.get("cached_tokens") or 0)
-        return TokenUsage(
-            input_tokens=int(tokens["input_tokens"]) - cached,
-            cached_input_tokens=cached,
-            output_tokens=int(tokens.get("output_tokens") or 0),
-            raw=dict(native),
-            **known,
-        )
-    return None
+    if (count := Counts.of(native)) is None:
+        return None
+    units, tokens = (f"{place}.input_tokens" for place in ("billed_units", "tokens"))
+    searches = count("billed_units.search_units")
+    known: dict[str, Any] = {
+        "reasoning_tokens": count.told("tokens.reasoning_tokens"),
+        "image_input_tokens": count.told("tokens.image_tokens"),
+        "server_tools": {"search": searches} if searches else {},
+    }
+    if (prompt := count.told(units)) is not None:
+        output, cached = count("billed_units.output_tokens"), 0
+    elif (prompt := count.told(tokens)) is not None:
+        output, cached = count("tokens.output_tokens"), count("cached_tokens")
+    else:
+        return None
+    return TokenUsage(
+        input_tokens=count.uncached(prompt, cached),
+        cached_input_tokens=cached,
+        output_tokens=output,
+        unread=count.unread,
+        raw=native,
+        **known,
+    )
 
 
 def said(native: Mapping[str, Any]) -> list[Piece]:
@@ -306,18 +307,19 @@ def options(native: dict[str, Any], adapter: "CohereAdapter", context: RequestCo
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     thinking = native.get("thinking") or {}
     schema = (native.get("response_format") or {}).get("json_schema")
+    binds = structured.is_native(adapter.capabilities, tools=bool(native.get("tools")))
     named: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTIONS.items()}
     read = AdapterOptions(
         **named,
         stop_sequences=tuple(native.get("stop_sequences") or ()),
         tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
-        output_schema=schema if isinstance(schema, dict) else None,
+        output_schema=schema if isinstance(schema, dict) and binds else None,
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=thinking.get("token_budget"),
         stream=native.get("stream") or False,
         context=context,
     )
-    written = encode.parameters(Outgoing(adapter, read, context, (), []))
+    written = encode.parameters(Outgoing(adapter, read, context, (), []), tools=bool(native.get("tools")))
     spoken_for = ["model", "messages"] + (["tools"] if native.get("tools") else [])
     extra = leftover(native, written, spoken_for)
     return replace(read, extra={PROVIDER: extra} if extra else {})

@@ -1,9 +1,10 @@
 """Canonical to wire: the body of a chat request (docs.cohere.com/reference/chat)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import demands, schemas, structured, wirejson
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -41,36 +42,37 @@ ToolId = Callable[[str], str]
 
 def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
-    encoded: dict[str, Any] = {"model": request.adapter.model, "messages": _messages(request)}
-    encoded |= parameters(request)
-    if usable := request.usable(tools):
+    history = request.history(request.turns, partial(_messages, request))
+    encoded: dict[str, Any] = {"model": request.adapter.model, "messages": history}
+    usable = schemas.fit_tools(request, request.usable(tools))
+    encoded |= parameters(request, tools=bool(usable))
+    if usable:
         encoded["tools"] = [tool(definition) for definition in usable]
-    else:
-        encoded.pop("tool_choice", None)
     return encoded
 
 
-def parameters(request: Outgoing) -> dict[str, Any]:
+def parameters(request: Outgoing, *, tools: bool) -> dict[str, Any]:
     """Everything but the conversation and the tools."""
     options = request.options
     encoded: dict[str, Any] = {"stream": True} if options.stream else {}
     encoded |= {theirs: value for ours, theirs in OPTIONS.items() if (value := getattr(options, ours)) is not None}
-    if options.stop_sequences:
-        encoded["stop_sequences"] = list(options.stop_sequences)
-    if options.output_schema is not None:
-        encoded["response_format"] = {"type": "json_object", "json_schema": dict(options.output_schema)}
-    if choice := _tool_choice(request):
+    if stop := demands.stop_sequences(request):
+        encoded["stop_sequences"] = stop
+    if structured.is_written(request, tools=tools):
+        encoded["response_format"] = {"type": "json_object", "json_schema": schemas.fit_output(request)}
+    if choice := _tool_choice(request, tools=tools):
         encoded["tool_choice"] = choice
     if thinking := _thinking(request):
         encoded["thinking"] = thinking
     if options.parallel_tool_calls is False:
         request.lose_option("parallel_tool_calls", "Cohere has no such switch")
+    demands.lose_cache_hint(request)
     return encoded
 
 
-def _tool_choice(request: Outgoing) -> str | None:
+def _tool_choice(request: Outgoing, *, tools: bool) -> str | None:
     """Choosing freely is what models do unless told otherwise; one certain tool cannot be asked for."""
-    choice = request.options.tool_choice
+    choice = demands.tool_choice(request, tools=tools, reasons=False)
     if choice in (None, "auto"):
         return None
     if request.adapter.capabilities.forced_tool_choice == "never":
@@ -92,7 +94,9 @@ def _thinking(request: Outgoing) -> dict[str, Any] | None:
     if not (options.thinking or options.thinking_budget is not None):
         return None
     if not request.adapter.capabilities.supports_thinking:
-        request.lose_option("thinking", f"{model} does not reason")
+        for name in ("thinking", "thinking_budget"):
+            if getattr(options, name) is not None:
+                request.lose_option(name, f"{model} does not reason")
         return None
     encoded: dict[str, Any] = {"type": "enabled"}
     if options.thinking_budget is not None:
@@ -113,10 +117,10 @@ def tool(definition: ToolDefinition) -> dict[str, Any]:
     return restore({"type": "function", "function": restore(function, own.get("function"))}, own.get("residue"))
 
 
-def _messages(request: Outgoing) -> list[dict[str, Any]]:
+def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
     """One message a turn; a turn of several tool results becomes several."""
     encoded: list[dict[str, Any]] = []
-    for turn in request.turns:
+    for turn in turns:
         if turn.role is Role.TOOL:
             encoded += _results(request, turn)
         else:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -50,7 +51,7 @@ class GoogleAdapter(Adapter):
     ) -> WireRequest:
         """Raises RequestError for a model's name that no path can hold."""
         path = self.path(stream=options.stream)
-        request = Outgoing.begin(self, messages, options)
+        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
         return request.wire(path, encode.body(request, tools), merged=MERGED)
 
     def path(self, *, stream: bool) -> str:

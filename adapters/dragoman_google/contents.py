@@ -1,6 +1,6 @@
 """Turns to contents: user and model in turns, a signature on every step's first call, answers beside their calls."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,8 +71,16 @@ class _Content:
                 self.parts[index] = part
 
 
-class Contents:
-    """The contents of one request while they are written."""
+def contents(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Turns as contents."""
+    written = _Contents(request)
+    for turn in turns:
+        written.add(turn)
+    return written.finish()
+
+
+class _Contents:
+    """Contents while they are written."""
 
     def __init__(self, request: Outgoing) -> None:
         self._request = request
@@ -96,14 +104,12 @@ class Contents:
 
     def finish(self) -> list[dict[str, Any]]:
         """The contents; a request without any is refused, so the user's word stands in then."""
+        self._fill()
         # A content that was read without parts goes back so; a reply that said nothing is not repeated.
         sent = [content for content in self._contents if content.parts or "joined" in content.note]
-        if not sent:
-            self._request.lose(LossKind.EMPTY_MESSAGE, "nothing is left to send: a user's turn is added", Severity.INFO)
-        elif sent[0].role == "model" and not sent[0].note:
+        if self._request.opens and (not sent or sent[0].role == "model"):
             reason = "a conversation begins with the user: a user's turn is added in front"
             self._request.lose(LossKind.ROLE, reason, Severity.INFO)
-        if not sent or (sent[0].role == "model" and not sent[0].note):
             sent.insert(0, _Content("user", [{"text": CONTINUE}]))
         return [content.encoded() for content in sent]
 
@@ -112,8 +118,17 @@ class Contents:
         joins = own.get("joined", True) if own else True
         if last is not None and last.role == role and joins:
             return last
+        self._fill()
         self._contents.append(_Content(role, note=own))
         return self._contents[-1]
+
+    def _fill(self) -> None:
+        """A user's content of others without parts, which would be refused, gets a word of its own."""
+        last = self._contents[-1] if self._contents else None
+        if last is not None and last.role == "user" and not last.parts and "joined" not in last.note:
+            reason = "the user's message is empty: a word is put in its place"
+            self._request.lose(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
+            last.parts.append({"text": CONTINUE})
 
     def _said(self, turn: Turn, own: Note) -> list[dict[str, Any]]:
         """What the model said. Its calls are remembered for their answers."""

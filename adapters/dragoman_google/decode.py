@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import structured, wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.outgoing import Outgoing
@@ -111,6 +111,7 @@ def options(
     """
     body = _camelled(native, without=conversation)
     config = body.get("generationConfig") or {}
+    offers = bool(native.get("tools"))
     thinking = config.get("thinkingConfig") or {}
     level = thinking.get("thinkingLevel")
     named: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in SETTINGS.items()}
@@ -118,13 +119,13 @@ def options(
         **named,
         stop_sequences=tuple(config.get("stopSequences") or ()),
         tool_choice=tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
-        output_schema=_output_schema(config),
+        output_schema=_output_schema(config) if structured.is_native(adapter.capabilities, tools=offers) else None,
         effort=level.lower() if isinstance(level, str) else None,
         thinking=True if thinking.get("includeThoughts") is True else None,
         thinking_budget=thinking.get("thinkingBudget"),
         context=context,
     )
-    written = parameters(Outgoing(adapter, read, context, (), []))
+    written = parameters(Outgoing(adapter, read, context, (), []), tools=offers)
     spoken_for = set(conversation)
     extra = _leftover({key: value for key, value in native.items() if key not in spoken_for}, written)
     return replace(read, extra={adapter.provider: extra} if extra else {})

@@ -1,14 +1,16 @@
 """Canonical to wire: the body of a generateContent request (wire reference 6 and 8)."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+from dragoman.adapter import schemas
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_google.contents import Contents, parts_of
+from dragoman_google.contents import contents, parts_of
 from dragoman_google.parameters import parameters
 from dragoman_google.parts import Note, restored
 from dragoman_google.spelling import camel_name
@@ -21,13 +23,10 @@ def body(request: Outgoing, definitions: Sequence[ToolDefinition]) -> dict[str, 
     system, listed = _hoist(request.turns)
     encoded: dict[str, Any] = {}
     encoded |= _system(request, system)
-    contents = Contents(request)
-    for turn in listed:
-        contents.add(turn)
-    encoded["contents"] = contents.finish()
-    if usable := request.usable(definitions):
+    encoded["contents"] = request.history(listed, partial(contents, request))
+    if usable := schemas.fit_tools(request, request.usable(definitions)):
         encoded["tools"] = tools(usable, request.provider)
-    return encoded | parameters(request)
+    return encoded | parameters(request, tools=bool(usable))
 
 
 def _hoist(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:

@@ -34,11 +34,20 @@ class Draft:
     arguments: PartialArgs | None = None
     """Set while a call's arguments are still to come, and kept where they never did."""
 
-    def finished(self) -> dict[str, Any]:
-        """The part as if it had come whole; a call that is still open keeps its arguments as text."""
-        if self.arguments is not None:
-            unfinished = wirejson.dumps_text(self.arguments.so_far())
-            return {**self.part, "functionCall": {**self.part["functionCall"], RAW_INPUT: unfinished}}
+    told: bool = False
+    """Whether the caller was told the end of the call that this is."""
+
+    def finished(self, *, broken: bool) -> dict[str, Any]:
+        """The part as if it had come whole. A call that is still open keeps its arguments as text, and in a broken
+        stream every call does whose end was not told.
+        """
+        call = self.part.get("functionCall") or self.part.get("function_call")
+        if isinstance(call, dict) and (self.arguments is not None or (broken and not self.told)):
+            given = self.arguments.so_far() if self.arguments is not None else call.get("args") or {}
+            unfinished = given if isinstance(given, str) else wirejson.dumps_text(given)
+            kept = {key: value for key, value in self.part.items() if key != "function_call"}
+            named = {key: value for key, value in call.items() if key != "args"}
+            return {**kept, "functionCall": {**named, RAW_INPUT: unfinished}}
         return {**self.part, "text": "".join(self.pieces)} if self.pieces else self.part
 
 
@@ -71,10 +80,10 @@ class Candidate:
         """Whether the latest content came with, or before, a reason why nothing follows it."""
         return self._reason_stands and not (self.drafts and kind(self.drafts[-1].part) in _PENDING)
 
-    def native(self) -> dict[str, Any]:
+    def native(self, *, broken: bool) -> dict[str, Any]:
         said = {} if self._content is None else {"content": self._content}
         if self.drafts:
-            said = {"content": {**(self._content or {}), "parts": [draft.finished() for draft in self.drafts]}}
+            said = {"content": {**(self._content or {}), "parts": [draft.finished(broken=broken) for draft in self.drafts]}}
         return {**self._fields, **said}
 
     def _part(self, native: dict[str, Any]) -> Change | None:
@@ -157,9 +166,9 @@ class Gatherer:
         every = self.candidates.values()
         return self.blocked or (bool(every) and all(candidate.finished for candidate in every))
 
-    def reply(self) -> dict[str, Any]:
+    def reply(self, *, broken: bool = False) -> dict[str, Any]:
         """The reply object as far as it came."""
-        told = [self.candidates[index].native() for index in sorted(self.candidates)]
+        told = [self.candidates[index].native(broken=broken) for index in sorted(self.candidates)]
         return {**self._top, **({"candidates": told} if told else {})}
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.outgoing import Outgoing
 
@@ -23,37 +24,35 @@ JSON = "application/json"
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def parameters(request: Outgoing) -> dict[str, Any]:
+def parameters(request: Outgoing, *, tools: bool) -> dict[str, Any]:
     """Everything but the conversation and the tools."""
     encoded: dict[str, Any] = {}
-    if config := _generation(request):
+    if config := _generation(request, tools=tools):
         encoded["generationConfig"] = config
-    if choice := _tool_choice(request):
+    if choice := _tool_choice(request, tools=tools):
         encoded["toolConfig"] = {"functionCallingConfig": choice}
     if request.options.parallel_tool_calls is False:
         request.lose_option("parallel_tool_calls", "Google has no such switch")
+    demands.lose_cache_hint(request)
     return encoded
 
 
-def _generation(request: Outgoing) -> dict[str, Any]:
+def _generation(request: Outgoing, *, tools: bool) -> dict[str, Any]:
     options = request.options
     config: dict[str, Any] = {
         theirs: value for ours, theirs in SETTINGS.items() if (value := getattr(options, ours)) is not None
     }
-    if options.stop_sequences:
-        config["stopSequences"] = list(options.stop_sequences)
-    if options.output_schema is not None:
-        if request.adapter.capabilities.supports_structured_output:
-            config |= {"responseMimeType": JSON, "responseJsonSchema": dict(options.output_schema)}
-        else:
-            request.lose_option("output_schema", f"{request.adapter.model} has no structured output")
+    if stop := demands.stop_sequences(request):
+        config["stopSequences"] = stop
+    if structured.is_written(request, tools=tools):
+        config |= {"responseMimeType": JSON, "responseJsonSchema": schemas.fit_output(request)}
     if thinking := _thinking(request):
         config["thinkingConfig"] = thinking
     return config
 
 
-def _tool_choice(request: Outgoing) -> dict[str, Any] | None:
-    choice = request.options.tool_choice
+def _tool_choice(request: Outgoing, *, tools: bool) -> dict[str, Any] | None:
+    choice = demands.tool_choice(request, tools=tools, reasons=False)
     if isinstance(choice, NamedTool):
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
     return {"mode": _MODES[choice]} if choice else None

@@ -173,7 +173,9 @@ def result_part(content: ToolResultBlock, name: str, wire_id: str | None) -> dic
     """A tool's answer: its texts under ``output`` or ``error``, and its media beside them."""
     texts = [each.text for each in content.content if isinstance(each, TextBlock)]
     media = [part(each) for each in content.content if not isinstance(each, TextBlock)]
-    said = {"error" if content.is_error else "output": "\n".join(texts)} if texts or not media else {}
+    said = (
+        {"error" if content.is_error else "output": "\n".join(texts)} if texts or content.is_error or not media else {}
+    )
     encoded: dict[str, Any] = {**_id(wire_id), "name": name, "response": said}
     return {"functionResponse": encoded | ({"parts": media} if media else {})}
 

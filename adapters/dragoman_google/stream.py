@@ -96,7 +96,7 @@ class GenerateDecoder(StreamDecoder):
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._started:
             return None
-        return decode.message(self._gathered.reply(), self._reply, self._facts, status)
+        return decode.message(self._gathered.reply(broken=True), self._reply, self._facts, status)
 
     def _complete(self) -> Iterator[StreamEvent]:
         message = decode.message(self._gathered.reply(), self._reply, self._facts)
@@ -118,7 +118,7 @@ class GenerateDecoder(StreamDecoder):
     def _call(self, change: Change) -> Iterator[StreamEvent]:
         """Arguments that come one value at a time are no fragments of JSON: they are told when they are whole."""
         draft = self._gathered.candidates[0].drafts[change.index]
-        call = draft.part.get("functionCall") or draft.part["function_call"]
+        call = draft.part.get("functionCall") or draft.part.get("function_call") or {}
         if not isinstance(call.get("name"), str):
             return
         message_id, index = self._reply.message_id, change.index
@@ -132,4 +132,5 @@ class GenerateDecoder(StreamDecoder):
         parsed, malformed = wirejson.parse_arguments(text)
         yield ToolUseInputDelta(message_id, index, tool_use_id, text)
         if malformed is None:
+            draft.told = True
             yield ToolUseEnd(message_id, index, tool_use_id, parsed)

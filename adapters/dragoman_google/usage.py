@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dragoman.adapter.counting import Counts
 from dragoman.canonical.usage import TokenUsage
 
 _MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
@@ -11,42 +12,46 @@ _TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
 
 
 def usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
-    """The counts of a reply; None where they say nothing of the prompt. ``searches`` are billed beside the tokens."""
-    if not native or "promptTokenCount" not in native:
+    """The counts of a reply; None where they say nothing of the prompt. ``searches`` are billed beside the tokens.
+
+    A count that is missing is zero: Google leaves those out.
+    """
+    count = Counts.of(native)
+    if count is None or native is None or native.get("promptTokenCount") is None:
         return None
-    count = _Counts(native)
-    prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), count("thoughtsTokenCount")
+    prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), "thoughtsTokenCount"
+    media = _Media(count)
     return TokenUsage(
-        input_tokens=max(0, prompt - cached) + count("toolUsePromptTokenCount"),
+        input_tokens=count.uncached(prompt, cached) + count("toolUsePromptTokenCount"),
         cached_input_tokens=cached,
-        output_tokens=count("candidatesTokenCount") + thoughts,
-        reasoning_tokens=native.get("thoughtsTokenCount"),
-        audio_input_tokens=count.fresh("AUDIO"),
-        image_input_tokens=count.fresh("IMAGE"),
-        audio_output_tokens=count.of("candidatesTokensDetails", "AUDIO"),
-        image_output_tokens=count.of("candidatesTokensDetails", "IMAGE"),
+        output_tokens=count("candidatesTokenCount") + count(thoughts),
+        reasoning_tokens=count.told(thoughts),
+        audio_input_tokens=media.fresh("AUDIO"),
+        image_input_tokens=media.fresh("IMAGE"),
+        cached_audio_input_tokens=media.of("cacheTokensDetails", "AUDIO"),
+        cached_image_input_tokens=media.of("cacheTokensDetails", "IMAGE"),
+        audio_output_tokens=media.of("candidatesTokensDetails", "AUDIO"),
+        image_output_tokens=media.of("candidatesTokensDetails", "IMAGE"),
         server_tools=dict(searches),
-        service_tier=native.get("serviceTier") or _tier(native.get("trafficType")),
-        reported_total=native.get("totalTokenCount"),
+        service_tier=count.text("serviceTier") or _tier(native.get("trafficType")),
+        reported_total=count.told("totalTokenCount"),
+        unread=count.unread,
         raw=dict(native),
     )
 
 
-class _Counts:
-    """Counts by name, and by medium within a count; Google leaves out those that are zero."""
+class _Media:
+    """The tokens of one medium within a count; None where the reply does not say."""
 
-    def __init__(self, native: Mapping[str, Any]) -> None:
-        self._native = native
-
-    def __call__(self, name: str) -> int:
-        return self._native.get(name) or 0
+    def __init__(self, count: Counts) -> None:
+        self._count = count
 
     def of(self, details: str, medium: str) -> int | None:
-        """The tokens of one medium; None where the reply does not say."""
-        listed = self._native.get(details)
+        listed = self._count.objects(details)
         if not listed:
             return None
-        return sum(each.get("tokenCount") or 0 for each in listed if _word(each.get("modality"), _MODALITIES) == medium)
+        found = (each.get("tokenCount") for each in listed if _word(each.get("modality"), _MODALITIES) == medium)
+        return sum(self._count.within(details, each) for each in found)
 
     def fresh(self, medium: str) -> int | None:
         """Of the prompt, tools' prompts included, without what was read from a cache."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
+from dragoman.adapter.counting import Counts
 from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
@@ -57,9 +58,14 @@ def _stop_reason(native: str | None, status: MessageStatus) -> StopReason | None
 
 def usage(native: dict[str, Any] | None) -> TokenUsage | None:
     """The runtime counts the prompt as it was put to the model, instructions and examples of ours included."""
-    if native is None:
+    if (count := Counts.of(native)) is None:
         return None
-    return TokenUsage(input_tokens=native["input_tokens"], output_tokens=native["output_tokens"], raw=native)
+    return TokenUsage(
+        input_tokens=count.due("input_tokens"),
+        output_tokens=count.due("output_tokens"),
+        unread=count.unread,
+        raw=native,
+    )
 
 
 def part(native: dict[str, Any], tool_use_id: str) -> ContentBlock:

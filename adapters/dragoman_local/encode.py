@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
@@ -37,7 +38,7 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
     encoded: dict[str, Any] = {"model": request.adapter.model}
     encoded["prompting"] = request.adapter.capabilities.wire["prompting"]
-    encoded["messages"] = [_message(request, turn) for turn in request.turns]
+    encoded["messages"] = request.history(request.turns, lambda turns: [_message(request, each) for each in turns])
     if usable := request.usable(tools):
         encoded["tools"] = [tool(definition) for definition in usable]
     return encoded | parameters(request)
@@ -74,7 +75,8 @@ def _lose_the_rest(request: Outgoing) -> None:
     if options.thinking_budget is not None:
         request.lose_option("thinking_budget", f"{model} does not reason")
     if options.prompt_cache is not None:
-        request.lose_option("prompt_cache", "a model in this process keeps no prompt between requests")
+        reason = "prompt_cache: a model in this process keeps no prompt between requests"
+        request.lose(LossKind.OPTION, reason, Severity.INFO)
     if options.parallel_tool_calls and not request.adapter.capabilities.supports_parallel_tool_calls:
         request.lose_option("parallel_tool_calls", f"{model} calls one tool at a time")
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -40,7 +41,7 @@ class OllamaAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request = Outgoing.begin(self, messages, options)
+        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
         return request.wire(PATH, encode.body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

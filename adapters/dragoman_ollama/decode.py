@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.counting import Counts
 from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
@@ -71,8 +72,9 @@ def usage(native: dict[str, Any]) -> TokenUsage | None:
     if "eval_count" not in native and "prompt_eval_count" not in native:
         return None
     raw = {key: value for key, value in native.items() if key.endswith(("_count", "_duration"))}
+    count = Counts(raw)
     return TokenUsage(
-        input_tokens=native.get("prompt_eval_count", 0), output_tokens=native.get("eval_count", 0), raw=raw
+        input_tokens=count("prompt_eval_count"), output_tokens=count("eval_count"), unread=count.unread, raw=raw
     )
 
 
@@ -170,9 +172,7 @@ def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         ours = encode.tool(definition)
         raw = {"function": residue(function, ours["function"])}
         raw["residue"] = residue({**item, "function": ours["function"]}, ours)
-        if any(raw.values()):
-            definition = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
-        found.append(definition)
+        found.append(definition.model_copy(update={"provider_raw": {"by": provider, **raw}}))
     return found
 
 

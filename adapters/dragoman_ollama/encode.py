@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -31,9 +32,11 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
     encoded: dict[str, Any] = {"model": request.adapter.model}
     names: dict[str, str] = {}
-    encoded["messages"] = [message for turn in request.turns for message in _messages(request, turn, names)]
+    encoded["messages"] = request.history(
+        request.turns, lambda turns: [message for turn in turns for message in _messages(request, turn, names)]
+    )
     encoded |= parameters(request)
-    usable = request.usable(tools)
+    usable = schemas.fit_tools(request, request.usable(tools))
     if usable and request.options.tool_choice != "none":
         encoded["tools"] = [tool(definition) for definition in usable]
     return encoded
@@ -45,13 +48,13 @@ def parameters(request: Outgoing) -> dict[str, Any]:
     encoded: dict[str, Any] = {"stream": options.stream}
     if (think := _think(request)) is not None:
         encoded["think"] = think
-    if options.output_schema is not None:
-        encoded["format"] = dict(options.output_schema)
+    if structured.is_written(request, tools=False):
+        encoded["format"] = schemas.fit_output(request)
     settings: dict[str, Any] = {
         theirs: value for ours, theirs in OPTIONS.items() if (value := getattr(options, ours)) is not None
     }
-    if options.stop_sequences:
-        settings["stop"] = list(options.stop_sequences)
+    if stop := demands.stop_sequences(request):
+        settings["stop"] = stop
     if settings:
         encoded["options"] = settings
     if options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool):
@@ -60,13 +63,20 @@ def parameters(request: Outgoing) -> dict[str, Any]:
         request.lose_option("parallel_tool_calls", "Ollama has no such switch")
     if options.thinking_budget is not None:
         request.lose_option("thinking_budget", "Ollama takes levels, not budgets")
+    demands.lose_cache_hint(request)
     return encoded
 
 
 def _think(request: Outgoing) -> bool | str | None:
-    effort = request.options.effort
+    effort, abilities, model = request.options.effort, request.adapter.capabilities, request.adapter.model
     if request.options.thinking is False or effort == "none":
-        return False
+        if abilities.thinking_off:
+            return False
+        request.lose_option("thinking", f"{model} always thinks; the lowest level is asked for")
+        return "low"
+    if not abilities.supports_thinking and (request.options.thinking or effort is not None):
+        request.lose_option("thinking" if request.options.thinking else "effort", f"{model} is not known to think")
+        return None
     if effort is None:
         return request.options.thinking
     if effort not in EFFORTS:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dragoman.cli.app import app
+from dragoman.pricing import price_table
 from tests.servers import FaultyServer, sse_reply
 
 run = CliRunner().invoke
@@ -42,6 +43,9 @@ class TestErrors:
             (("ask", "antropic:claude-opus-5-5", "Hi"), "did you mean 'anthropic'"),
             (("ask", "claude", "Hi"), "provider:model"),
             (("prices", "anthropic:no-such-model"), "no price is known"),
+            (("prices", "vercel:any"), "reported_cost_usd"),
+            (("prices", "keep"), "--kept FOLDER"),
+            (("prices", "check", "--version", "2020-01-01+00000000"), "is not here"),
             (("models", "nowhere"), "nowhere"),
             (("ask", "local:smollm2-135m", "  "), "the prompt is empty"),
         ],
@@ -96,6 +100,14 @@ class TestPrices:
         done = run(app, ["prices", "check"])
         assert done.exit_code == 0
         assert "no problems" in done.output
+
+    def test_a_table_is_kept_and_used_again(self, tmp_path: Path) -> None:
+        """Stored under its version, listed, and loaded by it."""
+        version = price_table().version
+        assert f"{version}.zip" in run(app, ["prices", "keep", "--kept", str(tmp_path)]).output
+        assert version in run(app, ["prices", "versions", "--kept", str(tmp_path)]).output
+        shown = run(app, ["prices", "anthropic:claude-sonnet-4-6", "--version", version, "--kept", str(tmp_path)])
+        assert f"price table {version}" in shown.output
 
 
 class TestDemo:

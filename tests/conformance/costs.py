@@ -19,6 +19,7 @@ _EXTRACTORS: dict[str, tuple[str, str]] = {
     "openai-chat": ("openai", "chat"),
     "google": ("google", "default"),
     "google-vertex": ("google", "default"),
+    "google-interactions": ("google", "default"),
     "cohere": ("cohere", "default"),
     "bedrock": ("aws", "default"),
     "azure-openai": ("azure", "chat"),
@@ -56,6 +57,15 @@ def _is_special(reply: Any) -> bool:
     return (tier, latency) != ("default", "standard")
 
 
+def _searches(bill: dict[str, Any], *, listed: bool) -> int:
+    """The searches that the reply counts, else those that its output lists; xAI's are counted in the usage."""
+    counted = ((bill.get("tool_usage") or {}).get("web_search") or {}).get("num_requests")
+    if not listed or counted is not None or "server_side_tool_usage_details" in bill["usage"]:
+        return counted or 0
+    actions = [item.get("action") for item in bill.get("output", ()) if item.get("type") == "web_search_call"]
+    return sum(action is None or action["type"] == "search" for action in actions)
+
+
 def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
     """The price that genai-prices calculates, None where it does not know the provider or the model."""
     if provider not in _EXTRACTORS or not bill.get("usage"):
@@ -69,7 +79,7 @@ def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
         extracted = extract_usage(bill, provider_id=name, api_flavor=flavour)
         usage = extracted.usage
         # It reads no tool_usage, and prices a tier only when told: the reply names the one that served it.
-        if searches := ((bill.get("tool_usage") or {}).get("web_search") or {}).get("num_requests"):
+        if searches := _searches(bill, listed=flavour == "responses"):
             usage = usage + Usage(web_searches=searches)
         tier = {"service_tier": str(bill["service_tier"])} if bill.get("service_tier") else None
         return calc_price(

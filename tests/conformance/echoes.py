@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman import AdapterOptions, Message
 from tests.conformance.jsondiff import differences
-from tests.conformance.oracle.expected import Expected
+from tests.conformance.oracle.expected import Expected, arguments
 from tests.conformance.outcomes import Difference, Outcome, Respect
 from tests.conformance.scope import model_of, wire_of
 from tests.conformance.subject import adapter_for
@@ -38,6 +38,8 @@ def _expected(provider: str, native: Any) -> Any:
             return [_without_nulls(item) for item in native]
         case "google" | "google-vertex":
             return native
+        case "google-interactions":
+            return [_as_object(step) for step in native]
         case "bedrock":
             return [block for block in map(_of_bedrock, native) if block]
         case _:
@@ -59,6 +61,8 @@ def _sent(provider: str, body: dict[str, Any]) -> Any:
         case "bedrock":
             (assistant,) = (message for message in body["messages"] if message["role"] == "assistant")
             return [block for block in map(_of_bedrock, assistant["content"]) if block]
+        case "google-interactions":
+            return [step for step in body["input"] if step["type"] not in ("user_input", "function_result")]
         case "google" | "google-vertex":
             (said,) = (content for content in body["contents"] if content["role"] == "model")
             return said["parts"]
@@ -87,6 +91,11 @@ def _of_bedrock(block: dict[str, Any]) -> dict[str, Any] | None:
             return None
         case _:
             return block
+
+
+def _as_object(step: dict[str, Any]) -> dict[str, Any]:
+    """A step of Google's with its arguments as the object that a stream sent as text."""
+    return {**step, "arguments": arguments(step["arguments"])} if isinstance(step.get("arguments"), str) else step
 
 
 def _is_result(item: dict[str, Any]) -> bool:

@@ -32,7 +32,8 @@ def validators(chat: Validator, responses: Validator) -> dict[str, Validator]:
         return validator
 
     names = {"github-copilot", "google-openai", "z-ai", *ADAPTERS.values(), *_UPSTREAMS}
-    own = {"anthropic", "openai", "openai-chat", "ollama", "google", "google-vertex", "cohere", "bedrock"}
+    own = {"anthropic", "openai", "openai-chat", "ollama", "cohere", "bedrock"}
+    own |= {"google", "google-vertex", "google-interactions"}
     found = {name: made(_plain) for name in names - own}
     others = {"mistral": _mistral, "deepseek": _deepseek, "perplexity": _perplexity, "openrouter": _openrouter}
     return found | {name: made(dialect) for name, dialect in others.items()}

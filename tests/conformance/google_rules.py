@@ -83,7 +83,7 @@ def _part(role: str, part: dict[str, Any], *, foreign: bool) -> _Faults:
         case "text" if not isinstance(part.get("text", ""), str):
             yield "a text that is none"
         case "inlineData":
-            if not (part[kind].get("mimeType") and _is_base64(part[kind].get("data", ""))):
+            if not (part[kind].get("mimeType") and is_base64(part[kind].get("data", ""))):
                 yield "inline data without a type, or that is no base64"
         case "fileData" if not part[kind].get("fileUri"):
             yield "a file without a URI"
@@ -155,6 +155,7 @@ def _camel(value: Any) -> Any:
     return {name: inner if name in _TOOLS_OWN else _camel(inner) for name, inner in named.items()}
 
 
-def _is_base64(text: str) -> bool:
+def is_base64(text: str) -> bool:
+    """Whether a text can be base64, as far as recordings let that be seen."""
     # Recordings have long base64 cut short anywhere, with a mark that is none: only the alphabet can be checked.
     return _BASE64.fullmatch(text.removesuffix("...TRIMMED")) is not None

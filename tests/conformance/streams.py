@@ -160,6 +160,8 @@ def _ends(provider: str, frame: dict[str, Any]) -> bool:
         return frame.get("type") in ("response.completed", "response.incomplete", "response.failed", "error")
     if provider == "ollama":
         return bool(frame.get("done") or frame.get("error"))
+    if provider == "google-interactions":
+        return frame.get("event_type") in ("interaction.completed", "error")
     if provider == "cohere":
         return frame.get("type") in ("message-end", "error")
     if provider == "bedrock":
@@ -187,6 +189,10 @@ HANDWRITTEN_ERROR_FRAMES: dict[str, tuple[bytes, str]] = {
     ),
     "google": _GOOGLE_ERROR,
     "google-vertex": _GOOGLE_ERROR,
+    "google-interactions": (
+        b'event: error\ndata: {"error":{"message":"Slow down","code":"rate_limit_exceeded"},"event_type":"error"}\n\n',
+        "RateLimitError",
+    ),
     "cohere": (b'event: error\ndata: {"type":"error","message":"internal server error"}\n\n', "ServerError"),
     "bedrock": (
         handwritten_exception("throttlingException", b'{"message":"Too many requests, please wait"}'),

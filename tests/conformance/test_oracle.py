@@ -70,10 +70,10 @@ def test_stop_reasons_fit_the_reply(read: list[tuple[Exchange, Expected | Failur
 def _is_misread(exchange: Exchange) -> bool:
     """Whether the recordings' features miss what a reply says, or count too much.
 
-    They were not looked for in the bodies that Nova has of its own, they count the calls that Bedrock answers itself,
-    and the empty ones that stand beside every reply of Snowflake's.
+    They were not looked for in the bodies that Nova has of its own, and not all of them in interactions; they count the
+    calls that Bedrock answers itself, and the empty ones that stand beside every reply of Snowflake's.
     """
-    if exchange.upstream == "snowflake":
+    if exchange.upstream == "snowflake" or exchange.provider == "google-interactions":
         return True
     nova = "/invoke" in exchange.url_path and "schemaVersion" in (exchange.request or {})
     return exchange.provider == "bedrock" and (nova or b"server_tool_use" in exchange.body)

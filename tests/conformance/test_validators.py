@@ -17,6 +17,8 @@ pytestmark = pytest.mark.exchanges
 ACCEPTED = 0.99
 """The least share of accepted bodies without a fault. Replayed recordings hold a few that no provider ever saw."""
 
+WITHOUT_RESULTS = ("google-interactions",)
+
 _OF_THE_TARGET = ("is no parameter", "the last message is the assistant's")
 
 
@@ -51,6 +53,8 @@ def test_a_missing_result_is_a_fault(accepted: list[Exchange]) -> None:
         if broken is not None and not _faults(adapter_of(exchange), exchange.request):
             tried += 1
             assert _faults(adapter_of(exchange), broken), exchange.id
+    if not tried and accepted[0].provider in WITHOUT_RESULTS:
+        pytest.skip("no recorded body holds both a call and its result")
     assert tried
 
 
@@ -70,6 +74,10 @@ def _signs_for_others(exchange: Exchange) -> bool:
     return bool(found) and set(found) == {NO_SIGNATURE}
 
 
+_KEPT = ("previous_response_id", "previous_interaction_id", "conversation")
+_RESULTS = ("function_call_output", "function_result")
+
+
 def _is_result(part: dict[str, Any]) -> bool:
     return part.get("type") == "tool_result" or "toolResult" in part
 
@@ -78,9 +86,9 @@ def _without_results(body: dict[str, Any]) -> dict[str, Any] | None:
     """The body without its tool results; None where it has none, or where their calls are kept by the provider."""
     broken = copy.deepcopy(body)
     if "input" in broken:
-        if not isinstance(broken["input"], list) or "previous_response_id" in broken or "conversation" in broken:
+        if not isinstance(broken["input"], list) or any(name in broken for name in _KEPT):
             return None
-        broken["input"] = [item for item in broken["input"] if item.get("type") != "function_call_output"]
+        broken["input"] = [item for item in broken["input"] if item.get("type") not in _RESULTS]
     elif "contents" in broken:
         for content in broken["contents"]:
             parts = content.get("parts")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.conformance import cohere_rules, converse_rules, endpoints, google_rules
+from tests.conformance import cohere_rules, converse_rules, endpoints, google_rules, interactions_rules, local_rules
 
 _ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -352,7 +352,9 @@ VALIDATORS: dict[str, Callable[..., _Faults]] = {
     **endpoints.validators(chat, responses),
     "google": google_rules.signed,
     "google-vertex": google_rules.faults,
+    "google-interactions": interactions_rules.faults,
     "cohere": cohere_rules.faults,
     "bedrock": bedrock,
+    "local": local_rules.faults,
 }
 """By adapter."""

@@ -1,5 +1,6 @@
 """Whether what a history says is on the wire: all of it is there, or a loss names it."""
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -78,14 +79,21 @@ def _missing(block: ContentBlock, said: str, calls: list[tuple[str, Any]], *, fo
             return next(
                 (what for part in block.content if (what := _missing(part, said, calls, foreign=foreign))), None
             )
-        case _ if isinstance(block, MEDIA_BLOCKS) and not (block.source.data in said or _url_safe(block) in said):
+        case _ if isinstance(block, MEDIA_BLOCKS) and not any(form in said for form in _forms(block)):
             return f"the {block.type}"
     return None
 
 
-def _url_safe(block: Media) -> str:
-    """A medium as Google's own clients write it, in the other alphabet of base64."""
-    return block.source.data.translate(str.maketrans("+/", "-_")).rstrip("=")
+def _forms(block: Media) -> Iterator[str]:
+    """A medium as it is, in the other alphabet of base64, which Google's own clients write, and a text as such."""
+    data = block.source.data
+    yield data
+    yield data.translate(str.maketrans("+/", "-_")).rstrip("=")
+    if isinstance(block, DocumentBlock) and block.source.kind == "base64" and block.media_type != "application/pdf":
+        try:
+            yield base64.b64decode(data + "==").decode(errors="replace")
+        except ValueError:
+            return
 
 
 def _answers(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -105,10 +113,11 @@ def _values(answers: Sequence[dict[str, Any]]) -> Iterator[Any]:
 
 
 def _tells_of_errors(value: Any) -> bool:
-    """Whether an answer has a status that says that the tool failed, as on Bedrock's wire."""
+    """Whether an answer has a status that says that the tool failed, as on Bedrock's wire, or a flag for it."""
     if isinstance(value, dict):
         answer = value.get("toolResult")
         failed = isinstance(answer, dict) and answer.get("status") == "error"
+        failed = failed or (value.get("type") in ("result", "function_result") and value.get("is_error") is True)
         return failed or any(map(_tells_of_errors, value.values()))
     return isinstance(value, list) and any(map(_tells_of_errors, value))
 

@@ -1,17 +1,21 @@
 """The ledger of the stream laws: `python -m tests.laws`, with `--every` for a line per adapter, `--json` for rows.
 
-`HYPOTHESIS_PROFILE=nightly` tries more; `--seed` tries something else.
+`HYPOTHESIS_PROFILE=nightly` tries more, in some seven minutes instead of one; `--seed` tries something else.
+`--left` adds streams that are left, over real sockets. `--limits` prints what spoilt streams take at most, and
+`--tables` counts and runs the hardening tables instead.
 """
 
 import argparse
 import logging
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dragoman.testing.stream_laws import LAWS
+from tests.laws import left_streams, limits, tables
 from tests.laws.ledger import Ledger, run
-from tests.laws.streams.effort import effort_for
-from tests.laws.streams.subjects import installed, subjects
+from tests.laws.streams.effort import MUTATIONS, effort_for
+from tests.laws.streams.subjects import SEED, installed, subjects
 
 
 def main() -> int:
@@ -20,22 +24,41 @@ def main() -> int:
     parser.add_argument("--every", action="store_true", help="a line for each adapter")
     parser.add_argument("--json", action="store_true", help="one JSON object a row instead of a table")
     parser.add_argument("--seed", type=int, help="another seed than the one of the tests")
+    parser.add_argument("--left", action="store_true", help="streams that are cancelled or left as well")
+    parser.add_argument("--limits", action="store_true", help="time and memory of spoilt streams, instead")
+    parser.add_argument("--tables", action="store_true", help="the hardening tables, instead")
     parser.add_argument("providers", nargs="*", help="only these adapters")
     chosen = parser.parse_args()
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # unknown events are the point here
+    if chosen.tables:
+        rows = list(tables.found())
+        sys.stdout.write("\n".join(tables.lines(rows)) + "\n")
+        return 0 if all(row.enough for row in rows) else 1
+    seed = SEED if chosen.seed is None else chosen.seed
+    providers = list(_chosen(chosen.providers))
+    if chosen.limits:
+        streams = {provider: found for provider in providers if (found := subjects(provider))}
+        for line in limits.table(streams, MUTATIONS, seed):
+            sys.stdout.write(line + "\n")
+        return 0
     ledger = Ledger()
-    for provider, missing in installed().items():
-        if missing or (chosen.providers and provider not in chosen.providers):
-            if missing:
-                sys.stderr.write(f"{provider} is left out: {missing}\n")
-            continue
-        effort = effort_for(provider)
-        if chosen.seed is not None:
-            effort = replace(effort, seed=chosen.seed)
+    for provider in providers:
+        effort = replace(effort_for(provider), seed=seed)
         for law in LAWS:
             ledger.rows.append(run(law, subjects(provider), effort))
+    if chosen.left:
+        ledger.rows += left_streams.rows()
     sys.stdout.write((ledger.json_lines() if chosen.json else ledger.table(every=chosen.every)) + "\n")
     return 1 if ledger.failed else 0
+
+
+def _chosen(names: list[str]) -> Iterator[str]:
+    """The providers that can be tried, all of them or the named ones."""
+    for provider, missing in installed().items():
+        if missing:
+            sys.stderr.write(f"{provider} is left out: {missing}\n")
+        elif not names or provider in names:
+            yield provider
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dragoman.testing.stream_subject import StreamSubject
 
 @dataclass(slots=True)
 class Row:
-    """One law over all streams of one adapter. ``seconds`` are of CPU."""
+    """One law over all streams of one adapter. ``seconds`` are of CPU; ``seed`` is 0 where nothing is drawn."""
 
     law: str
     subject: str
@@ -75,16 +75,12 @@ class Ledger:
     def table(self, *, every: bool = False) -> str:
         """Columns for people; ``every``: one line for each adapter, too."""
         rows = [*(self.rows if every else [row for row in self.rows if row.failed]), *self.sums()]
-        lines = [
-            f"{'law':<18}{'adapter':<18}{'streams':>8}{'tried':>9}{'passed':>9}{'failed':>8}{'CPU s':>8}  outcomes"
-        ]
+        counts = f"{'streams':>8}{'tried':>9}{'passed':>9}{'failed':>8}"
+        lines = [f"{'law':<18}{'adapter':<18}{counts}{'seed':>10}{'CPU s':>8}  outcomes"]
         lines += list(map(_line, rows))
         whole = sum(row.tried for row in self.rows)
         seconds = sum(row.seconds for row in self.rows)
-        seeds = sorted({row.seed for row in self.rows})
-        lines.append(
-            f"{whole} replays, {self.failed} failed, {seconds:.1f} s of CPU, seed {', '.join(map(str, seeds))}"
-        )
+        lines.append(f"{whole} replays, {self.failed} failed, {seconds:.1f} s of CPU")
         return "\n".join([*lines, *self._faults()])
 
     def json_lines(self) -> str:
@@ -101,5 +97,5 @@ def _line(row: Row) -> str:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(row.outcomes.items(), key=lambda item: -item[1]))
     return (
         f"{row.law:<18}{row.subject:<18}{row.streams:>8}{row.tried:>9}{row.passed:>9}{row.failed:>8}"
-        f"{row.seconds:>8.1f}  {outcomes}"
+        f"{row.seed or '':>10}{row.seconds:>8.1f}  {outcomes}"
     )

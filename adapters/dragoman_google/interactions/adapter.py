@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import structured, wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -14,9 +14,8 @@ from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_google import errors
 from dragoman_google.adapter import GoogleAdapter
-from dragoman_google.interactions import decode, encode
+from dragoman_google.interactions import decode, encode, errors
 from dragoman_google.interactions.stream import InteractionDecoder
 
 PATH = "/v1beta/interactions"
@@ -41,7 +40,9 @@ class InteractionsAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         stored = encode.goes_on_from_store(options.extra.get(self.provider, {}))
-        request = Outgoing.begin(self, messages, options, server_state=stored)
+        request = Outgoing.begin(
+            self, structured.asked(self, messages, tools, options), options, server_state=stored, whole=True
+        )
         path = f"{PATH}?alt=sse" if options.stream else PATH
         return request.wire(path, encode.body(request, tools), merged=encode.MERGED)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
+from dragoman.adapter.counting import Counts
 from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
@@ -62,24 +63,49 @@ def _stop_reason(word: str | None, status: MessageStatus, *, called: bool) -> St
 
 def usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsage | None:
     """As with generateContent, under other names: what is cached lies inside the input, all else beside."""
-    if not native or "total_input_tokens" not in native:
+    count = Counts.of(native)
+    if count is None or native is None or "total_input_tokens" not in native:
         return None
-    cached = native.get("total_cached_tokens") or 0
-    tools = {
-        _COUNTED_TOOLS.get(str(each.get("type")), str(each.get("type"))): each["count"]
-        for each in native.get("grounding_tool_count") or ()
-        if each.get("count")
-    }
+    tools: dict[str, int] = {}
+    for each in count.objects("grounding_tool_count"):
+        kind = str(each.get("type"))
+        if calls := count.within("grounding_tool_count", each.get("count")):
+            tools[_COUNTED_TOOLS.get(kind, kind)] = calls
+    prompt, cached = count("total_input_tokens"), count("total_cached_tokens")
     return TokenUsage(
-        input_tokens=max(0, native["total_input_tokens"] - cached) + (native.get("total_tool_use_tokens") or 0),
+        input_tokens=count.uncached(prompt, cached) + count("total_tool_use_tokens"),
         cached_input_tokens=cached,
-        output_tokens=(native.get("total_output_tokens") or 0) + (native.get("total_thought_tokens") or 0),
-        reasoning_tokens=native.get("total_thought_tokens"),
+        output_tokens=count("total_output_tokens") + count("total_thought_tokens"),
+        reasoning_tokens=count.told("total_thought_tokens"),
+        **_media(count),
         server_tools=tools,
         service_tier=tier,
-        reported_total=native.get("total_tokens"),
+        reported_total=count.told("total_tokens"),
+        unread=count.unread,
         raw=dict(native),
     )
+
+
+def _media(count: Counts) -> dict[str, int | None]:
+    """The media of the prompt, apart from what of them came from a cache, and those of the answer."""
+
+    def of(part: str, medium: str) -> int | None:
+        path = f"{part}_tokens_by_modality"
+        listed = count.objects(path)
+        if not listed:
+            return None
+        return sum(count.within(path, each.get("tokens")) for each in listed if each.get("modality") == medium)
+
+    found: dict[str, int | None] = {}
+    for medium in ("audio", "image"):
+        sent, cached = of("input", medium), of("cached", medium)
+        fresh = None if sent is None else max(0, sent + (of("tool_use", medium) or 0) - (cached or 0))
+        found |= {
+            f"{medium}_input_tokens": fresh,
+            f"cached_{medium}_input_tokens": cached,
+            f"{medium}_output_tokens": of("output", medium),
+        }
+    return found
 
 
 def _steps(steps: list[dict[str, Any]], call_id: Any, provider: str) -> tuple[list[ContentBlock], dict[str, Any]]:
@@ -211,9 +237,8 @@ def tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
             description=item.get("description") or "",
             input_schema=schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
         )
-        if difference := residue(item, encode.tool(definition, {})):
-            definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": difference}})
-        found.append(definition)
+        raw = {"by": provider, "residue": residue(item, encode.tool(definition, {}))}
+        found.append(definition.model_copy(update={"provider_raw": raw}))
     return found
 
 
@@ -235,7 +260,7 @@ def options(
         stream=native.get("stream") or False,
         context=context,
     )
-    written = encode.parameters(Outgoing(adapter, read, context, (), []))
+    written = encode.parameters(Outgoing(adapter, read, context, (), []), tools=bool(native.get("tools")))
     extra = leftover(native, written, conversation)
     inner = leftover(config, written.get("generation_config", {}), ())
     if "generation_config" in extra and isinstance(extra["generation_config"], dict):

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import MADE, Turn
-from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.blocks import DocumentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_google.contents import CONTINUE, notes_of
@@ -41,33 +42,35 @@ def body(request: Outgoing, definitions: Sequence[ToolDefinition]) -> dict[str, 
     if instruction:
         encoded["system_instruction"] = instruction
     encoded["input"] = _input(request, listed)
-    if usable := request.usable(definitions):
+    if usable := schemas.fit_tools(request, request.usable(definitions)):
         encoded["tools"] = [tool(each, _own(each, request.provider)) for each in usable]
-    return encoded | parameters(request)
+    return encoded | parameters(request, tools=bool(usable))
 
 
-def parameters(request: Outgoing) -> dict[str, Any]:
+def parameters(request: Outgoing, *, tools: bool) -> dict[str, Any]:
     """Everything but the conversation and the tools."""
     options = request.options
     encoded: dict[str, Any] = {"stream": True} if options.stream else {}
     config: dict[str, Any] = {name: value for name in _SETTINGS if (value := getattr(options, name)) is not None}
-    if options.stop_sequences:
-        config["stop_sequences"] = list(options.stop_sequences)
+    if stop := demands.stop_sequences(request):
+        config["stop_sequences"] = stop
     config |= _thinking(request)
-    if isinstance(options.tool_choice, NamedTool):
-        config["tool_choice"] = {"allowed_tools": {"mode": "any", "tools": [options.tool_choice.name]}}
-    elif options.tool_choice is not None:
-        config["tool_choice"] = _CHOICES[options.tool_choice]
+    choice = demands.tool_choice(request, tools=tools, reasons=False)
+    if isinstance(choice, NamedTool):
+        config["tool_choice"] = {"allowed_tools": {"mode": "any", "tools": [choice.name]}}
+    elif choice is not None:
+        config["tool_choice"] = _CHOICES[choice]
     if config:
         encoded["generation_config"] = config
-    if options.output_schema is not None:
-        schema = dict(options.output_schema)
+    if structured.is_written(request, tools=tools):
+        schema = schemas.fit_output(request)
         encoded["response_format"] = {"type": "text", "mime_type": "application/json", "schema": schema}
     for name in ("top_k", "thinking_budget"):
         if getattr(options, name) is not None:
             request.lose_option(name, "the Interactions API has none")
     if options.parallel_tool_calls is False:
         request.lose_option("parallel_tool_calls", "Google has no such switch")
+    demands.lose_cache_hint(request)
     return encoded
 
 
@@ -204,5 +207,16 @@ def _content(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[d
     request.lose_details(turn, index, "citations")
     if isinstance(block, TextBlock) and not block.text:
         request.lose_block(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
-    else:
-        yield contents.content(block)
+        return
+    if isinstance(block, DocumentBlock):
+        if said := "\n".join(filter(None, (block.title, block.context))):
+            request.lose_block(turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO)
+            yield {"type": "text", "text": said}
+        if block.source.kind == "text":
+            # Plain text is none of the types that a document may have.
+            request.lose_block(
+                turn, index, LossKind.FLATTENED, "a document of plain text is sent as text", Severity.INFO
+            )
+            yield {"type": "text", "text": block.source.data}
+            return
+    yield contents.content(block)

@@ -1,4 +1,8 @@
-"""Events to events for streamed interactions. The terminal event is interaction.completed."""
+"""Events to events for streamed interactions. The terminal event is interaction.completed.
+
+It tells of the whole interaction but for its steps, which have come on the way: each starts, goes on by deltas and
+stops (https://ai.google.dev/gemini-api/docs/interactions/streaming).
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,9 +24,8 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman_google import errors
-from dragoman_google.interactions import decode
-from dragoman_google.parts import RAW_INPUT
+from dragoman_google.interactions import contents, decode, errors
+from dragoman_google.interactions.gather import GatheredStep
 
 _DONE = b"[DONE]"
 _MEDIA = ("image", "audio", "video", "document")
@@ -36,23 +39,27 @@ class InteractionDecoder(StreamDecoder):
         self._reply = Reply(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
-        self._steps: dict[int, dict[str, Any]] = {}
-        self._blocks: dict[tuple[int, int], int] = {}
-        self._pieces: dict[int, list[str]] = {}
+        self._begun = False
+        self._steps: list[GatheredStep] = []
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         if frame.data.strip() == _DONE:
             return ()
         data = wirejson.loads_object(frame.data, what="a stream event")
+        beside = data.get("metadata")
+        counted = beside.get("usage") or beside.get("total_usage") if isinstance(beside, dict) else None
+        return self._with_usage(self._told(data), counted) if counted else self._told(data)
+
+    def _told(self, data: dict[str, Any]) -> Iterable[StreamEvent]:
         match data.get("event_type"):
             case "step.delta":
-                return self._delta(data["index"], data["delta"])
+                return self._delta(self._open_step(data["index"]), data["delta"])
             case "step.start":
                 return self._start(data["index"], data["step"])
             case "step.stop":
-                return self._stop(data["index"])
+                return self._stop(self._open_step(data["index"]))
             case "interaction.created":
-                return self._created(data["interaction"])
+                return self._begin(data["interaction"])
             case "interaction.completed":
                 return self._completed(data["interaction"])
             case "interaction.status_update":
@@ -65,122 +72,138 @@ class InteractionDecoder(StreamDecoder):
                 return self.unknown(str(kind))
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return decode.message(self._gathered(), self._reply, status) if self._native else None
+        return decode.message(self._gathered(), self._reply, status) if self._begun else None
 
-    def _created(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        self._native = dict(native)
-        yield MessageStart(self._reply.message_id, native.get("model") or native.get("agent") or self._model)
+    def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        """What is known before any step; a step may tell that it was lost on the way."""
+        known = self._native.get("id")
+        if known and native.get("id", known) != known:
+            raise ValueError("a second interaction starts in one stream")
+        self._native |= _without_steps(native)
+        if not self._begun:
+            self._begun = True
+            yield MessageStart(self._reply.message_id, native.get("model") or native.get("agent") or self._model)
+
+    def _with_usage(self, events: Iterable[StreamEvent], native: dict[str, Any]) -> Iterator[StreamEvent]:
+        """Counts may come with any event: what was used so far."""
+        yield from events
+        if self._begun and (counted := decode.usage(native, None)) is not None:
+            self._native["usage"] = native
+            yield UsageUpdate(self._reply.message_id, counted)
+
+    def _start(self, index: int, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        yield from self._begin({})
+        if index != len(self._steps):
+            raise ValueError(f"step {index} starts where {len(self._steps)} was due")
+        last = self._steps[-1] if self._steps else None
+        place = last.place + (not last.is_repeated) if last else 0
+        step = GatheredStep(native, place, last.first_block + last.blocks if last else 0)
+        if step.is_call:
+            step.call = self._reply.call_id(place, native.get("id"))
+            yield ToolUseStart(self._reply.message_id, step.first_block, step.call, native["name"])
+        self._steps.append(step)
+        if step.is_output:
+            for block, content in enumerate(step.contents, step.first_block):
+                if content["type"] == "text" and content["text"]:
+                    yield TextDelta(self._reply.message_id, block, content["text"])
+        elif step.kind == "thought":
+            thought = contents.thought(native)
+            if thought.text or thought.signature:
+                yield ThinkingDelta(self._reply.message_id, step.first_block, thought.text, thought.signature)
+
+    def _open_step(self, index: int) -> GatheredStep:
+        """Raises ValueError where the step has stopped, or not started: something was lost or doubled on the way."""
+        if not 0 <= index < len(self._steps) or self._steps[index].stopped:
+            raise ValueError(f"step {index} goes on, but is not open")
+        return self._steps[index]
+
+    def _delta(self, step: GatheredStep, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        match delta["type"]:
+            case _ if step.is_repeated:
+                return ()
+            case "text" if step.is_output:
+                return self._text(step, delta["text"])
+            case "text_annotation_delta" if step.is_output:
+                content = self._text_content(step)
+                content["annotations"] = content.get("annotations") or []
+                content["annotations"] += delta.get("annotations") or ()
+                return ()
+            case kind if kind in _MEDIA and step.is_output:
+                self._add_content(step, delta)
+                return ()
+            case "thought_summary" if step.kind == "thought":
+                return self._summary(step, delta.get("content"))
+            case "thought_signature":
+                return self._signature(step, delta.get("signature"))
+            case "arguments_delta":
+                return self._arguments(step, delta.get("arguments") or "")
+            case kind if kind == step.kind and not step.is_call:
+                step.native |= delta
+                return ()
+            case kind:
+                return self.unknown(f"delta {kind} of {step.kind}")
+
+    def _text(self, step: GatheredStep, text: str) -> Iterator[StreamEvent]:
+        self._text_content(step)
+        step.add_text(text)
+        yield TextDelta(self._reply.message_id, step.last_block, text)
+
+    def _text_content(self, step: GatheredStep) -> dict[str, Any]:
+        """The text that goes on: the last content, or a new one behind anything else."""
+        if not step.contents or step.contents[-1]["type"] != "text":
+            self._add_content(step, {"type": "text", "text": ""})
+        return step.contents[-1]
+
+    def _add_content(self, step: GatheredStep, native: dict[str, Any]) -> None:
+        if step is not self._steps[-1]:
+            raise ValueError("a step has one more content, though the next step has begun")
+        step.add_content(dict(native))
+
+    def _summary(self, step: GatheredStep, content: dict[str, Any] | None) -> Iterator[StreamEvent]:
+        if content is None:
+            return
+        step.native["summary"] = step.native.get("summary") or []
+        step.native["summary"].append(content)
+        if content.get("type") == "text":
+            yield ThinkingDelta(self._reply.message_id, step.first_block, content["text"])
+
+    def _signature(self, step: GatheredStep, signature: str | None) -> Iterator[StreamEvent]:
+        """Of a thought, a call or a tool of Google's. Empty ones come before the one that counts."""
+        step.native["signature"] = signature or step.native.get("signature") or ""
+        if signature and step.kind == "thought":
+            yield ThinkingDelta(self._reply.message_id, step.first_block, "", signature)
+
+    def _arguments(self, step: GatheredStep, fragment: str) -> Iterator[StreamEvent]:
+        step.add_arguments(fragment)
+        if fragment and step.is_call:
+            yield ToolUseInputDelta(self._reply.message_id, step.first_block, step.call, fragment)
+
+    def _stop(self, step: GatheredStep) -> Iterator[StreamEvent]:
+        step.stop()
+        if step.is_call:
+            made = contents.call(step.native, step.call)
+            if made.raw_input is None:
+                yield ToolUseEnd(self._reply.message_id, step.first_block, step.call, made.input)
 
     def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        if not self._native:
-            yield from self._created(native)
+        yield from self._begin(native)
         if native.get("error"):
             raise errors.from_event(native, self.provider, self._model)
-        self._native |= {key: value for key, value in native.items() if key != "steps" or not self._steps}
+        if not self._steps:
+            for index, step in enumerate(native.get("steps") or ()):
+                yield from self._start(index, step)
+                yield from self._stop(self._steps[index])
+        # What was counted on the way is less than all: where the end tells no counts they are unknown.
+        self._native["usage"] = native.get("usage")
         message = decode.message(self._gathered(), self._reply)
         if message.usage is not None:
             yield UsageUpdate(self._reply.message_id, message.usage)
         yield MessageComplete(message)
 
-    def _start(self, index: int, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        if index != len(self._steps):
-            raise ValueError(f"step {index} starts where {len(self._steps)} was due")
-        self._steps[index] = step = dict(native)
-        match step["type"]:
-            case "function_call":
-                call = self._reply.call_id(self._place(index), step.get("id"))
-                yield ToolUseStart(self._reply.message_id, self._block(index), call, step["name"])
-            case "model_output":
-                step["content"] = list(step.get("content") or ())
-                for position, content in enumerate(step["content"]):
-                    yield from self._told(index, position, content)
-            case "user_input" | "function_result":
-                pass
-            case _:
-                self._block(index)
-
-    def _delta(self, index: int, delta: dict[str, Any]) -> Iterable[StreamEvent]:
-        step = self._steps[index]
-        match delta["type"]:
-            case "text" if step["type"] == "model_output":
-                return self._text(index, step, delta["text"])
-            case "thought_summary":
-                return self._summary(index, step, delta["content"])
-            case "thought_signature":
-                step["signature"] = delta["signature"] or step.get("signature") or ""
-                signature = delta["signature"] or None
-                return (ThinkingDelta(self._reply.message_id, self._block(index), "", signature),) if signature else ()
-            case "arguments_delta":
-                return self._arguments(index, step, delta.get("arguments") or "")
-            case "text_annotation_delta":
-                step["content"][-1].setdefault("annotations", []).extend(delta.get("annotations") or ())
-                return ()
-            case kind if kind in _MEDIA:
-                step["content"].append(dict(delta))
-                self._block(index, len(step["content"]) - 1)
-                return ()
-            case kind if kind == step["type"]:
-                step |= {key: value for key, value in delta.items() if key != "type"}
-                return ()
-            case kind:
-                return self.unknown(f"delta {kind}")
-
-    def _text(self, index: int, step: dict[str, Any], text: str) -> Iterator[StreamEvent]:
-        content = step["content"]
-        if not content or content[-1]["type"] != "text":
-            content.append({"type": "text", "text": ""})
-        self._pieces.setdefault(index, [])
-        content[-1].setdefault("pieces", []).append(text)
-        yield TextDelta(self._reply.message_id, self._block(index, len(content) - 1), text)
-
-    def _summary(self, index: int, step: dict[str, Any], content: dict[str, Any]) -> Iterator[StreamEvent]:
-        step.setdefault("summary", []).append(content)
-        if content.get("type") == "text":
-            yield ThinkingDelta(self._reply.message_id, self._block(index), content["text"])
-
-    def _arguments(self, index: int, step: dict[str, Any], fragment: str) -> Iterator[StreamEvent]:
-        self._pieces.setdefault(index, []).append(fragment)
-        if fragment:
-            call = self._reply.call_id(self._place(index), step.get("id"))
-            yield ToolUseInputDelta(self._reply.message_id, self._block(index), call, fragment)
-
-    def _stop(self, index: int) -> Iterator[StreamEvent]:
-        step = self._steps[index]
-        self._settle(index, step, stopped=True)
-        if step["type"] == "function_call" and RAW_INPUT not in step:
-            call = self._reply.call_id(self._place(index), step.get("id"))
-            yield ToolUseEnd(self._reply.message_id, self._block(index), call, step["arguments"])
-
-    def _settle(self, index: int, step: dict[str, Any], *, stopped: bool) -> None:
-        """Joins what the deltas brought. Arguments that are cut off or malformed stay text and run nothing."""
-        for content in step.get("content") or ():
-            if "pieces" in content:
-                content["text"] += "".join(content.pop("pieces"))
-        if step["type"] != "function_call" or RAW_INPUT in step:
-            return
-        joined = "".join(self._pieces.pop(index, ()))
-        if joined:
-            step["arguments"], raw = wirejson.parse_arguments(joined)
-            if raw is not None or not stopped:
-                step["arguments"], step[RAW_INPUT] = {}, joined
-        step.setdefault("arguments", {})
-
-    def _told(self, index: int, position: int, content: dict[str, Any]) -> Iterator[StreamEvent]:
-        block = self._block(index, position)
-        if content["type"] == "text" and content["text"]:
-            yield TextDelta(self._reply.message_id, block, content["text"])
-
-    def _block(self, index: int, position: int = 0) -> int:
-        """The index of the block that a step, or one of its contents, becomes."""
-        return self._blocks.setdefault((index, position), len(self._blocks))
-
-    def _place(self, index: int) -> int:
-        """The position of a step among those of the model's."""
-        return sum(self._steps[each]["type"] not in ("user_input", "function_result") for each in range(index))
-
     def _gathered(self) -> dict[str, Any]:
         """The interaction as far as it came."""
-        for index, step in self._steps.items():
-            self._settle(index, step, stopped=False)
-        steps = {"steps": [self._steps[index] for index in sorted(self._steps)]} if self._steps else {}
-        return {**self._native, **steps}
+        return {**self._native, "steps": [step.settled() for step in self._steps]}
+
+
+def _without_steps(native: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in native.items() if key != "steps"}

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
-from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
@@ -38,12 +39,16 @@ class ChatAdapter(Adapter):
 
     @property
     def capabilities(self) -> AdapterCapabilities:
-        return self.models.capabilities(self.model)
+        found = self.models.capabilities(self.model)
+        if self.dialect.schema_format == "json_object" and found.supports_structured_output is NATIVE:
+            asked = {"supports_structured_output": EMULATED, "structured_output_by": "prompt"}
+            return found.model_copy(update=asked)
+        return found
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request = Outgoing.begin(self, messages, options)
+        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
         return request.wire(self.dialect.path, encode.body(request, tools, self.dialect))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

@@ -121,11 +121,6 @@ def _steps(path: Path) -> tuple[str, ...]:
     return tuple(path.split("."))
 
 
-def first(native: Any, paths: tuple[Path, ...]) -> Any:
-    """The first value that is not null."""
-    return next((found for path in paths if (found := lookup(native, path)) is not None), None)
-
-
 def assign(body: dict[str, Any], path: Path, value: Any) -> None:
     """Sets the value at a path, with the objects that it takes to get there."""
     *outer, name = path.split(".")

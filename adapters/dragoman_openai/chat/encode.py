@@ -1,8 +1,10 @@
 """Canonical to wire: the body of a chat request (wire reference 4 and 8.1 to 8.2)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from dragoman.adapter import schemas
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -28,21 +30,24 @@ Written = dict[str, list[Any]]
 
 def body(request: Outgoing, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
     """The whole body."""
-    usable = request.usable(tools)
+    usable = schemas.fit_tools(request, request.usable(tools))
     encoded: dict[str, Any] = {"model": request.adapter.model}
     encoded |= parameters.write(request, dialect, tools=bool(usable))
-    encoded["messages"] = messages(request, dialect)
+    told = request.history(request.turns, partial(messages, request, dialect))
+    if told.fresh and told.fresh[-1]["role"] == "assistant":
+        told.fresh[-1] |= dialect.prefill
+    encoded["messages"] = told
     for definition in usable:
         legacy = _own(definition, request.provider).get("legacy")
         encoded.setdefault("functions" if legacy else "tools", []).append(tool(definition, request.provider))
     return encoded
 
 
-def messages(request: Outgoing, dialect: Dialect) -> list[dict[str, Any]]:
+def messages(request: Outgoing, dialect: Dialect, turns: Sequence[Turn]) -> list[dict[str, Any]]:
     """One message a turn, and one for each result of a turn of results."""
     encoded: list[dict[str, Any]] = []
     names: dict[str, str] = {}
-    for turn in request.turns:
+    for turn in turns:
         if turn.role is Role.TOOL:
             encoded += _results(request, turn, names, dialect)
             continue
@@ -54,8 +59,6 @@ def messages(request: Outgoing, dialect: Dialect) -> list[dict[str, Any]]:
             encoded[-1] = {**encoded[-1], **spoken, "content": _parts(encoded[-1]) + _parts(spoken)}
         else:
             encoded.append(spoken)
-    if encoded and encoded[-1]["role"] == "assistant":
-        encoded[-1] |= dialect.prefill
     return encoded
 
 
@@ -68,7 +71,7 @@ def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     # A turn that was made because of a message, or has another role by now, is not the one that was noted.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     blocks = [
-        (block, note)
+        (block if _is_free(turn, request, dialect) else _parsed(block), note)
         for index, (block, note) in enumerate(_noted(turn, raw))
         if _is_sent(request, turn, index, note, dialect)
     ]
@@ -93,7 +96,7 @@ def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dia
             request.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent", severity)
         case DocumentBlock() as document if document.context:
             request.lose_block(turn, index, LossKind.MEDIA, "the note that goes with a document is not sent")
-        case ToolUseBlock() as call if call.raw_input and not ("inner" in note or dialect.free_arguments):
+        case ToolUseBlock() as call if call.raw_input and not ("inner" in note or _is_free(turn, request, dialect)):
             request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
         case RedactedThinkingBlock() if not dialect.reasoning_details:
             request.lose_block(turn, index, LossKind.THINKING, "the endpoint takes no sealed reasoning: left out")
@@ -107,6 +110,18 @@ def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dia
         case _:
             pass
     return True
+
+
+def _is_free(turn: Turn, request: Outgoing, dialect: Dialect) -> bool:
+    """Whether arguments may be no JSON: where the endpoint takes back what its own model wrote."""
+    return dialect.free_arguments and bool(turn.raw(request.provider))
+
+
+def _parsed(block: ContentBlock) -> ContentBlock:
+    """A call with what could be read of its arguments, which is nothing where they were no object."""
+    if isinstance(block, ToolUseBlock) and block.raw_input is not None:
+        return block.model_copy(update={"raw_input": None})
+    return block
 
 
 def _is_backed(text: TextBlock, dialect: Dialect) -> bool:

@@ -5,8 +5,10 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.incoming import leftover
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman_openai.chat.dialect import Dialect, Path, assign, lookup
 from dragoman_openai.strict import strict_schema
@@ -35,20 +37,25 @@ def write(request: Outgoing, dialect: Dialect, *, tools: bool) -> dict[str, Any]
     level = _reasoning(request, dialect, encoded, tools=tools)
     _sampling(request, dialect, encoded, reasons=level != "none")
     if options.output_schema is not None:
-        _response_format(request, dialect, encoded)
-    if options.prompt_cache is not None and request.adapter.capabilities.wire.get("cache_control"):
-        lifetime = {} if options.prompt_cache == "5m" else {"ttl": options.prompt_cache}
-        encoded["cache_control"] = {"type": "ephemeral", **lifetime}
-    if tools:
-        _tool_choice(request, dialect, encoded, reasons=level != "none")
+        _response_format(request, dialect, encoded, tools=tools)
+    _cache(request, encoded)
+    _tool_choice(request, dialect, encoded, tools=tools, reasons=level != "none")
     return encoded
 
 
+def _cache(request: Outgoing, encoded: dict[str, Any]) -> None:
+    asked, abilities = request.options.prompt_cache, request.adapter.capabilities
+    if asked is not None and abilities.wire.get("cache_control"):
+        encoded["cache_control"] = {"type": "ephemeral", **({} if asked == "5m" else {"ttl": asked})}
+    elif asked == "1h" or not abilities.supports_prompt_caching:
+        demands.lose_cache_hint(request)
+
+
 def _stop(request: Outgoing, dialect: Dialect, encoded: dict[str, Any]) -> None:
-    if dialect.stop is None or request.adapter.capabilities.wire.get("stop") is False:
-        request.lose_option("stop_sequences", f"{request.adapter.model} takes none")
-    else:
-        assign(encoded, dialect.stop, list(request.options.stop_sequences))
+    if dialect.stop is None:
+        request.lose_option("stop_sequences", "the endpoint has none")
+    elif stop := demands.stop_sequences(request):
+        assign(encoded, dialect.stop, stop)
 
 
 def may_reason(request: Outgoing) -> bool:
@@ -60,10 +67,13 @@ def may_reason(request: Outgoing) -> bool:
 def _reasoning(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> str | None:
     """Writes what switches and measures reasoning; the level at which the model will reason, None if it is unknown."""
     options, facts = request.options, request.adapter.capabilities.wire
+    abilities = request.adapter.capabilities
     off = options.thinking is False or options.effort == "none"
-    if off and dialect.thinking_off:
+    if off and dialect.thinking_off and abilities.thinking_off:
         encoded |= deepcopy(dialect.thinking_off)
         return "none"
+    if off and dialect.thinking_off:
+        request.lose_option("thinking", f"{request.adapter.model} always reasons")
     if options.thinking and not off:
         encoded |= deepcopy(dialect.thinking_on)
     if options.thinking_budget is not None:
@@ -74,6 +84,9 @@ def _reasoning(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, 
     level = _level(request, dialect, "none" if off else options.effort, tools=tools)
     if level is not None and dialect.effort is not None:
         assign(encoded, dialect.effort, level)
+    elif options.thinking and not dialect.thinking_on and facts.get("efforts") != []:
+        reason = "thinking: the endpoint has no switch that shows it; the model reasons as it does by itself"
+        request.lose(LossKind.OPTION, reason, Severity.INFO)
     if facts.get("efforts") == []:
         return "none"  # a model that never reasons
     return level or facts.get("default_effort")
@@ -101,27 +114,23 @@ def _level(request: Outgoing, dialect: Dialect, wanted: str | None, *, tools: bo
     if wanted not in LEVELS:
         request.lose_option("effort", f"{wanted!r} is no level of {model}")
         return None
-    nearest = min(levels, key=lambda level: abs(LEVELS.index(level) - LEVELS.index(wanted)))
+    nearest = min(levels, key=lambda level: abs(_rank(level) - _rank(wanted)))
     request.lose_option("effort", f"{model} has no level {wanted}: {nearest} is asked for")
     return nearest
 
 
+def _rank(level: str) -> int:
+    """A level's place among ours; a word of the endpoint's own, such as default, stands in the middle."""
+    return LEVELS.index(level if level in LEVELS else "medium")
+
+
 def _sampling(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, reasons: bool) -> None:
-    options, rule = request.options, request.adapter.capabilities.sampling
-    refused = rule == "never" or (rule == "without_reasoning" and reasons)
-    named: tuple[tuple[str, Path | None, Any], ...] = (
-        ("temperature", "temperature", options.temperature),
-        ("top_p", "top_p", options.top_p),
-        ("top_k", dialect.top_k, options.top_k),
-    )
-    for name, path, value in named:
-        if value is None:
-            continue
-        if path is None:
+    options = request.options
+    paths: dict[str, Path | None] = {"temperature": "temperature", "top_p": "top_p", "top_k": dialect.top_k}
+    for name, path in paths.items():
+        if path is None and getattr(options, name) is not None:
             request.lose_option(name, "the endpoint has none")
-        elif refused:
-            request.lose_option(name, f"{request.adapter.model} takes no sampling parameters when it reasons")
-        else:
+        elif path is not None and (value := demands.sampled(request, name, reasons=reasons)) is not None:
             assign(encoded, path, value)
     if options.seed is not None:
         if dialect.seed is None:
@@ -130,15 +139,13 @@ def _sampling(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, r
             assign(encoded, dialect.seed, options.seed)
 
 
-def _response_format(request: Outgoing, dialect: Dialect, encoded: dict[str, Any]) -> None:
+def _response_format(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> None:
     """A schema is binding only in strict mode; one that has no strict form goes as a hint."""
-    schema = dict(request.options.output_schema or {})
-    if not request.adapter.capabilities.supports_structured_output:
-        request.lose_option("output_schema", f"{request.adapter.model} has no structured output")
-    elif dialect.schema_format == "json_object":
-        request.lose_option("output_schema", "the endpoint promises JSON, but no schema")
-        encoded["response_format"] = {"type": "json_object"}
+    if not structured.is_written(request, tools=tools):
+        if dialect.schema_format == "json_object" and not tools:
+            encoded["response_format"] = {"type": "json_object"}
     else:
+        schema = schemas.fit_output(request)
         strict = strict_schema(schema)
         if strict is None:
             request.lose_option("output_schema", "the schema has no strict form: it is sent as a hint")
@@ -146,12 +153,9 @@ def _response_format(request: Outgoing, dialect: Dialect, encoded: dict[str, Any
         encoded["response_format"] = {"type": "json_schema", "json_schema": described}
 
 
-def _tool_choice(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, reasons: bool) -> None:
-    choice, rule = request.options.tool_choice, request.adapter.capabilities.forced_tool_choice
-    forced = choice == "required" or isinstance(choice, NamedTool)
-    if forced and (rule == "never" or (rule == "without_reasoning" and reasons)):
-        request.lose_option("tool_choice", f"{request.adapter.model} cannot be forced to call a tool; it may choose")
-    elif isinstance(choice, NamedTool):
+def _tool_choice(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *, tools: bool, reasons: bool) -> None:
+    choice = demands.tool_choice(request, tools=tools, reasons=reasons)
+    if isinstance(choice, NamedTool):
         if dialect.named_tool_choice:
             encoded["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
         else:
@@ -161,7 +165,7 @@ def _tool_choice(request: Outgoing, dialect: Dialect, encoded: dict[str, Any], *
             encoded["tool_choice"] = dialect.tool_choices[choice]
         else:
             request.lose_option("tool_choice", f"the endpoint has no word for {choice!r}")
-    if request.options.parallel_tool_calls is not None:
+    if tools and request.options.parallel_tool_calls is not None:
         if dialect.parallel_tool_calls:
             encoded["parallel_tool_calls"] = request.options.parallel_tool_calls
         else:
@@ -173,6 +177,8 @@ def read(native: dict[str, Any], adapter: "ChatAdapter", context: RequestContext
     dialect = adapter.dialect
     stop = native.get("stop") or ()
     schema = lookup(native, "response_format.json_schema.schema")
+    offered = [key for key in ("tools", "functions") if native.get(key)]
+    binds = structured.is_native(adapter.capabilities, tools=bool(offered))
     effort = lookup(native, dialect.effort) if dialect.effort else None
     limit = lookup(native, dialect.max_tokens)
     for older in ("max_completion_tokens", "max_tokens"):
@@ -186,14 +192,13 @@ def read(native: dict[str, Any], adapter: "ChatAdapter", context: RequestContext
         stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
         tool_choice=_choice_read(native.get("tool_choice", native.get("function_call")), dialect),
         parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=schema,
+        output_schema=schema if binds else None,
         effort=effort,
         thinking=_thinking(native, dialect),
         thinking_budget=lookup(native, dialect.thinking_budget) if dialect.thinking_budget else None,
         stream=native.get("stream") or False,
         context=context,
     )
-    offered = [key for key in ("tools", "functions") if native.get(key)]
     written = write(Outgoing(adapter, options, context, (), []), dialect, tools=bool(offered))
     extra = leftover(native, written, ["model", "messages", *offered])
     return replace(options, extra={adapter.provider: extra}) if extra else options

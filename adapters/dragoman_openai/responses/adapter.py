@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -45,7 +46,7 @@ class ResponsesAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         stored = encode.goes_on_from_store(messages, options.extra.get(self.provider, {}))
-        request = Outgoing.begin(self, messages, options, server_state=stored)
+        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options, server_state=stored)
         return request.wire(PATH, encode.body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

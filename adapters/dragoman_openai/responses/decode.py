@@ -6,9 +6,10 @@ from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter import wirejson
+from dragoman.adapter import structured, wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.counting import Counts
 from dragoman.adapter.incoming import HistoryReader, leftover
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import residue
@@ -107,46 +108,51 @@ def _refuses(item: Mapping[str, Any]) -> bool:
 
 def usage(native: Mapping[str, Any]) -> TokenUsage | None:
     """OpenAI counts cached tokens inside input_tokens and reasoning inside output_tokens (wire reference 8.6)."""
-    counts = native.get("usage")
-    if not counts or counts.get("input_tokens") is None:
+    count, served = Counts.of(native.get("usage")), Counts(native)
+    if count is None or count.native.get("input_tokens") is None:
         return None
-    details = counts.get("input_tokens_details") or {}
-    cached, written = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
-    reasoning = (counts.get("output_tokens_details") or {}).get("reasoning_tokens")
-    output, total = counts.get("output_tokens") or 0, counts.get("total_tokens")
-    if reasoning and total == counts["input_tokens"] + output + reasoning:
+    cached, written = count("input_tokens_details.cached_tokens"), count("input_tokens_details.cache_write_tokens")
+    prompt, output, total = count("input_tokens"), count.due("output_tokens"), count.told("total_tokens")
+    reasoning = count.told("output_tokens_details.reasoning_tokens")
+    if reasoning and total == prompt + output + reasoning:
         output += reasoning  # the dialect counts it beside
     return TokenUsage(
-        input_tokens=max(0, counts["input_tokens"] - cached - written),
+        input_tokens=count.uncached(prompt, cached, written),
         output_tokens=output,
         cached_input_tokens=cached,
         cache_creation_input_tokens=written,
         reasoning_tokens=reasoning,
-        server_tools=_server_tools(native, counts),
-        service_tier=native.get("service_tier"),
+        server_tools=_server_tools(served, count),
+        service_tier=served.text("service_tier"),
         reported_total=total,
-        reported_cost_usd=_cost(counts),
-        raw=counts,
+        reported_cost_usd=count.dollars("cost_in_usd_ticks", _TICKS) or count.dollars("cost"),
+        unread=(*count.unread, *served.unread),
+        raw=dict(count.native),
     )
 
 
-def _server_tools(native: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, int]:
-    """Calls of the provider's own tools: OpenAI counts searches beside the usage, xAI all of them in it."""
-    searches = ((native.get("tool_usage") or {}).get("web_search") or {}).get("num_requests")
-    by_name = counts.get("server_side_tool_usage_details") or {}
-    found = {"web_search": searches, **{name.removesuffix("_calls"): count for name, count in by_name.items()}}
-    return {name: count for name, count in found.items() if count}
-
-
 _TICKS = Decimal("1e-10")
+"""What xAI counts its figure in, in US dollars; OpenRouter names dollars."""
 
 
-def _cost(counts: Mapping[str, Any]) -> Decimal | None:
-    """What the provider itself says that it asks: OpenRouter in US dollars, xAI in ten-thousand-millionths of one."""
-    ticks, dollars = counts.get("cost_in_usd_ticks"), counts.get("cost")
-    if ticks is not None:
-        return Decimal(str(ticks)) * _TICKS
-    return Decimal(str(dollars)) if isinstance(dollars, (int, float)) else None
+def _server_tools(reply: Counts, count: Counts) -> dict[str, int]:
+    """Calls of the provider's own tools: OpenAI counts searches beside the usage, xAI all of them in it.
+
+    Where neither does, as in most replies of OpenAI's, the items of the output tell. A call of web_search that opens a
+    page or looks into one is not billed, one that searches is
+    (https://developers.openai.com/api/docs/guides/tools-web-search).
+    """
+    by_name = {
+        name.removesuffix("_calls"): calls for name, calls in count.named("server_side_tool_usage_details").items()
+    }
+    if by_name or count.native.get("server_side_tool_usage_details") is not None:
+        return by_name
+    if (searches := reply.told("tool_usage.web_search.num_requests")) is None:
+        searches = sum(
+            kind(item) == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search"
+            for item in reply.native.get("output") or ()
+        )
+    return {"web_search": searches} if searches else {}
 
 
 def history(native: dict[str, Any], reader: HistoryReader) -> None:
@@ -210,9 +216,8 @@ def tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
         definition = ToolDefinition(name=item["name"], description=item.get("description") or "")
         if item.get("parameters") is not None:
             definition = definition.model_copy(update={"input_schema": item["parameters"]})
-        if difference := residue(item, encode.tool(definition, provider)):
-            definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": difference}})
-        found.append(definition)
+        raw = {"by": provider, "residue": residue(item, encode.tool(definition, provider))}
+        found.append(definition.model_copy(update={"provider_raw": raw}))
     return found
 
 
@@ -220,19 +225,21 @@ def options(native: dict[str, Any], adapter: "ResponsesAdapter", context: Reques
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     reasoning = native.get("reasoning") or {}
     form = (native.get("text") or {}).get("format") or {}
+    offers = bool(native.get("tools"))
+    binds = form.get("type") == "json_schema" and structured.is_native(adapter.capabilities, tools=offers)
     read = AdapterOptions(
         max_output_tokens=native.get("max_output_tokens"),
         temperature=native.get("temperature"),
         top_p=native.get("top_p"),
         tool_choice=_tool_choice(native.get("tool_choice")),
         parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=form.get("schema") if form.get("type") == "json_schema" else None,
+        output_schema=form.get("schema") if binds else None,
         effort=reasoning.get("effort"),
         thinking=True if reasoning.get("summary") else None,
         stream=native.get("stream") or False,
         context=context,
     )
-    written = encode.parameters(Outgoing(adapter, read, context, (), []))
+    written = encode.parameters(Outgoing(adapter, read, context, (), []), tools=offers)
     conversation = ["model", *(name for name in ("instructions", "input", "tools") if native.get(name))]
     extra = leftover(native, written, conversation)
     return replace(read, extra={adapter.provider: extra} if extra else {})

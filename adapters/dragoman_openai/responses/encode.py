@@ -4,9 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
+from dragoman.adapter.settled import History
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import Message, Role
@@ -20,7 +23,9 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _SHOWN_EFFORT = "medium"
 """What asking for thinking means on a model that does not reason by default."""
 
+_SAMPLING = ("temperature", "top_p")
 _ABSENT = ("top_k", "seed", "stop_sequences")
+_CONTINUE = "Continue."
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_LENGTH = 64
 
@@ -29,11 +34,11 @@ def goes_on_from_store(messages: Sequence[Message], extra: Mapping[str, Any]) ->
     """Whether earlier turns live at the provider, so that a result's call may be out of sight."""
     if extra.get("previous_response_id") or extra.get("conversation"):
         return True
-    return any(
-        isinstance(block, ProviderBlock) and block.kind == "item_reference"
-        for message in messages
-        for block in message.content
-    )
+    for message in messages:  # plainly, because it looks at all of a history for each request
+        for block in message.content:
+            if type(block) is ProviderBlock and block.kind == "item_reference":
+                return True
+    return False
 
 
 def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
@@ -45,8 +50,9 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
         turns = turns[1:]
     if turns:
         encoded["input"] = _input(request, turns)
-    encoded |= parameters(request)
-    if usable := request.usable(tools):
+    usable = schemas.fit_tools(request, request.usable(tools))
+    encoded |= parameters(request, tools=bool(usable))
+    if usable:
         encoded["tools"] = [tool(definition, request.provider) for definition in usable]
     return encoded
 
@@ -67,16 +73,21 @@ def _instructions(turns: Sequence[Turn], provider: str) -> str | None:
             return None
 
 
-def _input(request: Outgoing, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:
+def _input(request: Outgoing, turns: Sequence[Turn]) -> str | History:
     """The items; a string where the request that was read had nothing but one."""
     match turns:
         case [Turn(blocks=(TextBlock(text=text),)) as only] if only.raw(request.provider).get("string"):
             return text
         case _:
-            return [item for turn in turns for item in items.encode(request, turn)]
+            told = request.history(turns, lambda some: [item for turn in some for item in items.encode(request, turn)])
+            if not told:
+                reason = "nothing is left to send: a user's turn is added"
+                request.lose(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
+                told.fresh.append({"role": "user", "content": _CONTINUE})
+            return told
 
 
-def parameters(request: Outgoing) -> dict[str, Any]:
+def parameters(request: Outgoing, *, tools: bool) -> dict[str, Any]:
     """Everything but the conversation and the tools."""
     options, abilities = request.options, request.adapter.capabilities
     encoded: dict[str, Any] = {}
@@ -85,25 +96,22 @@ def parameters(request: Outgoing) -> dict[str, Any]:
     if reasoning := _reasoning(request):
         encoded["reasoning"] = reasoning
     effort = reasoning.get("effort", abilities.wire["default_effort"])
-    for name in ("temperature", "top_p"):
-        value = getattr(options, name)
-        if value is None:
-            continue
-        if abilities.sampling == "never":
-            request.lose_option(name, f"{request.adapter.model} takes no sampling parameters")
-        elif abilities.sampling == "without_reasoning" and effort != "none":
-            request.lose_option(name, f"{request.adapter.model} takes it only with the effort none")
-        else:
+    for name in _SAMPLING:
+        if (value := demands.sampled(request, name, reasons=effort != "none")) is not None:
             encoded[name] = value
     for name in _ABSENT:
         if getattr(options, name) not in (None, ()):
             request.lose_option(name, "the Responses API has none")
-    if (choice := options.tool_choice) is not None:
+    if (choice := demands.tool_choice(request, tools=tools, reasons=effort != "none")) is not None:
         encoded["tool_choice"] = {"type": "function", "name": choice.name} if isinstance(choice, NamedTool) else choice
-    if options.parallel_tool_calls is not None:
+    if tools and options.parallel_tool_calls is not None:
         encoded["parallel_tool_calls"] = options.parallel_tool_calls
-    if text := _text(request):
+    if text := _text(request, tools=tools):
         encoded["text"] = text
+    if options.prompt_cache == "1h" and (lifetime := abilities.wire.get("cache_1h")):
+        encoded["prompt_cache_options"] = {"ttl": lifetime}
+    elif options.prompt_cache == "1h" or not abilities.supports_prompt_caching:
+        demands.lose_cache_hint(request)
     if options.stream:
         encoded["stream"] = True
     return encoded
@@ -148,19 +156,16 @@ def _nearest(wanted: str, levels: Sequence[str]) -> str | None:
     return min(levels, key=lambda level: (abs(EFFORTS.index(level) - rank), EFFORTS.index(level)))
 
 
-def _text(request: Outgoing) -> dict[str, Any] | None:
+def _text(request: Outgoing, *, tools: bool) -> dict[str, Any] | None:
     """The output's schema, named after its title. It binds only where it has a strict form."""
-    schema = request.options.output_schema
-    if schema is None:
+    if not structured.is_written(request, tools=tools):
         return None
-    if not request.adapter.capabilities.supports_structured_output:
-        request.lose_option("output_schema", f"{request.adapter.model} has no structured output")
-        return None
+    schema = schemas.fit_output(request)
     name = _NOT_IN_NAME.sub("_", str(schema.get("title") or "answer"))[:_NAME_LENGTH]
     strict = strict_schema(schema)
     if strict is None:
         request.lose_option("output_schema", "the schema has no strict form: it is sent as a hint")
-    given = dict(schema) if strict is None else strict
+    given = schema if strict is None else strict
     return {"format": {"type": "json_schema", "name": name, "schema": given, "strict": strict is not None}}
 
 

@@ -28,6 +28,10 @@ SEPARATOR = "\n\n"
 """Stands between the parts of a reasoning item where they are one text."""
 
 
+_FOREIGN: Mapping[str, Any] = {"string": True}
+"""How a message is written that was not read from this wire: output parts would need the id of an item, so that each
+text of the assistant's is a message of its own whose content is a string."""
+
 ToolId = Callable[[str], str]
 Note = Mapping[str, Any]
 """What `Draft` noted of a native item or part when it was read, its residue included."""
@@ -50,8 +54,8 @@ def encode(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
     for index, block in enumerate(turn.blocks):
         origin = str(turn.origins[index])
         if parts.is_part(block):
-            if spoken is None or origin in starts:
-                spoken = _Spoken(starts.get(origin, {}))
+            if spoken is None or origin in starts or (turn.role is Role.ASSISTANT and not raw):
+                spoken = _Spoken(starts.get(origin, {} if raw else _FOREIGN))
                 made.append((index, spoken))
             spoken.parts += _parts(request, turn, index, notes.get(origin, {}))
             continue
@@ -59,8 +63,8 @@ def encode(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
         item = _item(request, turn, index, notes.get(origin, {}))
         if item is not None:
             made.append((index, item))
-    if not turn.blocks and "0" in starts:
-        made.append((-1, _Spoken(starts["0"])))
+    if not turn.blocks and ("0" in starts or turn.role is not Role.TOOL):
+        made.append((-1, _Spoken(starts.get("0", _FOREIGN))))
     if turn.role is Role.ASSISTANT:
         made = _with_followers(request, turn, made)
     return [
@@ -81,8 +85,8 @@ def _parts(request: Outgoing, turn: Turn, index: int, note: Note) -> list[dict[s
 
 
 def _cited(request: Outgoing, turn: Turn, index: int, block: TextBlock) -> TextBlock:
-    """The text with the citations that mean something here: of another provider's, those of pages."""
-    kinds = parts.ANNOTATIONS if turn.raw(request.provider) else parts.ANNOTATIONS_OF_PAGES
+    """The text with the citations that mean something here: none of another provider's, whose texts are strings."""
+    kinds = parts.ANNOTATIONS if turn.raw(request.provider) else ()
     kept = tuple(cited for cited in block.citations if cited.kind in kinds)
     if kept == block.citations:
         return block
@@ -153,6 +157,7 @@ def _without_id(item: dict[str, Any] | _Spoken) -> dict[str, Any] | _Spoken:
 def message(role: Role, channel: Channel | None, content: list[dict[str, Any]], note: Note) -> dict[str, Any]:
     """A message item. Its content is a string where it is one plain text of anyone but the assistant."""
     text = content[0]["text"] if len(content) == 1 and content[0].keys() == {"type", "text"} else None
+    text = "" if not content else text
     as_string = note.get("string", role is not Role.ASSISTANT) and text is not None
     encoded: dict[str, Any] = {"type": "message"} if role is Role.ASSISTANT else {}
     encoded |= {"role": str(role), "content": text if as_string else content}

@@ -17,8 +17,7 @@ from dragoman.canonical.blocks import (
 PART = "message/"
 """Starts the kind of a native block that is a part of a message's content, not an item of its own."""
 
-ANNOTATIONS_OF_PAGES = ("url_citation",)
-ANNOTATIONS = (*ANNOTATIONS_OF_PAGES, "file_citation", "container_file_citation", "file_path")
+ANNOTATIONS = ("url_citation", "file_citation", "container_file_citation", "file_path")
 
 _FILE_NAMES = {
     "application/pdf": "document.pdf",
@@ -96,8 +95,7 @@ def _image(block: ImageBlock) -> dict[str, Any]:
             encoded["image_url"] = block.source.data
         case _:
             encoded["file_id"] = block.source.data
-    if block.detail is not None:
-        encoded["detail"] = block.detail
+    encoded["detail"] = block.detail or "auto"
     return encoded
 
 

@@ -1,9 +1,11 @@
 """From what an adapter read to a canonical Message: one way for whole replies and for streamed ones."""
 
+import logging
 from collections.abc import Hashable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from dragoman.adapter.prefix_ledger import NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,
@@ -13,11 +15,22 @@ from dragoman.canonical.events import (
     ToolUseEnd,
     ToolUseStart,
 )
-from dragoman.canonical.message import Channel, Message, MessageMetadata, MessageStatus, Role, StopReason
+from dragoman.canonical.guard import one_line
+from dragoman.canonical.message import (
+    Channel,
+    InputTransformation,
+    Message,
+    MessageMetadata,
+    MessageStatus,
+    Role,
+    StopReason,
+)
 from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:
     from dragoman.adapter.contract import RequestContext
+
+logger = logging.getLogger("dragoman.adapter")
 
 
 class Reply:
@@ -62,6 +75,8 @@ class Reply:
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
         if tool_ids:
             provider_raw["tool_ids"] = tool_ids
+        if context.seal is not None and any(map(is_signed, blocks)):
+            provider_raw[NOTE] = dict(context.seal)
         return Message(
             id=self.message_id,
             session_id=context.session_id,
@@ -73,14 +88,51 @@ class Reply:
                 model=served,
                 provider=self.provider,
                 routing=context.routing,
-                usage=self._priced(usage, served, now) if usage is not None else None,
+                usage=self._counted(usage, served, now, status) if usage is not None else None,
                 status=status,
                 stop_reason=stop_reason,
+                input_transformations=self._transformed(raw.get("input_transformations")),
                 provider_raw=provider_raw,
                 user_id=context.user_id,
                 team_id=context.team_id,
             ),
         )
+
+    def _counted(self, usage: TokenUsage, served: str, now: datetime, status: MessageStatus) -> Usage:
+        """The usage with its price. What is wrong with it is said once a reply; of a broken reply it is incomplete."""
+        if usage.unread:
+            logger.warning(
+                "%s: the usage holds no count at %s: the cost is a lower bound", served, ", ".join(usage.unread)
+            )
+        priced = self._priced(usage, served, now)
+        if status in (MessageStatus.ERROR, MessageStatus.CANCELLED):
+            return priced.as_lower_bound()
+        if usage.discrepancy:
+            logger.warning(
+                "%s: the provider counts %d tokens in all, its parts sum to %d",
+                served, usage.reported_total, usage.total_tokens,
+            )  # fmt: skip
+        return priced
+
+    def _transformed(self, told: Any) -> tuple[InputTransformation, ...]:
+        """What the provider left out of the request by its own account, each with a warning.
+
+        Anthropic says type, reason and path, OpenAI type, action, reason and the item's id.
+        """
+        found: list[InputTransformation] = []
+        for each in filter(_is_object, told if isinstance(told, list) else ()):
+            words = {name: word for name, word in each.items() if isinstance(word, str)}
+            kind = "_".join(words[name] for name in ("type", "action") if name in words)
+            change = InputTransformation(
+                kind=kind, reason=words.get("reason"), where=words.get("path", words.get("id"))
+            )
+            found.append(change)
+            logger.warning(
+                "%s changed the request: %s of %s, because of %s",
+                *map(one_line, (self.provider, change.kind, change.where or "?", change.reason or "?")),
+                extra={"session_id": one_line(self.context.session_id), "adapter": self.provider},
+            )
+        return tuple(found)
 
     def _priced(self, usage: TokenUsage, served: str, now: datetime) -> Usage:
         context = self.context
@@ -93,6 +145,10 @@ class Reply:
         if priced.pricing_version is None or (priced.cost_usd is None and served != context.model):
             priced = context.prices.price(context.model, usage, now)
         return priced.model_copy(update={"latency_ms": latency}) if latency is not None else priced
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def assemble(events: Iterable[StreamEvent]) -> Message | None:

@@ -12,6 +12,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from dragoman.adapter.estimate import TokenEstimate
+from dragoman.adapter.schemas import SchemaRule
 from dragoman.canonical.blocks import Frozen
 
 
@@ -83,6 +85,13 @@ class AdapterCapabilities(Frozen):
     supports_tools: Support = NATIVE
     supports_system_prompt: Support = NATIVE
     supports_structured_output: Support = ABSENT
+    structured_output_by: Literal["native", "prompt"] = "native"
+    """How an answer comes to obey a schema. By prompt: the model is asked for it, and nothing holds it to it."""
+    structured_output_with_tools: Support = NATIVE
+    """Emulated: in a request that offers tools, the schema is asked for by prompt."""
+    output_schemas: SchemaRule = Field(default_factory=SchemaRule)
+    tool_schemas: SchemaRule = Field(default_factory=SchemaRule)
+    """What the wire takes of JSON Schema."""
     supports_streaming: Support = NATIVE
     supports_streaming_tool_calls: Support = NATIVE
     supports_parallel_tool_calls: Support = NATIVE
@@ -122,9 +131,13 @@ class AdapterCapabilities(Frozen):
     forced_tool_choice: Literal["allowed", "without_reasoning", "never"] = "allowed"
     thinking_off: Support = NATIVE
     """Whether reasoning can be switched off."""
+    max_stop_sequences: int | None = None
+    """How many stop sequences a request may hold; 0 where the model takes none, None where no limit is known."""
     native_from: tuple[str, ...] = ()
     """Providers besides its own whose native blocks this one reads."""
 
+    token_estimate: TokenEstimate = Field(default_factory=TokenEstimate)
+    """What tokenizers.toml does not say, or says otherwise, about the size of requests."""
     wire: dict[str, Any] = Field(default_factory=dict)
     """Facts that only this adapter's encoder reads, e.g. the name of a field."""
     evidence: dict[str, str] = Field(default_factory=dict)

@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.decoding import StreamDecoder, decode, decode_async
 from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.estimate import estimate
 from dragoman.adapter.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
+from dragoman.adapter.settled import Encodings
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
-from dragoman.canonical.blocks import MEDIA_BLOCKS, ContentBlock, ToolResultBlock
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
 from dragoman.canonical.message import Message
@@ -47,13 +48,17 @@ def bundled_prices() -> Prices:
 class RequestContext:
     """What a request needs to know beyond what is said: who asks, which ids are in use, what time it is.
 
-    ``tool_ids`` lives as long as the session; everything else may change with each request.
+    ``tool_ids`` lives as long as the session, and so may ``encodings``, which saves encoding again what was encoded for
+    an earlier request; everything else may change with each request.
     """
 
     model: str
     session_id: str = field(default_factory=new_session_id)
     request_id: str = field(default_factory=new_message_id)
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
+    encodings: Encodings = field(default_factory=Encodings)
+    seal: Mapping[str, Any] | None = None
+    """What the prefix ledger notes on the reply, if that holds signed thinking; set by `Adapter.to_wire`."""
     prices: Prices | None = None
     new_id: Callable[[], str] = new_message_id
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -105,6 +110,8 @@ class AdapterOptions:
     """Reasoning tokens, on models that take a budget."""
     prompt_cache: Literal["5m", "1h"] | None = None
     """Asks for prompt caching with that lifetime, where caching is not automatic."""
+    strict_prefix: bool = False
+    """Refuses, with a ProjectionError, a request that would void signed thinking of earlier turns."""
     stream: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -190,11 +197,18 @@ class Adapter(ABC):
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         """The error that a reply means. Never fails, whatever the body is."""
 
+    @property
+    def default_output_tokens(self) -> int:
+        """The most that a reply may have where the options set no limit."""
+        most = self.capabilities.max_output_tokens
+        return min(most, int(self.capabilities.wire.get("default_max_tokens", most)))
+
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
-        """A local estimate, at least 1: four characters a token, 1,024 characters an image (specification D5.3)."""
-        characters = sum(_characters(block) for message in messages for block in message.content)
-        characters += sum(len(tool.name) + len(tool.description) + len(str(tool.input_schema)) for tool in tools)
-        return max(1, (characters + 16 * len(messages)) // 4)
+        """A local estimate, at least 1 (specification D5.3); see `dragoman.adapter.estimate`.
+
+        Options count not: an output schema, or reasoning that is switched on, makes some providers add to the prompt.
+        """
+        return estimate(str(self.model_id), messages, tools, self.capabilities.token_estimate)
 
     async def stream_response(
         self, chunks: AsyncIterator[WireChunk], context: RequestContext
@@ -206,16 +220,3 @@ class Adapter(ABC):
     def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
         """The sync twin of `stream_response`."""
         return decode(chunks, self.decoder(context))
-
-
-_IMAGE_CHARACTERS = 1024
-_RESULT_CHARACTERS = 16
-_SIZED_FIELDS = ("text", "name", "content", "signature", "data", "input", "arguments")
-
-
-def _characters(block: ContentBlock) -> int:
-    if isinstance(block, MEDIA_BLOCKS):
-        return _IMAGE_CHARACTERS
-    if isinstance(block, ToolResultBlock):
-        return _RESULT_CHARACTERS + sum(_characters(part) for part in block.content)
-    return sum(len(str(getattr(block, name, None) or "")) for name in _SIZED_FIELDS)

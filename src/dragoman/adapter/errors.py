@@ -8,9 +8,12 @@ DragomanError
 ├── ToolSchemaError             tool definitions outside the schema subset, all problems at once
 ├── ProjectionError             the history cannot be sent to that model
 │   ├── CriticalLossError       a block marked critical would be lost
-│   └── SwapRefusedError        the model to swap to cannot carry the history
+│   ├── SwapRefusedError        the model to swap to cannot carry the history
+│   └── CompactionError         a summary cannot make the history fit
 ├── RequestError                an argument that no request can carry
 ├── TurnLimitError              the rounds of tool calls that a turn may take are used up
+├── BudgetExceededError         a request could cost more than a budget has left; it was not sent
+│   └── UnpricedModelError      a budget in dollars, and nobody knows what the model costs
 └── ProviderError               the provider, or the way to it, failed
     ├── AuthenticationError     401: the key is wrong or missing
     │   └── PermissionDeniedError   403: the key may not do this
@@ -112,12 +115,56 @@ class SwapRefusedError(ProjectionError):
         super().__init__(f"the session cannot move to {model}: " + "; ".join(reasons))
 
 
+class CompactionError(ProjectionError):
+    """``reply`` is the summarising Message that was of no use, where there is one: it has been paid for."""
+
+    def __init__(self, message: str, reply: Any = None) -> None:
+        self.reply = reply
+        super().__init__(message)
+
+
 class RequestError(DragomanError):
     pass
 
 
 class TurnLimitError(DragomanError):
     pass
+
+
+class BudgetExceededError(DragomanError):
+    """Nothing was sent. ``per`` is session, turn or user; ``unit`` is usd or tokens, of which the other three are:
+    the limit, what was spent of it (held back for requests under way included), and what the request could come to.
+    """
+
+    def __init__(self, per: str, unit: str, limit: Any, spent: Any, needed: Any) -> None:
+        self.per = per
+        self.unit = unit
+        self.limit = limit
+        self.spent = spent
+        self.needed = needed
+        super().__init__(
+            f"the budget per {per} is {_amount(limit, unit)}, of which {_amount(spent, unit)} are spent or held back:"
+            f" the request could take {_amount(needed, unit)}. A lower max_output_tokens makes that less"
+        )
+
+
+def _amount(value: Any, unit: str) -> str:
+    return f"${value:f}" if unit == "usd" else f"{value:,} tokens"
+
+
+class UnpricedModelError(BudgetExceededError):
+    """Nothing was sent. The price table does not know the model, or not all of its prices."""
+
+    def __init__(self, model: str, per: str) -> None:
+        self.model = model
+        self.per = per
+        self.unit = "usd"
+        self.limit = self.spent = self.needed = None
+        DragomanError.__init__(
+            self,
+            f"the prices of {model} are not all known, and the budget per {per} is in dollars: give the session a"
+            " price table that knows it, or the budget a limit in tokens or allow_unpriced=True",
+        )
 
 
 class ProviderError(DragomanError):

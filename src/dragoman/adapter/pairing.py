@@ -5,7 +5,7 @@ call. The second call of an id gets the key ``<id>~2``, which becomes an id of i
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dragoman.adapter.flatten import result_as_text
@@ -19,12 +19,43 @@ INTERRUPTED = "The call was interrupted: no result is known."
 _SHOWN_ID = 80
 
 
-def pair(turns: Sequence[Turn], losses: list[Loss], *, keep_orphans: bool = False) -> list[Turn]:
+class CallKeys:
+    """The keys of a history's calls: the id, and for each further call of that id one that no other call has."""
+
+    __slots__ = ("_keys", "_seen")
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+        self._keys: set[str] = set()
+
+    def new(self, tool_use_id: str) -> str:
+        """The key of the next call of that id."""
+        while True:
+            self._seen[tool_use_id] += 1
+            times = self._seen[tool_use_id]
+            key = tool_use_id if times == 1 else f"{tool_use_id}~{times}"
+            if key not in self._keys:  # the history may have an id that looks like a key of ours
+                self._keys.add(key)
+                return key
+
+    def after(self, tool_use_ids: Iterable[str]) -> "CallKeys":
+        """A copy that has seen these calls as well."""
+        later = CallKeys()
+        later._seen, later._keys = self._seen.copy(), self._keys.copy()
+        for tool_use_id in tool_use_ids:
+            later.new(tool_use_id)
+        return later
+
+
+def pair(
+    turns: Sequence[Turn], losses: list[Loss], *, keep_orphans: bool = False, keys: CallKeys | None = None
+) -> list[Turn]:
     """An orphan result becomes the user's text, an unanswered call gets an interrupted result.
 
-    Neighbouring messages of the assistant are one turn here: results of them all may follow the last.
+    Neighbouring messages of the assistant are one turn here: results of them all may follow the last. ``keys`` are
+    those of what was said before, and stay as they are.
     """
-    pairing = _Pairing(losses, keep_orphans=keep_orphans)
+    pairing = _Pairing(losses, keep_orphans=keep_orphans, keys=keys.after(()) if keys else CallKeys())
     for turn in turns:
         pairing.add(turn)
     return pairing.finish()
@@ -43,13 +74,12 @@ class _Call:
 class _Pairing:
     losses: list[Loss]
     keep_orphans: bool
+    keys: CallKeys
     paired: list[Turn] = field(default_factory=list)
     waiting: list[_Call] = field(default_factory=list)
     """The calls of the latest assistant turn without a result."""
     behind: list[Turn] = field(default_factory=list)
     """What must not stand between a call and the results still to come."""
-    seen: Counter[str] = field(default_factory=Counter)
-    keys: set[str] = field(default_factory=set)
 
     def add(self, turn: Turn) -> None:
         if turn.role is Role.TOOL:
@@ -127,7 +157,7 @@ class _Pairing:
         blocks: list[ContentBlock] = []
         for block, origin in turn.pairs():
             if isinstance(block, ToolUseBlock):
-                key = self._new_key(block.id)
+                key = self.keys.new(block.id)
                 self.waiting.append(_Call(turn.message, block.id, key))
                 if key != block.id:
                     reason = f"the tool id {block.id[:_SHOWN_ID]!r} occurs again: sent under an id of its own"
@@ -136,14 +166,6 @@ class _Pairing:
             blocks.append(block)
         # A renamed call keeps its origin: what its issuer noted about the block still holds.
         return Turn(turn.message, turn.role, tuple(blocks), turn.origins) if self.waiting else turn
-
-    def _new_key(self, tool_use_id: str) -> str:
-        self.seen[tool_use_id] += 1
-        key = tool_use_id if self.seen[tool_use_id] == 1 else f"{tool_use_id}~{self.seen[tool_use_id]}"
-        if key in self.keys:  # the history has an id that looks like a key of ours
-            return self._new_key(tool_use_id)
-        self.keys.add(key)
-        return key
 
     def _lose(self, turn: Turn, origin: int, kind: LossKind, reason: str) -> None:
         block_type = turn.message.content[origin].type if origin != MADE else ""

@@ -14,6 +14,7 @@ from dragoman.adapter.capabilities import EMULATED, AdapterCapabilities
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
 from dragoman.adapter.flatten import call_as_text, flatten_block, result_as_text
 from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.pairing import CallKeys
 from dragoman.adapter.turns import MADE, Turn
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -58,15 +59,15 @@ class Projection:
     losses: tuple[Loss, ...]
 
 
-def project(messages: Sequence[Message], target: Target) -> Projection:
-    """The turns to send and what they lost.
+def project(messages: Sequence[Message], target: Target, *, keys: CallKeys | None = None) -> Projection:
+    """The turns to send and what they lost. ``keys`` are those of calls that were made before these messages.
 
     Raises CriticalLossError where a critical block would be lost, and ProjectionError where the model refuses
     thinking of others.
     """
     losses: list[Loss] = []
     turns = [Turn.of(message) for message in messages]
-    turns = pairing.pair(turns, losses, keep_orphans=target.server_state)
+    turns = pairing.pair(turns, losses, keep_orphans=target.server_state, keys=keys)
     projector = _Projector(target, losses)
     turns = [projector.thinking(projector.tools(turn)) for turn in turns]
     turns = list(projector.media(turns))
@@ -101,7 +102,7 @@ class _Projector:
 
     def tools(self, turn: Turn) -> Turn:
         """Calls and results become text where the model knows no tools."""
-        if self._abilities.supports_tools:
+        if turn.plain or self._abilities.supports_tools:
             return turn
         why = f"{self._target.model} knows no tools: sent as text"
 
@@ -118,7 +119,7 @@ class _Projector:
 
     def thinking(self, turn: Turn) -> Turn:
         """Thinking goes back to whoever can read it; what foreign thinking becomes is the model's policy."""
-        if turn.role is not Role.ASSISTANT:
+        if turn.plain or turn.role is not Role.ASSISTANT:
             return turn
         policy = self._abilities.thinking_policy
         issuer = turn.message.metadata.model
@@ -155,7 +156,7 @@ class _Projector:
             if turn.role is not Role.TOOL and behind is not None:
                 yield Turn.made(behind.message, Role.USER, tuple(moved))
                 moved, behind = [], None
-            fitted, follows = self._media_of(turn)
+            fitted, follows = (turn, None) if turn.plain else self._media_of(turn)
             if follows:
                 moved += follows
                 behind = turn
@@ -241,7 +242,7 @@ class _Projector:
 
     def native(self, turn: Turn) -> Turn:
         """Native blocks go to their issuer alone; resources and prompts become text."""
-        return turn.mapped(lambda block, index: self._known(turn, block, index))
+        return turn if turn.plain else turn.mapped(lambda block, index: self._known(turn, block, index))
 
     def _known(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
         """The block as one of a kind that the model's wire has, if it can be."""
@@ -280,6 +281,8 @@ class _Projector:
     def _fitting(self, turn: Turn) -> Turn:
         """Blocks that a role may not hold on any wire are left out (see the table in `rules`)."""
         allowed = _ALLOWED[turn.role]
+        if turn.plain and "text" in allowed:
+            return turn
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
             if block.type in allowed:
@@ -302,11 +305,19 @@ class _Projector:
 
     def _unless_empty(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
         # What the provider said itself goes back as it was: signed thinking behind it would not bear a change.
-        own = isinstance(block, TextBlock) and block.text and turn.raw(self._target.provider)
-        if not isinstance(block, TextBlock) or block.text.strip() or own:
-            return (block,)
-        self._lose(turn, index, LossKind.EMPTY_TEXT, f"{self._target.model} takes no text without words", Severity.INFO)
-        return ()
+        own = bool(turn.raw(self._target.provider))
+
+        def has_words(part: ContentBlock) -> bool:
+            return not isinstance(part, TextBlock) or bool(part.text.strip()) or (own and bool(part.text))
+
+        kept: tuple[ContentBlock, ...] = (block,) if has_words(block) else ()
+        # An answer that is nothing but one empty text is an empty answer, which every wire has.
+        if isinstance(block, ToolResultBlock) and len(block.content) > 1 and not all(map(has_words, block.content)):
+            kept = (block.model_copy(update={"content": tuple(filter(has_words, block.content))}),)
+        if not (kept and kept[0] is block):
+            why = f"{self._target.model} takes no text without words"
+            self._lose(turn, index, LossKind.EMPTY_TEXT, why, Severity.INFO)
+        return kept
 
     def neighbours(self, turns: list[Turn]) -> list[Turn]:
         """Where results must stand right behind the message that calls, the assistant's next message joins it."""
@@ -336,9 +347,15 @@ class _Projector:
         return turns
 
     def is_said(self, turns: Sequence[Turn], messages: Sequence[Message]) -> bool:
-        """Whether anything is left of what was said, instructions apart; a history of instructions alone stays one."""
+        """Whether anything is left of what was said, instructions apart.
+
+        A history of instructions alone stays one where the wire takes them anywhere, and was sent it like this.
+        """
         if all(message.role in _INSTRUCTING for message in messages):
-            return bool(turns)
+            anywhere = (
+                self._abilities.supports_system_messages_in_list and self._abilities.supports_mid_conversation_system
+            )
+            return bool(anywhere and turns) and all(turn.raw(self._target.provider) for turn in turns)
         return any(turn.role not in _INSTRUCTING for turn in turns)
 
     def instead(self, turns: list[Turn], messages: Sequence[Message]) -> list[Turn]:

@@ -5,25 +5,33 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.adapter.residue import restore
-from dragoman.canonical.blocks import ContentBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock
 from dragoman.canonical.message import Message, Role
 
 MADE = -1
 """The origin of a block that no message holds."""
+_FIRST = (0,)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or MADE."""
+    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or MADE.
+
+    ``plain``: the turn holds nothing but text, so that most of what can be lost is not in it.
+    """
 
     message: Message
     role: Role
     blocks: tuple[ContentBlock, ...]
     origins: tuple[int, ...]
+    plain: bool = False
 
     @classmethod
     def of(cls, message: Message) -> "Turn":
-        return cls(message, message.role, message.content, tuple(range(len(message.content))))
+        content = message.content
+        if len(content) == 1:
+            return cls(message, message.role, content, _FIRST, type(content[0]) is TextBlock)
+        return cls(message, message.role, content, tuple(range(len(content))))
 
     @classmethod
     def made(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
@@ -37,14 +45,18 @@ class Turn:
     def mapped(self, change: Callable[[ContentBlock, int], tuple[ContentBlock, ...]]) -> "Turn":
         """Each block replaced by what ``change(block, origin)`` gives; a changed block loses its origin."""
         changed = [change(block, origin) for block, origin in self.pairs()]
-        if all(len(new) == 1 and new[0] is block for new, block in zip(changed, self.blocks, strict=True)):
+        for new, block in zip(changed, self.blocks, strict=True):
+            if len(new) != 1 or new[0] is not block:
+                break
+        else:
             return self
         kept = [
             (each, origin if each is block else MADE)
             for new, (block, origin) in zip(changed, self.pairs(), strict=True)
             for each in new
         ]
-        return replace(self, blocks=tuple(block for block, _ in kept), origins=tuple(origin for _, origin in kept))
+        blocks, origins = tuple(block for block, _ in kept), tuple(origin for _, origin in kept)
+        return replace(self, blocks=blocks, origins=origins, plain=False)
 
     def raw(self, provider: str) -> Mapping[str, Any]:
         """What that provider's adapter noted about the message; empty where another adapter wrote it."""

@@ -59,6 +59,18 @@ class StopReason(StrEnum):
     ERROR = "error"
 
 
+class InputTransformation(Frozen):
+    """What a provider changed in a request before the model read it, as it tells with the reply.
+
+    ``kind`` and ``reason`` are the provider's words, such as thinking_dropped and prefix_binding_mismatch. ``where`` is
+    the path in the request, or the id of the item.
+    """
+
+    kind: Text
+    reason: Text | None = None
+    where: Text | None = None
+
+
 class MessageMetadata(Frozen):
     """Everything about a message that is not what was said.
 
@@ -73,11 +85,14 @@ class MessageMetadata(Frozen):
     parent_tool_use_id: Text | None = None
     status: MessageStatus = MessageStatus.COMPLETE
     stop_reason: StopReason | None = None
+    input_transformations: tuple[InputTransformation, ...] = ()
     provider_raw: JsonObject | None = None
     user_id: Text | None = None
     team_id: Text | None = None
     critical: bool | tuple[Count, ...] = False
     """Blocks that may not be lost in a projection, by index; True means all of them."""
+    summary_of: tuple[Text, ...] | None = None
+    """For a summary: ids of the messages before it that it stands for, which may be summaries themselves."""
 
 
 class Message(Frozen):

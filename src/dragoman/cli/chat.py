@@ -15,6 +15,7 @@ from dragoman.session import Session
 
 HELP = """/model MODEL     let another model answer from here on
 /preview MODEL   what that would lose and cost
+/compact         let a summary stand for the older part of the talk; /compact WORDS says what it should heed
 /cost            what the session has cost so far
 /save FILE       write the session to a file; `dragoman chat --load FILE` goes on with it
 /help            these lines
@@ -78,6 +79,7 @@ def _command(out: Console, session: Session, line: str) -> bool:
     commands: dict[str, Callable[[], None]] = {
         "model": lambda: show_preview(out, session.swap(argument.strip())),
         "preview": lambda: show_preview(out, session.preview(argument.strip())),
+        "compact": lambda: _compact(out, session, argument.strip()),
         "cost": lambda: out.print(f"{session.cost} · {session.usage.total_tokens:,} tokens"),
         "save": lambda: _save(out, session, argument.strip()),
         "help": lambda: out.print(HELP, markup=False),
@@ -88,9 +90,17 @@ def _command(out: Console, session: Session, line: str) -> bool:
         return True
     try:
         run()
+    except KeyboardInterrupt:
+        out.print("[yellow]cancelled; the session goes on[/]")
     except (DragomanError, OSError) as error:
         out.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
     return True
+
+
+def _compact(out: Console, session: Session, words: str) -> None:
+    summary = session.compact(instructions=words or None)
+    out.print(summary.text, style="dim", markup=False, soft_wrap=True)
+    out.print(f"[dim]{escape(usage_line(summary))}[/]", soft_wrap=True)
 
 
 def _save(out: Console, session: Session, name: str) -> None:

@@ -1,13 +1,27 @@
 """What a reply cost, exactly or not at all: dated prices as data, decimal arithmetic, a version on every figure.
 
-``price_table()`` is the table that comes with the library; `PriceTable.price` puts the cost on a reply's usage,
-`PriceTable.find` shows the rates behind it, `cost` does the first in one call and `reprice` for the past.
+``price_table()`` is the table that comes with the library, ``price_table(version)`` an older one; `PriceTable.price`
+puts the cost on a reply's usage, `PriceTable.find` shows the rates behind it, `cost` does the first in one call and
+`reprice` for the past. `keep` stores a table, so that its figures can be computed again for ever.
 """
 
 from dragoman.pricing.check import check
 from dragoman.pricing.cost import cost
 from dragoman.pricing.reprice import Spent, reprice
 from dragoman.pricing.rows import PriceRow, Rate, Window
-from dragoman.pricing.table import PriceTable, price_table
+from dragoman.pricing.table import PriceTable
+from dragoman.pricing.versions import keep, kept_versions, price_table
 
-__all__ = ["PriceRow", "PriceTable", "Rate", "Spent", "Window", "check", "cost", "price_table", "reprice"]
+__all__ = [
+    "PriceRow",
+    "PriceTable",
+    "Rate",
+    "Spent",
+    "Window",
+    "check",
+    "cost",
+    "keep",
+    "kept_versions",
+    "price_table",
+    "reprice",
+]

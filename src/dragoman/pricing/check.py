@@ -30,9 +30,11 @@ def _faults(table: PriceTable) -> Iterator[str]:
     try:
         names = table.providers()
         newest = table.as_of
+        undecided = sorted(set(names) & table.unpriced.keys())
     except ConfigurationError as error:
         yield str(error)
         return
+    yield from (f"{name}: has prices, and yet a reason for having none" for name in undecided)
     for name in names:
         try:
             prices = table.provider(name)

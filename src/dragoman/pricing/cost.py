@@ -20,18 +20,19 @@ _CALL_WORDS = ("_requests", "_calls", "_call")
 
 def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: "PriceTable | None" = None) -> Usage:
     """The usage with its cost, by the bundled prices of this moment unless told otherwise."""
-    from dragoman.pricing.table import price_table
+    from dragoman.pricing.versions import price_table
 
     return (table or price_table()).price(model, usage, at or datetime.now(UTC))
 
 
-def bill(usage: TokenUsage, quote: Quote, version: str) -> Usage:
-    """The usage with what the quote makes of it.
+def bill(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = False) -> Usage:
+    """The usage with what the quote makes of it; ``batch`` is remembered as its pricing mode.
 
     ``unpriced`` names the buckets without a known price, calls of tools as ``server_tools.<name>``, and last what
     the reply said that has no price. Where nothing at all is known the cost is None, never 0.
     """
     total, known, unpriced = _tokens(usage, quote)
+    unpriced += usage.unread
     if quote.request is not None:
         total = EXACT.add(total, quote.request.scaleb(-3, EXACT))
         known = True
@@ -48,11 +49,11 @@ def bill(usage: TokenUsage, quote: Quote, version: str) -> Usage:
                 known = True
     if not unpriced and quote.steps:
         free = quote.free and not total
-        return _with_cost(usage, total, CostStatus.FREE if free else CostStatus.PRICED, (), version)
+        return _with_cost(usage, total, CostStatus.FREE if free else CostStatus.PRICED, (), version, batch)
     if quote.unknown:
         unpriced.append(quote.unknown)
     status = CostStatus.PARTIAL if known or quote.unknown else CostStatus.UNPRICED
-    return _with_cost(usage, total if known else None, status, tuple(unpriced), version)
+    return _with_cost(usage, total if known else None, status, tuple(unpriced), version, batch)
 
 
 def _tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
@@ -98,14 +99,26 @@ def _tool(name: str) -> str:
 
 
 def _with_cost(
-    usage: TokenUsage, amount: Decimal | None, status: CostStatus, unpriced: tuple[str, ...], version: str
+    usage: TokenUsage,
+    amount: Decimal | None,
+    status: CostStatus,
+    unpriced: tuple[str, ...],
+    version: str,
+    batch: bool,
 ) -> Usage:
     """A copy with the figures, made without validating the counts again: they were valid, and the rest is made here.
 
     Validation would take most of the 20 microseconds that pricing a reply may take (DESIGN 9).
     """
     priced = copy(usage if isinstance(usage, Usage) else _BLANK)
-    figures = {"cost_usd": amount, "cost_status": status, "unpriced": unpriced, "pricing_version": version}
+    figures: dict[str, object] = {
+        "cost_usd": amount,
+        "cost_status": status,
+        "unpriced": unpriced,
+        "pricing_version": version,
+    }
+    if batch:
+        figures["pricing_mode"] = "batch"
     priced.__dict__.update(usage.__dict__, **figures)
     priced.model_fields_set.update(usage.model_fields_set, figures)
     return priced

@@ -145,12 +145,21 @@ def _buckets(rates: Mapping[str, Rate], prompt_tokens: int, free: bool, factor: 
         found = ((field, rate(name)) for field, name in fields.items())
         return tuple(Part(field, amount) for field, amount in found if amount is not None)
 
+    def cached(medium: str) -> str:
+        """Where reading from a cache costs no other price than input, media from it cost what such media do."""
+        own = f"{medium}_cache_read"
+        return own if own in rates or "cache_read" in rates else f"{medium}_input"
+
     plain = rate("input")
     read = rate("cache_read")
     write = rate("cache_write")
     return (
         Bucket("input_tokens", plain, parts(audio_input_tokens="audio_input", image_input_tokens="image_input")),
-        Bucket("cached_input_tokens", plain if read is None else read, ()),
+        Bucket(
+            "cached_input_tokens",
+            plain if read is None else read,
+            parts(cached_audio_input_tokens=cached("audio"), cached_image_input_tokens=cached("image")),
+        ),
         Bucket(
             "cache_creation_input_tokens",
             plain if write is None else write,

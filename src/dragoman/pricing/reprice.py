@@ -1,12 +1,16 @@
-"""Prices of the past: what was used, at the rates of another table (specification D4)."""
+"""Prices of the past: what was used, at the rates of another table, another moment or another model (D4)."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple, overload
 
-from dragoman.canonical.message import Message
+from dragoman.adapter.errors import RequestError
+from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage, Usage
-from dragoman.pricing.table import PriceTable, price_table
+from dragoman.pricing.table import PriceTable
+from dragoman.pricing.versions import price_table
+
+_BROKEN = (MessageStatus.ERROR, MessageStatus.CANCELLED)
 
 
 class Spent(NamedTuple):
@@ -19,27 +23,68 @@ class Spent(NamedTuple):
 
 
 @overload
-def reprice(items: Iterable[Message], table: PriceTable | None = None) -> Iterator[Message]: ...
+def reprice(
+    items: Iterable[Message],
+    table: PriceTable | None = None,
+    *,
+    version: str | None = None,
+    at: datetime | None = None,
+    as_model: str | None = None,
+) -> Iterator[Message]: ...
 @overload
-def reprice(items: Iterable[Spent], table: PriceTable | None = None) -> Iterator[Usage]: ...
-def reprice(items: Iterable[Message | Spent], table: PriceTable | None = None) -> Iterator[Message | Usage]:
+def reprice(
+    items: Iterable[Spent],
+    table: PriceTable | None = None,
+    *,
+    version: str | None = None,
+    at: datetime | None = None,
+    as_model: str | None = None,
+) -> Iterator[Usage]: ...
+def reprice(
+    items: Iterable[Message | Spent],
+    table: PriceTable | None = None,
+    *,
+    version: str | None = None,
+    at: datetime | None = None,
+    as_model: str | None = None,
+) -> Iterator[Message | Usage]:
     """Each item at the prices of its own time in the table (the bundled one), one for one and in order.
 
-    Messages come back with a new ``metadata.usage``; those without usage or without a model come back as they are.
-    The old figures are not consulted: doing it twice changes nothing, and where the table knows no price there is
-    none afterwards.
+    ``version`` names another table instead (`price_table`), ``at`` one moment for all, and ``as_model`` a model that
+    might have been asked: at its standard prices where it is another provider's, whose tiers have other names.
+
+    Messages come back with a new ``metadata.usage`` and are not changed otherwise; those without usage or without a
+    model come back as they are. The old figures are not consulted: doing it twice changes nothing, and where the
+    table knows no price there is none afterwards.
+
+    Raises RequestError for both a table and a version, and ConfigurationError for a version that is not here.
     """
-    table = table or price_table()
+    if table is not None and version is not None:
+        raise RequestError("give a table or the version of one, not both")
+    return _repriced(items, table or price_table(version), at, as_model)
+
+
+def _repriced(
+    items: Iterable[Message | Spent], table: PriceTable, at: datetime | None, as_model: str | None
+) -> Iterator[Message | Usage]:
     for item in items:
         if isinstance(item, Message):
-            yield _message(item, table)
+            yield _message(item, table, at, as_model)
         else:
-            yield table.price(item.model, item.usage, item.at, batch=item.batch)
+            yield _usage(item, table, at, as_model)
 
 
-def _message(message: Message, table: PriceTable) -> Message:
+def _usage(spent: Spent, table: PriceTable, at: datetime | None, as_model: str | None) -> Usage:
+    model = as_model or spent.model
+    foreign = model.partition(":")[0] != spent.model.partition(":")[0]
+    return table.reprice(model, spent.usage, at or spent.at, batch=spent.batch, standard=foreign)
+
+
+def _message(message: Message, table: PriceTable, at: datetime | None, as_model: str | None) -> Message:
     metadata = message.metadata
     if metadata.usage is None or metadata.model is None:
         return message
-    usage = table.price(metadata.model, metadata.usage, message.created_at)
+    usage = _usage(Spent(metadata.model, metadata.usage, message.created_at), table, at, as_model)
+    if metadata.status in _BROKEN:
+        usage = usage.as_lower_bound()
     return message.model_copy(update={"metadata": metadata.model_copy(update={"usage": usage})})

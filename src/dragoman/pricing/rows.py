@@ -20,6 +20,8 @@ TOKEN_RATES = (
     "audio_output",
     "image_input",
     "image_output",
+    "audio_cache_read",
+    "image_cache_read",
     "reasoning",
 )
 VARIANTS = ("processing", "service_tier", "speed")

@@ -2,54 +2,55 @@
 
 import hashlib
 import json
-import tomllib
+import logging
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from functools import cache, cached_property
+from decimal import Decimal
+from functools import cached_property
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
-from dragoman.bundled import bundled
-from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing.cost import bill
+from dragoman.pricing.folder import INDEX, OVERLAY, content, files, opened, packed, toml
 from dragoman.pricing.match import with_dashed_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel
 from dragoman.pricing.rows import PriceRow
 
-_INDEX = "index.toml"
-_OVERLAY = "overlay.toml"
+logger = logging.getLogger("dragoman.pricing")
+
 # What an overlay says of itself; everything else in it is a provider.
 _ABOUT = ("checked", "accepted")
 # Names are the caller's: a program that prices more of them than this starts to remember anew.
 _REMEMBERED = 4096
 
 
-@cache
-def price_table() -> "PriceTable":
-    """The table that comes with the library. One for the process; nothing is read before the first price."""
-    return PriceTable(bundled("pricing"))
+_WORTH_A_WARNING = Decimal("0.01")
+"""The part by which a provider's own figure may differ from ours."""
 
 
 class PriceTable:
     """Prices by model and moment. Only the files of the providers that are asked for are read.
 
-    ``overlay`` is a table of your own, in the format of ``pricing/overlay.toml`` (or the path of one): its models
-    stand before those of the folder, e.g. for rates that you negotiated.
+    ``folder`` holds the files, or is a zip archive of them. ``overlay`` is a table of your own, in the format of
+    ``pricing/overlay.toml`` (or the path of one): its models stand before those of the folder, e.g. for rates that
+    you negotiated.
 
     Raises ConfigurationError where the folder or the overlay is not as ``pricing/README.md`` describes.
     """
 
     def __init__(self, folder: Path, overlay: Mapping[str, Any] | Path | None = None) -> None:
-        self._folder = folder
-        self._overlay = _toml(overlay) if isinstance(overlay, Path) else overlay
+        self._path = folder
+        self._overlay = toml(overlay) if isinstance(overlay, Path) else overlay
         self._providers: dict[str, ProviderPrices] = {}
         self._models: dict[str, PricedModel | None] = {}
 
     def overlaid(self, overlay: Mapping[str, Any] | Path) -> "PriceTable":
         """The same folder under an overlay. It replaces the one that this table has."""
-        return PriceTable(self._folder, overlay)
+        return PriceTable(self._path, overlay)
 
     @cached_property
     def version(self) -> str:
@@ -57,16 +58,23 @@ class PriceTable:
 
         The hash of an overlay follows: ``2026-11-10+1a2b3c4d+5e6f7a8b``.
         """
-        content = hashlib.sha256()
-        for path in sorted(self._folder.glob("*.toml")):
-            text = path.read_bytes().replace(b"\r\n", b"\n")
-            content.update(f"{path.name} {len(text)}\n".encode())
-            content.update(text)
-        base = f"{self.as_of}+{content.hexdigest()[:8]}"
         if self._overlay is None:
-            return base
+            return self.base_version
         overlay = json.dumps(self._overlay, sort_keys=True, default=str)
-        return f"{base}+{hashlib.sha256(overlay.encode()).hexdigest()[:8]}"
+        return f"{self.base_version}+{hashlib.sha256(overlay.encode()).hexdigest()[:8]}"
+
+    @cached_property
+    def base_version(self) -> str:
+        """The version without the caller's overlay."""
+        digest = hashlib.sha256()
+        for name, text in self._contents.items():
+            digest.update(f"{name} {len(text)}\n".encode())
+            digest.update(text)
+        return f"{self.as_of}+{digest.hexdigest()[:8]}"
+
+    def packed(self) -> bytes:
+        """The table's files as a zip archive, from which the same version can be loaded again."""
+        return packed(self._contents)
 
     @property
     def as_of(self) -> date:
@@ -80,11 +88,28 @@ class PriceTable:
         Which variant of the prices counts, the reply says (``service_tier``, ``speed``); ``batch`` is for those
         that came out of a batch and do not say so. A model that the table does not know has the cost None.
 
+        A figure of the provider's own stays beside ours. Where they differ by more than a hundredth, the logger
+        ``dragoman.pricing`` warns of it, once: when a reply gets its first price.
+
         Raises RequestError where the moment has no time zone.
         """
+        priced = self.reprice(model_id, usage, at, batch=batch)
+        if usage.reported_cost_usd is not None and getattr(usage, "pricing_version", None) is None:
+            _compare(model_id, priced)
+        return priced
+
+    def reprice(
+        self, model_id: str, usage: TokenUsage, at: datetime, *, batch: bool = False, standard: bool = False
+    ) -> Usage:
+        """As `price`, but silent about the provider's own figure; a batch stays a batch.
+
+        ``standard`` leaves tier and speed aside: they are words of another provider.
+        """
         at = _in_utc(at)
+        batch = batch or usage.service_tier == "batch" or getattr(usage, "pricing_mode", None) == "batch"
         model = self._model(model_id)
-        return bill(usage, NO_QUOTE if model is None else model.quote(usage, at, batch), self.version)
+        quote = NO_QUOTE if model is None else model.quote(_PLAIN if standard else usage, at, batch)
+        return bill(usage, quote, self.version, batch=batch)
 
     def find(self, model_id: str, at: datetime | None = None) -> PriceRow | None:
         """The standard prices of a model at that moment (now), None where the table has none."""
@@ -98,9 +123,15 @@ class PriceTable:
         return tuple(row for row in model.rows if row.variant and row.holds(moment)) if model else ()
 
     def providers(self) -> tuple[str, ...]:
-        """The providers with a file, or with the prices of another one."""
+        """The providers with a file, or with the prices of others."""
         overlaid = {name for layer in self._overlays for name in layer}
-        return tuple(sorted({*self._files, *self._same_prices, *overlaid}))
+        return tuple(sorted({*self._files, *self._same_prices, *self._routers, *overlaid}))
+
+    @cached_property
+    def unpriced(self) -> Mapping[str, str]:
+        """The providers that have no prices on purpose, with the reason."""
+        reasons: dict[str, str] = self._index.get("unpriced", {})
+        return reasons
 
     def models(self, provider: str) -> tuple[str, ...]:
         """The ids of the models whose prices are known; none for an unknown provider."""
@@ -113,7 +144,7 @@ class PriceTable:
         if name not in self._providers:
             layers = [layer[name] for layer in self._overlays if name in layer]
             if name in self._files:
-                layers.append(_toml(self._files[name]))
+                layers.append(toml(self._files[name]))
             if not layers:
                 return None
             self._providers[name] = ProviderPrices(name, layers)
@@ -134,6 +165,9 @@ class PriceTable:
         What one provider asks for another one's variants is not known, so those are left out.
         """
         provider, _, name = model_id.partition(":")
+        if provider in self._routers and ":" in name:
+            name, _, served_by = name.rpartition(":")
+            provider = self._routers[provider].format(served_by.lower())
         prices = self.provider(provider)
         if prices is None or not name:
             return None
@@ -147,15 +181,32 @@ class PriceTable:
         return None
 
     @cached_property
-    def _files(self) -> dict[str, Path]:
-        return {path.stem: path for path in self._folder.glob("*.toml") if path.name not in (_INDEX, _OVERLAY)}
+    def _folder(self) -> dict[str, Traversable]:
+        return files(opened(self._path))
+
+    @cached_property
+    def _contents(self) -> dict[str, bytes]:
+        return {name: content(path) for name, path in self._folder.items()}
+
+    @cached_property
+    def _files(self) -> dict[str, Traversable]:
+        """The providers' files by the name of their provider."""
+        return {name[: -len(".toml")]: path for name, path in self._folder.items() if name not in (INDEX, OVERLAY)}
 
     @cached_property
     def _index(self) -> dict[str, Any]:
-        index = _toml(self._folder / _INDEX)
-        if "date" not in index:
-            raise ConfigurationError(f"{self._folder / _INDEX} has no date: it cannot say which prices these are")
+        if INDEX not in self._folder:
+            raise ConfigurationError(f"{self._path} has no {INDEX}: it is no price table")
+        index = toml(self._folder[INDEX])
+        if not isinstance(index.get("date"), date):
+            raise ConfigurationError(f"{self._path / INDEX} has no date: it cannot say which prices these are")
         return index
+
+    @cached_property
+    def _routers(self) -> dict[str, str]:
+        """Providers whose models name behind a colon who serves them, and where that one's prices are."""
+        routers: dict[str, str] = self._index.get("routers", {})
+        return routers
 
     @cached_property
     def _same_prices(self) -> dict[str, str]:
@@ -170,8 +221,7 @@ class PriceTable:
     @cached_property
     def _raw_overlays(self) -> list[Mapping[str, Any]]:
         """The caller's overlay and the bundled one."""
-        path = self._folder / _OVERLAY
-        return [self._overlay or {}, _toml(path) if path.exists() else {}]
+        return [self._overlay or {}, toml(self._folder[OVERLAY]) if OVERLAY in self._folder else {}]
 
     @cached_property
     def _overlays(self) -> list[dict[str, dict[str, Any]]]:
@@ -197,8 +247,17 @@ def _in_utc(at: datetime) -> datetime:
     return at.astimezone(UTC)
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no TOML, endless integers
-        raise ConfigurationError(f"the price table cannot be read: {path}: {error!s:.400}") from None
+_PLAIN = TokenUsage()
+"""A reply that says nothing of how it was served."""
+
+
+def _compare(model_id: str, priced: Usage) -> None:
+    """Warns where the provider asks another price than ours; one that is partial can only be too high."""
+    difference = priced.cost_discrepancy
+    if difference is None or (priced.cost_status is CostStatus.PARTIAL and difference > 0):
+        return
+    if abs(difference) > _WORTH_A_WARNING:
+        logger.warning(
+            "%s: the provider asks $%s for a reply, price table %s says $%s",
+            model_id, priced.reported_cost_usd, priced.pricing_version, priced.cost_usd,
+        )  # fmt: skip

@@ -1,6 +1,7 @@
 """Sessions: a conversation that asks, runs tools, and changes its model between turns."""
 
 from dragoman.session.async_session import AsyncSession
+from dragoman.session.budget import Budget
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.preview import Preview
 from dragoman.session.session import Session, ask
@@ -9,6 +10,7 @@ from dragoman.session.toolbox import Tool, Toolbox, tool
 
 __all__ = [
     "AsyncSession",
+    "Budget",
     "Cost",
     "Preview",
     "Session",

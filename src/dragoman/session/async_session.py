@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
@@ -49,6 +49,15 @@ class AsyncSession(Conversation[AsyncTransport]):
         """
         return self._events(self._turn(said, options, stream=True))
 
+    async def compact(
+        self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
+    ) -> Message:
+        """As `Session.compact`."""
+        async with aclosing(self._events(self._compaction(model, keep_last, instructions))) as events:
+            async for _ in events:
+                pass
+        return self._messages[-1]
+
     async def close(self) -> None:
         """As `Session.close`."""
         await self._end_turn()
@@ -84,31 +93,32 @@ class AsyncSession(Conversation[AsyncTransport]):
         await driven.aclose()
 
     async def _drive(self, turn: Turn) -> AsyncGenerator[SessionEvent, None]:
-        outcome: Any = None
-        while (effect := advance(turn, outcome)) is not None:
-            outcome = None
-            try:
-                match effect:
-                    case Fill():
-                        outcome = await self._aside(self._filled, effect.adapter, effect.history)
-                    case Ask():
-                        async with aclosing(
-                            self._stream(effect) if effect.request.stream else self._send(effect)
-                        ) as events:
-                            async for event in events:
-                                if isinstance(event, MessageComplete):
-                                    outcome = event.message
-                                yield event
-                    case RunTools():
-                        outcome = await self._run_tools(effect.calls)
-                    case Keep():
-                        self._messages += effect.messages
-                        for answered in effect.events:
-                            yield answered
-                    case Wait():
-                        await self._timing(effect.provider).sleep_async(effect.seconds)
-            except (ProviderError, BrokenReplyError) as error:
-                outcome = error
+        with closing(turn):  # what it holds back of a budget is given back at once
+            outcome: Any = None
+            while (effect := advance(turn, outcome)) is not None:
+                outcome = None
+                try:
+                    match effect:
+                        case Fill():
+                            outcome = await self._aside(self._filled, effect.adapter, effect.history)
+                        case Ask():
+                            async with aclosing(
+                                self._stream(effect) if effect.request.stream else self._send(effect)
+                            ) as events:
+                                async for event in events:
+                                    if isinstance(event, MessageComplete):
+                                        outcome = event.message
+                                    yield event
+                        case RunTools():
+                            outcome = await self._run_tools(effect.calls)
+                        case Keep():
+                            self._messages += effect.messages
+                            for answered in effect.events:
+                                yield answered
+                        case Wait():
+                            await self._timing(effect.provider).sleep_async(effect.seconds)
+                except (ProviderError, BrokenReplyError) as error:
+                    outcome = error
 
     async def _send(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
         transport = self._transport(ask.adapter)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
@@ -12,20 +13,25 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 from pydantic import BaseModel
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext, bundled_prices
-from dragoman.adapter.errors import ConfigurationError, ProviderError, RequestError, SwapRefusedError
+from dragoman.adapter.errors import CompactionError, ConfigurationError, ProviderError, RequestError, SwapRefusedError
 from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.settled import Encodings
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
-from dragoman.canonical.usage import TokenUsage
+from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.session import spending, stored
+from dragoman.session.budget import Account, Budget, Purse, Spent
 from dragoman.session.calls import DECLINED, Prepared, error_result
+from dragoman.session.compaction import Compaction, run_compaction
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
+from dragoman.session.reading import with_lower_bound
 from dragoman.session.settings import Approve, Options, Said, Settings
 from dragoman.session.spending import Cost
+from dragoman.session.summaries import sent
 from dragoman.session.toolbox import Tool, Toolbox
 from dragoman.session.turn import Ask, Plan, Turn, run_turn
 from dragoman.transport import RetryPolicy, Timing, transport_for
@@ -55,6 +61,7 @@ class Conversation(Generic[TransportT]):
         fetch: Callable[[str], Fetched] | None = None,
         approve: Approve | None = None,
         max_rounds: int = 20,
+        budgets: Iterable[Budget] = (),
         prices: Prices | None = None,
         tool_ids: ToolIdMap | None = None,
         session_id: str | None = None,
@@ -70,7 +77,7 @@ class Conversation(Generic[TransportT]):
         the model is told what it declined; without it every call runs. ``workspace`` is the folder below which media
         of the kind ``file_ref`` are read: once, so that what was sent stays the same though the file may change.
         ``fetch``, such as a `dragoman.transport.fetch.Fetcher`, is asked for media that the model takes, but not by
-        URL: once for each URL. Without it nothing is ever fetched.
+        URL: once for each URL. Without it nothing is ever fetched. ``budgets`` are checked before each request.
 
         ``providers`` holds settings by provider name, for its transport: api_key, base_url, client (an httpx client, or
         the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class.
@@ -88,6 +95,7 @@ class Conversation(Generic[TransportT]):
         self.max_rounds = max_rounds
         self.prices = prices if prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, new_id))
+        self._encodings = Encodings()
         self.user_id = user_id
         self.team_id = team_id
         self._approve = approve
@@ -95,6 +103,9 @@ class Conversation(Generic[TransportT]):
         self._new_id = new_id
         self._clock = clock
         self._adapter = get_adapter(model)
+        self._budgets = tuple(budgets)
+        self._accounts: dict[Budget, Account] = {}
+        self._attempts: list[Message] = []
         self._transports: dict[str, TransportT] = {}
         self._messages = [self._own(message) for message in messages]
         if system is not None:
@@ -108,39 +119,50 @@ class Conversation(Generic[TransportT]):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole history, in order."""
+        """The whole history, in order; after a `compact` too, though requests then hold its summary instead."""
         return tuple(self._messages)
 
     @property
     def usage(self) -> TokenUsage:
-        """Tokens of all replies together."""
-        return spending.total_usage(self._messages)
+        """Tokens of all replies together, and of attempts."""
+        return spending.total_usage(self._billed())
 
     @property
     def cost(self) -> Cost:
-        """What all replies together cost."""
-        return spending.total_cost(self._messages)
+        """What all replies together cost, and attempts."""
+        return spending.total_cost(self._billed())
+
+    @property
+    def attempts(self) -> tuple[Message, ...]:
+        """Replies that broke, or were of no use, and were billed: without content, and no part of the history. What
+        a broken one cost is at least what it had told.
+        """
+        return tuple(self._attempts)
 
     def cost_on(self, model: str) -> Cost:
         """What the same replies would have cost on another model, token for token, at today's prices."""
-        return spending.cost_on(self._messages, model, self.prices, self._clock())
+        return spending.cost_on(self._billed(), model, self.prices, self._clock())
 
     def preview(self, model: str) -> Preview:
         """What moving to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``, where
         the session has one. Raises UnknownProviderError.
         """
         adapter = get_adapter(model)
-        trial = replace(self._context(adapter), tool_ids=ToolIdMap.load(self.tool_ids.dump()))
-        return preview(
+        tool_ids = ToolIdMap.load(self.tool_ids.dump())
+        trial = replace(self._context(adapter), tool_ids=tool_ids, encodings=Encodings())
+        seen = preview(
             adapter,
-            self._messages,
+            self._sent(),
             self.toolbox.definitions,
             self.options,
             with_files=partial(self._filled, adapter),
             context=trial,
             prices=self.prices,
             at=self._clock(),
+            answer=spending.average_output(self._messages),
         )
+        tokens = self._adapter.estimate_input_tokens(self._sent(), self.toolbox.definitions)
+        return replace(seen, present_model=self.model, present_tokens=tokens)
 
     def swap(self, model: str) -> Preview:
         """Lets another model answer from the next turn on.
@@ -155,7 +177,7 @@ class Conversation(Generic[TransportT]):
 
     def dump(self) -> bytes:
         """The session as JSON: model, history, tool-id map. Tools, keys and options are the program's own."""
-        return stored.write(stored.Stored(self.session_id, self.model, self._messages, self.tool_ids))
+        return stored.write(stored.Stored(self.session_id, self.model, self._messages, self.tool_ids, self._attempts))
 
     @classmethod
     def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[Settings]) -> Self:
@@ -171,25 +193,47 @@ class Conversation(Generic[TransportT]):
             tool_ids=found.tool_ids,
             **settings,
         )
+        session._attempts = list(found.attempts)
         if session.model != found.model:
             session.swap(session.model)
         return session
 
     def _turn(self, said: Said | None, options: Options, *, stream: bool) -> Turn:
-        adapter = self._adapter
-        return run_turn(
-            Plan(
-                adapter=adapter,
-                history=self._messages,
-                said=() if said is None else (self._said(said),),
-                tools=self.toolbox.definitions,
-                options=replace(self.options, **options, stream=stream),
-                new_context=partial(self._context, adapter),
-                new_result=self._result,
-                max_rounds=self.max_rounds,
-                retry_delay=partial(self._retry_delay, adapter.provider),
-            )
+        return run_turn(self._plan(() if said is None else (self._said(said),), options, stream=stream))
+
+    def _compaction(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
+        compaction = Compaction(
+            plan=self._plan((), {}, stream=False),
+            target=self._adapter if model is None else get_adapter(model),
+            keep_last=keep_last,
+            instructions=instructions,
+            new_question=self._said,
         )
+        try:
+            yield from run_compaction(compaction)
+        except CompactionError as error:
+            self._note_useless(error.reply)
+            raise
+
+    def _plan(self, said: tuple[Message, ...], options: Options, *, stream: bool) -> Plan:
+        adapter = self._adapter
+        return Plan(
+            adapter=adapter,
+            history=self._sent,
+            said=said,
+            tools=self.toolbox.definitions,
+            options=replace(self.options, **options, stream=stream),
+            new_context=partial(self._context, adapter),
+            new_result=self._result,
+            max_rounds=self.max_rounds,
+            retry_delay=partial(self._retry_delay, adapter.provider),
+            purse=Purse([self._account(budget) for budget in self._budgets], self.prices, self._clock),
+            broken=self._note_broken,
+        )
+
+    def _sent(self) -> list[Message]:
+        """The history as it is sent: summaries in place of what they stand for."""
+        return sent(self._messages)
 
     def _context(self, adapter: Adapter) -> RequestContext:
         model = str(adapter.model_id)
@@ -197,6 +241,7 @@ class Conversation(Generic[TransportT]):
             model=model,
             session_id=self.session_id,
             tool_ids=self.tool_ids,
+            encodings=self._encodings,
             prices=self.prices,
             new_id=self._new_id,
             clock=self._clock,
@@ -245,7 +290,36 @@ class Conversation(Generic[TransportT]):
     def _keep(self, ask: Ask, reply: Message | None) -> None:
         """Puts a reply, if there is one, into the history behind what it answers."""
         if reply is not None:
+            ask.hold.settle(reply.usage)
+        if reply is not None and ask.unkept is not None:
             self._messages += (*ask.unkept, reply)
+
+    def _account(self, budget: Budget) -> Account:
+        """The account of this user, of this session, or of the turn that begins."""
+        if budget.per == "user":
+            return budget.of_user(self.user_id)
+        if budget.per == "turn":
+            return Account(budget)
+        if budget not in self._accounts:
+            self._accounts[budget] = Account(budget, Spent(self.cost.usd or Decimal(0), self.usage.total_tokens))
+        return self._accounts[budget]
+
+    def _note_broken(self, error: ProviderError) -> Usage | None:
+        """Remembers what a broken reply was billed; None where it had told nothing of that."""
+        partial: Message | None = error.partial
+        if partial is None or partial.usage is None:
+            return None
+        attempt = with_lower_bound(partial.model_copy(update={"content": ()}))
+        self._attempts.append(attempt)
+        return attempt.usage
+
+    def _note_useless(self, reply: Message | None) -> None:
+        """Remembers what a summary cost that the history does not hold."""
+        if reply is not None and all(message.id != reply.id for message in self._messages):
+            self._attempts.append(reply.model_copy(update={"content": ()}))
+
+    def _billed(self) -> list[Message]:
+        return [*self._messages, *self._attempts]
 
     def _decided(self, prepared: Prepared, allowed: object) -> Prepared:
         """The call as it was approved, or declined."""

@@ -1,9 +1,12 @@
 """What a swap would mean, before it happens: losses, size, price, and whether it is possible at all."""
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
+from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext
 from dragoman.adapter.errors import ProjectionError, RequestError
@@ -11,31 +14,82 @@ from dragoman.adapter.losses import Loss, Severity
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.canonical.usage import TokenUsage
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+
+_LEAST_SHOWN = Decimal("0.000001")
+
+
+class Refusal(StrEnum):
+    """Why a model cannot carry a history, by the names of specification D11."""
+
+    NO_VISION_SUPPORT = "no_vision_support"
+    NO_TOOL_SUPPORT = "no_tool_support"
+    NO_SYSTEM_PROMPT_SUPPORT = "no_system_prompt_support"
+    NO_STRUCTURED_OUTPUT_SUPPORT = "no_structured_output_support"
+    EXCEEDS_CONTEXT_WINDOW = "exceeds_context_window"
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """``reasons`` is empty where the swap is possible. ``input_tokens`` is an estimate, and so is the price in USD
-    of reading the history once."""
+    """``reasons`` is empty where the swap is possible. All tokens are estimates, and so are the prices in USD, which
+    are those of uncached tokens: None where a price is unknown.
+    """
 
     model: str
     reasons: tuple[str, ...]
     losses: tuple[Loss, ...]
     input_tokens: int
+    """The history as this model would be sent it, tools included."""
     max_context_tokens: int
     input_cost_usd: Decimal | None
+    """Reading the history once."""
+    refusals: tuple[Refusal, ...] = ()
+    """The names of those reasons that have one."""
+    present_model: str | None = None
+    present_tokens: int | None = None
+    """The same history as the present model would be sent it."""
+    max_output_tokens: int | None = None
+    """What the session asks for, for which the window must have room too; None where it asks for nothing."""
+    answer_tokens: int | None = None
+    """What a reply of this session took on average so far, tools' rounds counted singly; None before the first."""
+    next_turn_cost_usd: Decimal | None = None
+    """Reading the history and writing such a reply."""
+    next_turn_cost_status: CostStatus = CostStatus.UNPRICED
+    """``priced`` and ``free``: the figure is known. ``partial``: it is a lower bound or, before the first reply of the
+    session, None. ``unpriced``: nothing is known."""
 
     @property
     def fits(self) -> bool:
         """Whether the model can carry the history."""
         return not self.reasons
 
+    def as_dict(self) -> dict[str, Any]:
+        """All of it for machines, as `json.dumps` takes it: the fields by their names, and ``fits``. Decimals are
+        strings; unknown is None."""
+        fields = asdict(self)
+        for name in ("input_cost_usd", "next_turn_cost_usd"):
+            fields[name] = None if fields[name] is None else format(fields[name], "f")
+        losses = [asdict(loss) | {"kind": str(loss.kind), "severity": str(loss.severity)} for loss in self.losses]
+        return fields | {
+            "fits": self.fits,
+            "reasons": list(self.reasons),
+            "refusals": list(map(str, self.refusals)),
+            "losses": losses,
+            "next_turn_cost_status": str(self.next_turn_cost_status),
+        }
+
+    def to_json(self) -> str:
+        """`as_dict` as one line of JSON."""
+        return json.dumps(self.as_dict(), ensure_ascii=False)
+
     def __str__(self) -> str:
-        cost = "price unknown" if self.input_cost_usd is None else f"about ${self.input_cost_usd:.6f} to read"
+        cost = "price unknown" if self.input_cost_usd is None else f"{_usd(self.input_cost_usd)} to read"
         possible = "possible" if self.fits else "refused"
         size = f"about {self.input_tokens:,} of {self.max_context_tokens:,} tokens"
         lines = [f"{self.model}: {possible}, {size}, {cost}"]
+        if self.present_tokens is not None:
+            lines.append(f"  now: about {self.present_tokens:,} tokens on {self.present_model}")
+        lines.append(f"  next turn: {self._next_turn()}")
         lines += [f"  refused: {reason}" for reason in self.reasons]
         lost = [loss for loss in self.losses if loss.severity is Severity.WARNING]
         changed = len(self.losses) - len(lost)
@@ -45,6 +99,21 @@ class Preview:
         if not self.losses and self.fits:
             lines.append("  nothing is lost")
         return "\n".join(lines)
+
+    def _next_turn(self) -> str:
+        answer = "" if self.answer_tokens is None else f" with an answer of {self.answer_tokens:,} tokens"
+        if self.next_turn_cost_status is CostStatus.FREE:
+            return f"free{answer}"
+        if self.next_turn_cost_usd is None:
+            known = self.next_turn_cost_status is CostStatus.PARTIAL and self.answer_tokens is None
+            return "price unknown before a first answer" if known else f"price unknown{answer}"
+        least = "at least " if self.next_turn_cost_status is CostStatus.PARTIAL else ""
+        return f"{least}{_usd(self.next_turn_cost_usd)}{answer}"
+
+
+def _usd(cost: Decimal) -> str:
+    """What is not nothing is not shown as 0."""
+    return f"under ${_LEAST_SHOWN:f}" if 0 < cost < _LEAST_SHOWN else f"about ${cost:.6f}"
 
 
 def preview(
@@ -57,41 +126,74 @@ def preview(
     context: RequestContext,
     prices: Prices,
     at: datetime,
+    answer: int | None,
 ) -> Preview:
-    """Projects the history without sending anything. ``context`` should be a copy: ids may be made in its map."""
-    reasons = _refusals(adapter, history, tools, options)
+    """Projects the history without sending anything. ``context`` should be a copy: ids may be made in its map.
+    ``answer`` are the output tokens that a reply is expected to take."""
+    tokens = adapter.estimate_input_tokens(history, tools)
+    refused = {**_absent(adapter, history, tools, options), **_too_long(adapter, tokens, options.max_output_tokens)}
+    reasons = [f"{why}: {name}" for name, why in refused.items()]
     losses: tuple[Loss, ...] = ()
     try:
         filled = with_files(history)
         losses = adapter.to_wire([*filled, _NEXT], tools, options.with_context(context)).losses
     except (ProjectionError, RequestError) as error:
         reasons.append(str(error))
-    tokens = adapter.estimate_input_tokens(history, tools)
-    window = adapter.capabilities.max_context_tokens
-    if tokens > window:
-        reasons.append(f"the history is about {tokens:,} tokens, the window is {window:,}: exceeds_context_window")
-    priced = prices.price(str(adapter.model_id), TokenUsage(input_tokens=tokens), at)
-    return Preview(str(adapter.model_id), tuple(reasons), losses, tokens, window, priced.cost_usd)
+    model = str(adapter.model_id)
+    read = prices.price(model, TokenUsage(input_tokens=tokens), at)
+    turn = _next_turn(read, answer, lambda usage: prices.price(model, usage, at))
+    return Preview(
+        model=model,
+        reasons=tuple(reasons),
+        losses=losses,
+        input_tokens=tokens,
+        max_context_tokens=adapter.capabilities.max_context_tokens,
+        input_cost_usd=read.cost_usd,
+        refusals=tuple(refused),
+        max_output_tokens=options.max_output_tokens,
+        answer_tokens=answer,
+        next_turn_cost_usd=turn.cost_usd,
+        next_turn_cost_status=turn.cost_status,
+    )
 
 
 _NEXT = Message.user("…")
 """What the user says next stands behind the history: how a history must end is no question of the swap."""
 
 
-def _refusals(
+def _next_turn(read: Usage, answer: int | None, price: Callable[[TokenUsage], Usage]) -> Usage:
+    """The price of reading and answering. Before a first reply only what is free or has no price at all is known."""
+    if answer is not None:
+        return price(TokenUsage(input_tokens=read.input_tokens, output_tokens=answer))
+    if read.cost_status in (CostStatus.FREE, CostStatus.UNPRICED):
+        return read
+    return read.model_copy(update={"cost_usd": None, "cost_status": CostStatus.PARTIAL})
+
+
+def _absent(
     adapter: Adapter, history: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-) -> list[str]:
-    """What the model cannot do at all and the session needs, by the names of specification D11."""
-    abilities, reasons = adapter.capabilities, []
+) -> dict[Refusal, str]:
+    """What the model cannot do at all and the session needs."""
+    abilities, found = adapter.capabilities, {}
     if not abilities.supports_images and any(_has_image(message.content) for message in history):
-        reasons.append("the history holds images: no_vision_support")
+        found[Refusal.NO_VISION_SUPPORT] = "the history holds images"
     if tools and not abilities.supports_tools:
-        reasons.append("the session has tools: no_tool_support")
+        found[Refusal.NO_TOOL_SUPPORT] = "the session has tools"
     if not abilities.supports_system_prompt and any(message.role is Role.SYSTEM for message in history):
-        reasons.append("the history holds a system prompt: no_system_prompt_support")
+        found[Refusal.NO_SYSTEM_PROMPT_SUPPORT] = "the history holds a system prompt"
     if options.output_schema is not None and not abilities.supports_structured_output:
-        reasons.append("the session asks for a schema: no_structured_output_support")
-    return reasons
+        found[Refusal.NO_STRUCTURED_OUTPUT_SUPPORT] = "the session asks for a schema"
+    return found
+
+
+def _too_long(adapter: Adapter, tokens: int, max_output_tokens: int | None) -> dict[Refusal, str]:
+    window = adapter.capabilities.max_context_tokens
+    if tokens + (max_output_tokens or 0) <= window:
+        return {}
+    answer = f" and an answer may take {max_output_tokens:,}" if max_output_tokens else ""
+    advice = f'session.compact("{adapter.model_id}") makes it shorter'
+    why = f"the history is about {tokens:,} tokens{answer}, the window is {window:,} ({advice})"
+    return {Refusal.EXCEEDS_CONTEXT_WINDOW: why}
 
 
 def _has_image(blocks: Sequence[ContentBlock]) -> bool:

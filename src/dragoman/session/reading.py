@@ -46,7 +46,7 @@ class Reading:
             return _cancelled(self.decoder.message)
         for event in self.decoder.fail(RequestCancelledError("the caller left the stream")):
             if isinstance(event, ErrorEvent) and event.partial is not None and _says_anything(event.partial):
-                return _with_lower_bound(event.partial)
+                return with_lower_bound(event.partial)
         return None
 
 
@@ -60,7 +60,7 @@ def _cancelled(reply: Message) -> Message:
     return reply.model_copy(update={"metadata": reply.metadata.model_copy(update=changed)})
 
 
-def _with_lower_bound(partial: Message) -> Message:
+def with_lower_bound(partial: Message) -> Message:
     """What is billed of a cut reply is more than had been counted when it was cut: its cost is marked as partial."""
     usage = partial.usage
     if usage is None or usage.cost_status is not CostStatus.PRICED:

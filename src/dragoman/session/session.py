@@ -58,6 +58,25 @@ class Session(Conversation[Transport]):
         """
         return self._events(self._turn(said, options, stream=True))
 
+    def compact(
+        self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
+    ) -> Message:
+        """Lets the present model write a summary of the older part of the history, which is sent in its place from
+        then on. Gives the summary: a message of the user's, which also tells its model, usage and cost, and in
+        ``metadata.summary_of`` what it stands for. ``messages`` keeps everything.
+
+        ``model`` is the one whose window the history is to fit: the present one, or one to `swap` to. ``keep_last`` is
+        how many of the newest messages stay whole; without it the newer half does, or what takes half of the window.
+        What stays besides: the system prompt, messages marked critical, and the call to every result that stays.
+        ``instructions`` tell the writer what to heed, e.g. what the conversation is about to turn to.
+
+        Raises CompactionError, saying what to do, where the rest would not fit, the reply is no summary, or there is
+        nothing to compact; ProviderError as `ask` does, and the history is as before.
+        """
+        for _ in self._events(self._compaction(model, keep_last, instructions)):
+            pass
+        return self._messages[-1]
+
     def close(self) -> None:
         """Releases the connections. The conversation stays readable, and asking again opens new ones."""
         self._end_turn()
@@ -95,28 +114,31 @@ class Session(Conversation[Transport]):
 
     def _drive(self, turn: Turn) -> Generator[SessionEvent, None, None]:
         """Carries out what the turn asks for; the async twin differs in its awaits alone."""
-        outcome: Any = None
-        while (effect := advance(turn, outcome)) is not None:
-            outcome = None
-            try:
-                match effect:
-                    case Fill():
-                        outcome = self._filled(effect.adapter, effect.history)
-                    case Ask():
-                        with closing(self._stream(effect) if effect.request.stream else self._send(effect)) as events:
-                            for event in events:
-                                if isinstance(event, MessageComplete):
-                                    outcome = event.message
-                                yield event
-                    case RunTools():
-                        outcome = self._run_tools(effect.calls)
-                    case Keep():
-                        self._messages += effect.messages
-                        yield from effect.events
-                    case Wait():
-                        self._timing(effect.provider).sleep(effect.seconds)
-            except (ProviderError, BrokenReplyError) as error:
-                outcome = error
+        with closing(turn):  # what it holds back of a budget is given back at once
+            outcome: Any = None
+            while (effect := advance(turn, outcome)) is not None:
+                outcome = None
+                try:
+                    match effect:
+                        case Fill():
+                            outcome = self._filled(effect.adapter, effect.history)
+                        case Ask():
+                            with closing(
+                                self._stream(effect) if effect.request.stream else self._send(effect)
+                            ) as events:
+                                for event in events:
+                                    if isinstance(event, MessageComplete):
+                                        outcome = event.message
+                                    yield event
+                        case RunTools():
+                            outcome = self._run_tools(effect.calls)
+                        case Keep():
+                            self._messages += effect.messages
+                            yield from effect.events
+                        case Wait():
+                            self._timing(effect.provider).sleep(effect.seconds)
+                except (ProviderError, BrokenReplyError) as error:
+                    outcome = error
 
     def _send(self, ask: Ask) -> Generator[StreamEvent, None, None]:
         """A whole reply, as the one event that tells of it."""

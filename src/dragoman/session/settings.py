@@ -9,6 +9,7 @@ from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.session.budget import Budget
 from dragoman.session.toolbox import Tool
 from dragoman.transport.fetch import Fetched
 
@@ -29,6 +30,7 @@ class Settings(TypedDict, total=False):
     fetch: Callable[[str], Fetched] | None
     approve: Approve | None
     max_rounds: int
+    budgets: Iterable[Budget]
     prices: Prices | None
     new_id: Callable[[], str]
     clock: Callable[[], datetime]
@@ -52,5 +54,6 @@ class Options(TypedDict, total=False):
     thinking: bool | None
     thinking_budget: int | None
     prompt_cache: Literal["5m", "1h"] | None
+    strict_prefix: bool
     headers: Mapping[str, str]
     extra: Mapping[str, Mapping[str, Any]]

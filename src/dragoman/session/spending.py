@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from dragoman.adapter.contract import Prices
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
 _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
@@ -58,6 +58,16 @@ def total_cost(history: Iterable[Message]) -> Cost:
 def cost_on(history: Iterable[Message], model: str, prices: Prices, at: datetime) -> Cost:
     """The sum of what the same token counts would have cost on that model."""
     return _sum([(model, usage and prices.price(model, usage, at)) for _, usage in _replies(history)])
+
+
+def average_output(history: Iterable[Message]) -> int | None:
+    """Output tokens of one reply, on average and rounded up; None where no reply told any. Summaries are none."""
+    told = [
+        message.metadata.usage.output_tokens
+        for message in history
+        if message.role is Role.ASSISTANT and message.metadata.usage is not None
+    ]
+    return -(-sum(told) // len(told)) if told else None
 
 
 def _replies(history: Iterable[Message]) -> list[tuple[str, Usage | None]]:

@@ -21,18 +21,25 @@ class Stored:
     model: str
     messages: Sequence[Message]
     tool_ids: ToolIdMap
+    attempts: Sequence[Message] = ()
+    """Replies that broke and were billed; they have no content."""
 
 
 def write(stored: Stored) -> bytes:
-    return wirejson.dumps(
-        {
-            "dragoman_session": VERSION,
-            "session_id": stored.session_id,
-            "model": stored.model,
-            "tool_ids": stored.tool_ids.dump(),
-            "messages": [message.model_dump(mode="json", exclude_none=True) for message in stored.messages],
-        }
-    )
+    written = {
+        "dragoman_session": VERSION,
+        "session_id": stored.session_id,
+        "model": stored.model,
+        "tool_ids": stored.tool_ids.dump(),
+        "messages": list(map(_written, stored.messages)),
+    }
+    if stored.attempts:
+        written["attempts"] = list(map(_written, stored.attempts))
+    return wirejson.dumps(written)
+
+
+def _written(message: Message) -> dict[str, Any]:
+    return message.model_dump(mode="json", exclude_none=True)
 
 
 def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
@@ -48,6 +55,7 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
             str(raw["model"]),
             [read_message(message) for message in raw["messages"]],
             ToolIdMap.load(raw["tool_ids"], mint),
+            [read_message(message) for message in raw.get("attempts", ())],
         )
     except MalformedReplyError as error:
         raise ConfigurationError(error.message) from None

@@ -14,6 +14,8 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import Usage
+from dragoman.session.budget import Hold, Purse
 from dragoman.session.events import ToolAnswered
 
 
@@ -21,13 +23,16 @@ from dragoman.session.events import ToolAnswered
 class Ask:
     """Send this, read the reply, and put it into the history; the result is the reply.
 
-    ``unkept`` is what the reply answers and the history does not hold yet: both go into the history together.
+    ``unkept`` is what the reply answers and the history does not hold yet: both go into the history together. None
+    keeps the reply itself out of the history as well.
     """
 
     adapter: Adapter
     request: WireRequest
     context: RequestContext
-    unkept: tuple[Message, ...]
+    unkept: tuple[Message, ...] | None
+    hold: Hold
+    """What budgets hold back for the request; settled when the reply is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,8 @@ class Plan:
     """What a turn needs: who answers, what has been said, and within which limits."""
 
     adapter: Adapter
-    history: Sequence[Message]
-    """Read when the turn begins."""
+    history: Callable[[], Sequence[Message]]
+    """The history as it is sent; called when the turn begins."""
     said: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...]
     options: AdapterOptions
@@ -79,6 +84,9 @@ class Plan:
     new_result: Callable[[ToolResultBlock], Message]
     max_rounds: int
     retry_delay: Callable[[ProviderError, int], float | None]
+    purse: Purse
+    broken: Callable[[ProviderError], Usage | None]
+    """Notes a reply that broke; the result is what was billed for it, as far as it told."""
 
 
 def run_turn(plan: Plan) -> Turn:
@@ -87,10 +95,10 @@ def run_turn(plan: Plan) -> Turn:
     A turn whose first request fails leaves no trace. Raises ProviderError as the driver reports it, and
     TurnLimitError after ``max_rounds`` rounds of tools.
     """
-    history, unkept = [*plan.history, *plan.said], plan.said
+    history, unkept = [*plan.history(), *plan.said], plan.said
     options = plan.options
     for _ in range(plan.max_rounds):
-        reply = yield from _ask(plan, history, unkept, options)
+        reply = yield from reply_to(plan, history, unkept, options)
         if not _wants_results(reply):
             return
         results: Sequence[ToolResultBlock] = yield RunTools(reply.tool_uses)
@@ -128,23 +136,32 @@ def _unforced(options: AdapterOptions) -> AdapterOptions:
     return replace(options, tool_choice=None) if forced else options
 
 
-def _ask(
-    plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...], options: AdapterOptions
+def reply_to(
+    plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...] | None, options: AdapterOptions
 ) -> Generator[Effect, Any, Message]:
-    """One reply. What breaks before the caller saw anything of it is asked again, as the retry policy allows."""
+    """One reply. What breaks before the caller saw anything of it is asked again, as the retry policy allows.
+
+    Raises BudgetExceededError before a request that a budget has too little left for.
+    """
     attempt = 0
     while True:
         filled: Sequence[Message] = yield Fill(plan.adapter, history)
         context = plan.new_context()
         request = plan.adapter.to_wire(filled, plan.tools, options.with_context(context))
         attempt += 1
+        hold = plan.purse.hold(plan.adapter, filled, plan.tools, options)
         try:
-            reply: Message = yield Ask(plan.adapter, request, context, unkept)
+            reply: Message = yield Ask(plan.adapter, request, context, unkept, hold)
             return reply
         except BrokenReplyError as broken:
+            billed = plan.broken(broken.error)
+            if billed is not None or broken.seen:
+                hold.settle(billed)
             delay = None if broken.seen else plan.retry_delay(broken.error, attempt)
             if delay is None:
                 raise broken.error from None
+        finally:
+            hold.release()
         yield Wait(delay, plan.adapter.provider)
 
 

@@ -1,5 +1,6 @@
 """Where the events of a recorded stream begin and end, as bytes: cut apart, they join to the same stream again."""
 
+import json
 import re
 import struct
 import zlib
@@ -14,14 +15,18 @@ _LINE = re.compile(rb"(?<=\n)|(?<=\r)(?!\n)")
 _BLANK_LINES = re.compile(_LINE_END + rb"{2,}")
 _BLANK_LFS = re.compile(rb"\n\n+")
 _DATA = re.compile(rb"(?m)^data:[ ]?([^\r\n]+)")
+_OBJECT = re.compile(rb"(?s)\{.*\}")
+_COMMA = re.compile(r"\s*,\s*")
 _PRELUDE, _CHECKSUM = 12, 4
 
 
 class Framing(StrEnum):
-    """How a stream's bytes are divided: server-sent events, one JSON value a line, or AWS's binary messages."""
+    """How a stream's bytes are divided: server-sent events, one JSON object a line, the objects of one JSON array, or
+    AWS's binary messages."""
 
     SSE = "sse"
     LINES = "lines"
+    ARRAY = "array"
     AWS = "aws"
 
     @property
@@ -33,23 +38,36 @@ class Framing(StrEnum):
 def framing_of(body: bytes) -> Framing:
     """The framing, told by a stream's first bytes."""
     start = body.removeprefix(BOM).lstrip()[:1]
-    if start == b"{":
-        return Framing.LINES
+    if start in (b"{", b"["):
+        return Framing.LINES if start == b"{" else Framing.ARRAY
     return Framing.AWS if body[:1] == b"\0" else Framing.SSE
 
 
 def events_of(body: bytes) -> list[bytes]:
-    """The events, each with the line ends or blank lines behind it; comments between events count as one.
+    """The events, each with the line ends, blank lines or comma behind it; comments between events count as one.
 
-    Their join is the body. What follows the last whole event is the last one.
+    Their join is the body: the brackets of an array stand in the first and the last. What follows the last whole event
+    is the last one.
     """
     match framing_of(body):
         case Framing.SSE:
             return _split(_BLANK_LINES if b"\r" in body else _BLANK_LFS, body)
         case Framing.LINES:
             return lines_of(body)
+        case Framing.ARRAY:
+            return _elements(body)
         case Framing.AWS:
             return _messages(body)
+
+
+def with_events(body: bytes, events: list[bytes]) -> bytes:
+    """The body with these events in place of its own; those of an array get its brackets, and commas between them."""
+    if framing_of(body) is not Framing.ARRAY:
+        return b"".join(events)
+    start, last = body.index(b"[") + 1, events_of(body)[-1]
+    end = last[last.rindex(b"}") + 1 :] if b"}" in last else last.lstrip(b"[ \t\r\n")
+    closing = end if end.strip() == b"]" else b""  # of an array that was cut there is none
+    return body[:start] + b",\r\n".join(payload_of(event) or event.strip() for event in events) + closing
 
 
 def lines_of(body: bytes) -> list[bytes]:
@@ -58,13 +76,15 @@ def lines_of(body: bytes) -> list[bytes]:
 
 
 def payload_of(event: bytes) -> bytes:
-    """What an event carries: its first data line, its line, or its binary message's payload; empty where nothing."""
+    """What an event carries: its first data line, its line, its element of the array, or its binary message's payload;
+    empty where nothing."""
     match framing_of(event):
         case Framing.SSE:
             found = _DATA.search(event)
             return found[1] if found else b""
-        case Framing.LINES:
-            return event.strip()
+        case Framing.LINES | Framing.ARRAY:
+            found = _OBJECT.search(event)
+            return found[0] if found else b""
         case Framing.AWS:
             return event[_payload_start(event) : -_CHECKSUM]
 
@@ -95,6 +115,25 @@ def _split(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
         events.append(body[start : found.end()])
         start = found.end()
     return [*events, body[start:]] if start < len(body) else events
+
+
+def _elements(body: bytes) -> list[bytes]:
+    """The first reaches back to the array's bracket. Where the JSON is broken, the last one begins."""
+    text = body.decode("latin-1")  # a character a byte, so that places in the text are places in the body
+    scanner = json.JSONDecoder(strict=False)
+    starts, at = [0], text.index("[") + 1
+    at += len(text[at:]) - len(text[at:].lstrip())
+    while True:
+        try:
+            _, end = scanner.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        if not (comma := _COMMA.match(text, end)):
+            break
+        at = comma.end()
+        if at < len(body):
+            starts.append(at)
+    return [body[start:end] for start, end in zip(starts, [*starts[1:], len(body)], strict=True)]
 
 
 def _messages(body: bytes) -> list[bytes]:

@@ -8,12 +8,23 @@ library, and adapters end the stream with a typed error.
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.testing.event_bytes import BOM, Framing, events_of, framing_of, lines_of, require_text
+from dragoman.testing.event_bytes import (
+    BOM,
+    Framing,
+    events_of,
+    framing_of,
+    lines_of,
+    require_text,
+    with_events,
+)
+
+LineEnd = Literal["\r\n", "\r", "\n"]
 
 
+@runtime_checkable
 class Plan(Protocol):
     """What happens to a reply's bytes."""
 
@@ -39,6 +50,7 @@ class Cut:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
+        _check_place(self.at, len(body))
         yield from _some(body[: self.at])
         if self.reset:
             raise ConnectionResetError(f"the connection was reset after {self.at} bytes, as planned")
@@ -52,6 +64,7 @@ class Stall:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
+        _check_place(self.after, len(body))
         yield from _some(body[: self.after])
         raise TimeoutError(f"nothing came after {self.after} bytes, as planned")
 
@@ -97,8 +110,7 @@ class Corrupt:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        if not 0 <= self.at < len(body):
-            raise ConfigurationError(f"the body has {len(body)} bytes: there is no byte {self.at}")
+        _check_place(self.at, len(body) - 1)
         other = random.Random(f"{self.seed}/{self.at}").randrange(1, 256)
         yield body[: self.at] + bytes([body[self.at] ^ other]) + body[self.at + 1 :]
 
@@ -113,7 +125,7 @@ class DropEvent:
     def apply(self, body: bytes) -> Iterator[bytes]:
         events = _events(body, self.n)
         del events[self.n]
-        yield from _some(b"".join(events))
+        yield from _some(with_events(body, events))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +138,7 @@ class DuplicateEvent:
     def apply(self, body: bytes) -> Iterator[bytes]:
         events = _events(body, self.n)
         events.insert(self.n, events[self.n])
-        yield b"".join(events)
+        yield with_events(body, events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +151,7 @@ class SwapEvents:
     def apply(self, body: bytes) -> Iterator[bytes]:
         events = _events(body, self.n + 1)
         events[self.n], events[self.n + 1] = events[self.n + 1], events[self.n]
-        yield b"".join(events)
+        yield with_events(body, events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +165,19 @@ class InjectEvent:
     def apply(self, body: bytes) -> Iterator[bytes]:
         events = [*_events(body, self.n - 1 if self.n else None)]
         events.insert(self.n, self.event)
-        yield b"".join(events)
+        yield with_events(body, events)
 
 
 @dataclass(frozen=True, slots=True)
 class LineEnds:
     """Every line ends so."""
 
-    end: Literal["\r\n", "\r", "\n"]
+    end: LineEnd
     harmless: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.end not in get_args(LineEnd):
+            raise ConfigurationError(f"a line ends with CR LF, CR or LF, not {self.end!r}")
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "line ends")
@@ -181,13 +197,13 @@ class Bom:
 
 @dataclass(frozen=True, slots=True)
 class Comments:
-    """Lines that say nothing stand before every line: comments in server-sent events, else blank ones."""
+    """Lines that say nothing stand before every line: comments in server-sent events, blank ones in JSON."""
 
     harmless: ClassVar[bool] = True
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "comments")
-        silent = b"\n" if framing_of(body) is Framing.LINES else b":\n"
+        silent = b":\n" if framing_of(body) is Framing.SSE else b"\n"
         yield b"".join(silent + line for line in lines_of(body))
 
 
@@ -206,7 +222,10 @@ class Chain:
             return _some(body)
         *first, last = self.plans
         for plan in first:
-            body = b"".join(plan.apply(body))
+            try:
+                body = b"".join(plan.apply(body))
+            except (ConnectionResetError, TimeoutError):
+                raise ConfigurationError(f"{plan} breaks the reply off: it can only be the last of a chain") from None
         return last.apply(body)
 
 
@@ -216,6 +235,12 @@ def _events(body: bytes, last: int | None) -> list[bytes]:
     if last is not None and not 0 <= last < len(events):
         raise ConfigurationError(f"the stream has {len(events)} events, counted from 0: there is no event {last}")
     return events
+
+
+def _check_place(place: int, last: int) -> None:
+    """A plan that does nothing would make a test that says nothing. Raises ConfigurationError."""
+    if not 0 <= place <= last:
+        raise ConfigurationError(f"the body has no byte {place}: they are counted from 0 to {last}")
 
 
 def _some(chunk: bytes) -> Iterator[bytes]:

@@ -34,6 +34,7 @@ from dragoman.testing.fault_plans import (
     SwapEvents,
 )
 from dragoman.testing.faulty_transport import AsyncFaultyTransport, FaultyTransport, Refusals, status_then_success
+from dragoman.testing.mutation import Mutate
 
 __all__ = [
     "AsyncFaultyTransport",
@@ -48,6 +49,7 @@ __all__ = [
     "Framing",
     "InjectEvent",
     "LineEnds",
+    "Mutate",
     "Plan",
     "Rechunk",
     "Recorded",
@@ -58,6 +60,7 @@ __all__ = [
     "events_of",
     "every_cut",
     "every_split",
+    "exchange_of",
     "framing_of",
     "plans",
     "status_then_success",
@@ -69,11 +72,19 @@ Recorded = bytes | Exchange | Cassette
 _RANDOM_CUTTINGS = 20
 
 
+def exchange_of(recorded: Recorded) -> Exchange | None:
+    """The exchange of a reply: None of bytes alone, and of a cassette that is played to its end."""
+    if isinstance(recorded, Cassette):
+        return next(iter(recorded.exchanges[len(recorded.exchanges) - recorded.unplayed :]), None)
+    return recorded if isinstance(recorded, Exchange) else None
+
+
 def body_of(recorded: Recorded) -> bytes:
     """The bytes of a reply. Of a cassette that is played to its end there are none."""
-    if isinstance(recorded, Cassette):
-        recorded = next(iter(recorded.exchanges[len(recorded.exchanges) - recorded.unplayed :]), b"")
-    return recorded.response.body if isinstance(recorded, Exchange) else recorded
+    exchange = exchange_of(recorded)
+    if exchange is not None:
+        return exchange.response.body
+    return recorded if isinstance(recorded, bytes) else b""
 
 
 def every_cut(recorded: Recorded, *, reset: bool = False) -> Iterator[Cut]:
@@ -90,7 +101,8 @@ def every_split(recorded: Recorded) -> Iterator[Rechunk]:
 def plans(recorded: Recorded, seed: int = 0) -> Iterator[Plan]:
     """A plan of every kind at every event: some hundred for a short stream, the same ones for the same seed.
 
-    `every_cut` and `every_split` are not among them: they are as many as the reply has bytes.
+    `every_cut` and `every_split` are not among them: they are as many as the reply has bytes. Nor are `InjectEvent`,
+    which takes bytes of yours, and `Mutate`, of which there is no end.
     """
     body = body_of(recorded)
     events = events_of(body)

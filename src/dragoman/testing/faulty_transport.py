@@ -8,7 +8,8 @@ import httpx
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing.fault_plans import Plan
 
-_OF_THE_OLD_BODY = ("content-length", "content-encoding", "transfer-encoding")
+OF_THE_OLD_BODY = ("content-length", "content-encoding", "transfer-encoding")
+"""Headers that are no longer true of a body that was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,20 @@ class Refusals:
     times: int = 1
     body: bytes = b""
 
+    def __post_init__(self) -> None:
+        if not 400 <= self.status <= 599:
+            raise ConfigurationError(f"a refusal has a status from 400 to 599, not {self.status}")
+        if self.times < 1:
+            raise ConfigurationError(f"a request is refused once or more often, not {self.times} times")
+
 
 def status_then_success(
     status: int, headers: Mapping[str, str] | None = None, times: int = 1, body: bytes = b""
 ) -> Refusals:
-    """A plan for `FaultyTransport`: ``status_then_success(429, {"retry-after": "1"}, times=2)``."""
-    if not 400 <= status <= 599:
-        raise ConfigurationError(f"a refusal has a status from 400 to 599, not {status}")
+    """A plan for `FaultyTransport`: ``status_then_success(429, {"retry-after": "1"}, times=2)``.
+
+    Raises ConfigurationError where the status is none of a refusal.
+    """
     return Refusals(status, dict(headers or {}), times, body)
 
 
@@ -34,10 +42,11 @@ class FaultyTransport(httpx.BaseTransport):
     """``httpx.Client(transport=FaultyTransport(CassetteTransport(cassette), Cut(100)))``.
 
     The plan is applied to the body of every response that the inner transport gives. A refused request does not reach
-    it. ``refused`` counts them.
+    it. ``refused`` counts them. A plan that does not fit a body raises ConfigurationError where the body is read.
     """
 
     def __init__(self, inner: httpx.BaseTransport, plan: Plan | Refusals) -> None:
+        _check(inner, httpx.BaseTransport, plan)
         self._inner = inner
         self._plan = plan
         self.refused = 0
@@ -59,6 +68,7 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
     """The async twin of `FaultyTransport`."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport, plan: Plan | Refusals) -> None:
+        _check(inner, httpx.AsyncBaseTransport, plan)
         self._inner = inner
         self._plan = plan
         self.refused = 0
@@ -96,8 +106,16 @@ class _Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
             yield chunk
 
 
+def _check(inner: object, kind: type, plan: object) -> None:
+    """Raises ConfigurationError."""
+    if not isinstance(inner, kind):
+        raise ConfigurationError(f"faults are put above an httpx.{kind.__name__}, not a {type(inner).__name__}")
+    if isinstance(plan, type) or not isinstance(plan, Plan | Refusals):
+        raise ConfigurationError(f"{plan!r:.80} is no fault plan")
+
+
 def _faulty(response: httpx.Response, plan: Plan, body: bytes) -> httpx.Response:
-    kept = [(name, value) for name, value in response.headers.items() if name not in _OF_THE_OLD_BODY]
+    kept = [(name, value) for name, value in response.headers.items() if name not in OF_THE_OLD_BODY]
     return httpx.Response(response.status_code, headers=kept, stream=_Chunks(plan, body))
 
 

@@ -6,7 +6,7 @@ They use nothing of the library and none of its adapters, so that a mistake is n
 
 from types import ModuleType
 
-from tests.conformance.oracle import anthropic, bedrock, chat, cohere, google, ollama, responses
+from tests.conformance.oracle import anthropic, bedrock, chat, cohere, google, interactions, ollama, responses
 from tests.conformance.oracle.expected import Expected, Failure
 from tests.conformance.scope import wire_of
 from tests.exchanges import Exchange
@@ -18,6 +18,7 @@ FAMILIES: dict[str, ModuleType] = {
     "ollama": ollama,
     "google": google,
     "google-vertex": google,
+    "google-interactions": interactions,
     "cohere": cohere,
     "bedrock": bedrock,
 }

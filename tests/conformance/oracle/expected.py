@@ -67,7 +67,9 @@ class Pieces:
             calls=tuple(self.calls),
             stop_reason=stop_reason,
             usage=usage,
-            bill={name: body[name] for name in ("model", "usage", "service_tier", "tool_usage") if name in body},
+            bill={
+                name: body[name] for name in ("model", "usage", "service_tier", "tool_usage", "output") if name in body
+            },
             native=native,
         )
 

@@ -1,5 +1,6 @@
 """Google's Interactions API, read from its published types and the JSON alone."""
 
+from dataclasses import replace
 from typing import Any
 
 from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
@@ -30,7 +31,8 @@ def reply(body: dict[str, Any]) -> Expected | Failure:
                 pieces.calls.append((step["name"], arguments(step["arguments"])))
     called = pieces.calls and body.get("status") in ("completed", "requires_action")
     stop = "tool_use" if called else _STOP.get(body.get("status", "completed"))
-    return pieces.expected(stop, _usage(body.get("usage")), body, body.get("steps") or [])
+    found = pieces.expected(stop, _usage(body.get("usage")), body, body.get("steps") or [])
+    return replace(found, bill=_bill(body))
 
 
 def stream(text: str) -> Expected | Failure:
@@ -72,6 +74,36 @@ def _delta(delta: dict[str, Any], step: dict[str, Any]) -> None:
             step |= delta
         case _:
             step.setdefault("content", []).append(delta)
+
+
+def _bill(body: dict[str, Any]) -> dict[str, Any]:
+    """The counts under the names of generateContent, which a calculator of prices knows."""
+    usage = body.get("usage") or {}
+    return {
+        "usage": usage,
+        "model": body.get("model"),
+        "modelVersion": body.get("model"),
+        "usageMetadata": {
+            "promptTokenCount": usage.get("total_input_tokens"),
+            "cachedContentTokenCount": count(usage.get("total_cached_tokens")),
+            "candidatesTokenCount": count(usage.get("total_output_tokens")),
+            "thoughtsTokenCount": count(usage.get("total_thought_tokens")),
+            "toolUsePromptTokenCount": count(usage.get("total_tool_use_tokens")),
+            "totalTokenCount": usage.get("total_tokens"),
+            "promptTokensDetails": _by_medium(usage.get("input_tokens_by_modality")),
+            "cacheTokensDetails": _by_medium(usage.get("cached_tokens_by_modality")),
+            "candidatesTokensDetails": _by_medium(usage.get("output_tokens_by_modality")),
+        },
+        "tool_usage": {"web_search": {"num_requests": _searches(usage)}},
+    }
+
+
+def _by_medium(listed: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    return [{"modality": each["modality"].upper(), "tokenCount": each["tokens"]} for each in listed or ()]
+
+
+def _searches(usage: dict[str, Any]) -> int:
+    return sum(count(each.get("count")) for each in usage.get("grounding_tool_count") or ())
 
 
 def _usage(usage: dict[str, Any] | None) -> Buckets | None:

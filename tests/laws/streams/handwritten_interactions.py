@@ -1,9 +1,10 @@
-"""Google's interactions by hand (ai.google.dev, Interactions API)."""
+"""Google's interactions by hand, as recorded ones look (ai.google.dev/gemini-api/docs/interactions/streaming)."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from dragoman.adapter.errors import RateLimitError, ServerError
 from tests.laws.streams.said import Said
 from tests.laws.streams.wire import Wire, compact, sse
 
@@ -48,6 +49,7 @@ def handwritten_stream(said: Said) -> bytes:
 def _events(said: Said) -> Iterator[dict[str, Any]]:
     created = {key: value for key, value in _final(said).items() if key != "usage"}
     yield {"event_type": "interaction.created", "interaction": {**created, "status": "in_progress"}}
+    yield {"event_type": "interaction.status_update", "interaction_id": created["id"], "status": "in_progress"}
     steps: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     if said.thinking:
         deltas: list[dict[str, Any]] = [
@@ -67,10 +69,14 @@ def _events(said: Said) -> Iterator[dict[str, Any]]:
     yield {"event_type": "interaction.completed", "interaction": _final(said)}
 
 
+def _error(code: str) -> bytes:
+    return sse({"error": {"message": "It broke", "code": code}, "event_type": "error"}, "error")
+
+
 WIRE = Wire(
     handwritten_stream,
     handwritten_whole,
     re.compile(rb'"event_type":\s*"interaction\.completed"'),
-    (),
+    ((_error("gateway_timeout"), ServerError), (_error("rate_limit_exceeded"), RateLimitError)),
     b": keep-alive\n\n",
 )

@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pytest
 
@@ -10,6 +11,7 @@ from dragoman.adapter import errors
 from dragoman.adapter.errors import (
     AuthenticationError,
     BillingError,
+    BudgetExceededError,
     ContextOverflowError,
     DragomanError,
     InvalidRequestError,
@@ -24,6 +26,7 @@ from dragoman.adapter.errors import (
     SwapRefusedError,
     ToolSchemaError,
     UnclassifiedError,
+    UnpricedModelError,
     class_for_status,
     mask_secrets,
 )
@@ -62,6 +65,10 @@ def samples() -> Iterator[DragomanError]:
             yield ToolSchemaError("f", ["$: a", "$: b"])
         elif kind is SwapRefusedError:
             yield SwapRefusedError("a:b", ["too long", "no tools"])
+        elif kind is BudgetExceededError:
+            yield BudgetExceededError("user", "usd", Decimal("2.5"), Decimal("2.4"), Decimal("0.2"))
+        elif kind is UnpricedModelError:
+            yield UnpricedModelError("a:b", "turn")
         elif issubclass(kind, ProviderError):
             yield kind("no", provider="a", model="b", status=429, code="c", request_id="r", retry_after=1.5)
         else:

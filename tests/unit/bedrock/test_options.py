@@ -100,9 +100,9 @@ def test_each_family_is_asked_to_reason_in_its_way(
 
 def test_a_schema_is_written_as_text() -> None:
     """Beside the effort, in one field."""
-    options = AdapterOptions(output_schema={"type": "object"}, effort="high")
+    options = AdapterOptions(output_schema={"type": "string"}, effort="high")
     body, losses = body_of([HI], options=options, model=ADAPTIVE)
-    text_format = {"type": "json_schema", "structure": {"jsonSchema": {"schema": '{"type":"object"}'}}}
+    text_format = {"type": "json_schema", "structure": {"jsonSchema": {"schema": '{"type":"string"}'}}}
     assert (body["outputConfig"], losses) == ({"textFormat": text_format, "effort": "high"}, ())
     body, losses = body_of([HI], options=AdapterOptions(output_schema={}), model=NOVA)
     assert ("outputConfig" in body, losses) == (False, (LossKind.OPTION,))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import AdapterOptions, ImageBlock, Message, TextBlock, ToolUseBlock, WireResponse
+from dragoman import AdapterOptions, ImageBlock, Message, TextBlock, ToolDefinition, ToolUseBlock, WireResponse
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.errors import MalformedReplyError, RequestError, ServerError, StreamTruncatedError
 from dragoman.adapter.losses import LossKind
@@ -221,7 +221,7 @@ def test_options_have_their_names() -> None:
         temperature=0.5, max_output_tokens=5, effort="max", thinking=True, tool_choice=NamedTool("add"),
         output_schema=schema, top_k=3, thinking_budget=9, parallel_tool_calls=False, stream=True,
     )  # fmt: skip
-    wire = GEMINI.to_wire([Message.user("Hi")], [], options)
+    wire = GEMINI.to_wire([Message.user("Hi")], [ToolDefinition(name="add")], options)
     body = json.loads(wire.body)
     assert body["generation_config"] == {
         "temperature": 0.5, "max_output_tokens": 5, "thinking_summaries": "auto", "thinking_level": "high",

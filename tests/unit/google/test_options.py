@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import AdapterOptions, Message
+from dragoman import AdapterOptions, Message, ToolDefinition
 from dragoman.adapter.contract import NamedTool
 from dragoman_google.adapter import GoogleAdapter
 from tests.unit.google.talk import GEMINI_3, body, wire
@@ -76,7 +76,9 @@ def test_settings_have_googles_names() -> None:
 )
 def test_tool_choices_are_modes(choice: Any, config: dict[str, Any]) -> None:
     """A tool by name is a list of one."""
-    assert body(Message.user("Hi"), tool_choice=choice)["toolConfig"] == {"functionCallingConfig": config}
+    options = AdapterOptions(tool_choice=choice)
+    wire = GoogleAdapter("gemini-3-flash-preview").to_wire([Message.user("Hi")], [ToolDefinition(name="add")], options)
+    assert json.loads(wire.body)["toolConfig"] == {"functionCallingConfig": config}
 
 
 def test_what_google_has_no_switch_for_is_named() -> None:

@@ -250,10 +250,11 @@ def test_options_are_read_and_may_be_changed() -> None:
         user({"text": "Hi"}),
         generationConfig=config,
         toolConfig={"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["a"]}},
+        tools=[{"functionDeclarations": [{"name": "a"}]}],
     )
     assert (options.temperature, options.effort, options.tool_choice) == (0.5, "low", NamedTool("a"))
     changed = replace(options, temperature=0.9, effort="high", tool_choice="none", max_output_tokens=9)
-    body = GEMINI_3.to_wire(messages, [], changed).body
+    body = GEMINI_3.to_wire(messages, [ToolDefinition(name="a")], changed).body
     assert b'"temperature":0.9' in body
     assert b'"candidateCount":1' in body
     assert b'"thinkingLevel":"HIGH"' in body

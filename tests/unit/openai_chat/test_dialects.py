@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from dragoman.adapter.capabilities import EMULATED
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, ThinkingDelta
 from dragoman.canonical.message import Message
@@ -60,11 +61,6 @@ def thinker(**fields: Any) -> ChatAdapter:
             {"thinking": True, "thinking_budget": 9},
             {"thinking": {"type": "enabled", "budget": 9}},
         ),
-        (
-            {"schema_format": "json_object"},
-            {"output_schema": {"type": "object"}},
-            {"response_format": {"type": "json_object"}},
-        ),
     ],
 )
 def test_parameters_by_dialect(fields: dict[str, Any], options: dict[str, Any], written: dict[str, Any]) -> None:
@@ -73,6 +69,18 @@ def test_parameters_by_dialect(fields: dict[str, Any], options: dict[str, Any], 
     for _ in range(2):  # writing changes nothing of the dialect
         body, _wire = sent([Message.user("Hi")], chat, **options)
         assert body == {"model": "any", "messages": [{"role": "user", "content": "Hi"}], **written}
+    assert round_trip(body, chat) == body
+
+
+def test_an_endpoint_that_promises_json_alone_is_told_the_schema() -> None:
+    """The dialect says so, whatever is declared of the models: the schema stands in the system prompt."""
+    chat = able(adapter("any", schema_format="json_object"), supports_structured_output="native")
+    assert (chat.capabilities.supports_structured_output, chat.capabilities.structured_output_by) == (EMULATED, "prompt")
+    body, wire = sent([Message.user("Hi")], chat, output_schema={"type": "object"})
+    assert body["response_format"] == {"type": "json_object"}
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+    assert '{"type":"object"}' in body["messages"][0]["content"]
+    assert losses(wire) == [("option", "output_schema")]
     assert round_trip(body, chat) == body
 
 

@@ -34,7 +34,6 @@ def base64(data: str = "YQ==") -> MediaSource:
 SYSTEMS: list[tuple[list[Message], str | None, list[Item]]] = [
     ([Message.system("Be brief."), HI], "Be brief.", [USER]),
     ([Message.system("Be brief."), Message.system("Be brief."), HI], "Be brief.", [SYSTEM, USER]),
-    ([Message.system("Be brief.")], None, [SYSTEM]),
     ([HI, Message.system("Be brief.")], None, [USER, SYSTEM]),
     ([Message.developer("Be brief."), HI], None, [{**SYSTEM, "role": "developer"}, USER]),
     (
@@ -65,14 +64,17 @@ PARTS: list[tuple[ContentBlock, Item]] = [
         ImageBlock(source=base64(), media_type="image/jpeg", detail="low"),
         {"type": "input_image", "image_url": "data:image/jpeg;base64,YQ==", "detail": "low"},
     ),
-    (ImageBlock(source=base64()), {"type": "input_image", "image_url": "data:image/png;base64,YQ=="}),
+    (
+        ImageBlock(source=base64()),
+        {"type": "input_image", "image_url": "data:image/png;base64,YQ==", "detail": "auto"},
+    ),
     (
         ImageBlock(source=MediaSource(kind="url", data="https://a.test/a.png")),
-        {"type": "input_image", "image_url": "https://a.test/a.png"},
+        {"type": "input_image", "image_url": "https://a.test/a.png", "detail": "auto"},
     ),
     (
         ImageBlock(source=MediaSource(kind="file_id", data="file_1", provider="openai")),
-        {"type": "input_image", "file_id": "file_1"},
+        {"type": "input_image", "file_id": "file_1", "detail": "auto"},
     ),
     (
         DocumentBlock(source=base64(), media_type="application/pdf", title="a.pdf"),
@@ -120,7 +122,7 @@ def test_media_that_the_wire_lacks_are_losses() -> None:
     assert losses == (LossKind.MEDIA, LossKind.MEDIA)
 
 
-def test_an_assistants_texts_are_one_message_around_its_calls() -> None:
+def test_an_assistants_texts_are_messages_before_its_calls() -> None:
     """Foreign ids become legal ones, the same for call and result; foreign thinking stays behind."""
     messages = [
         HI,
@@ -134,12 +136,8 @@ def test_an_assistants_texts_are_one_message_around_its_calls() -> None:
         Message.assistant("Done.", channel=Channel.FINAL),
     ]
     body, losses = body_of(messages)
-    said, call, output, done = body["input"][1:]
-    assert said == {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": "Let me"}, {"type": "output_text", "text": "look."}],
-    }
+    *said, call, output, done = body["input"][1:]
+    assert said == [{"type": "message", "role": "assistant", "content": text} for text in ("Let me", "look.")]
     assert call["arguments"] == '{"at":"é","n":1}'
     assert call["call_id"].startswith("call_")
     assert output == {
@@ -152,11 +150,11 @@ def test_an_assistants_texts_are_one_message_around_its_calls() -> None:
 
 
 def test_citations_go_back_only_to_where_they_are_from() -> None:
-    """The provider's own as annotations; others are losses."""
+    """Output parts, which alone hold annotations, need the id of an item: a text of others is a string."""
     own = Citation(kind="url_citation", url="https://a.test", data={"type": "url_citation", "url": "https://a.test"})
     other = Citation(kind="char_location", data={"type": "char_location"})
     body, losses = body_of([HI, foreign(TextBlock(text="A", citations=(own, other)))])
-    assert body["input"][1]["content"][0]["annotations"] == [own.data]
+    assert body["input"][1]["content"] == "A"
     assert losses == (LossKind.CITATIONS,)
 
 

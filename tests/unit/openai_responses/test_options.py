@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import AdapterOptions, Message
+from dragoman import AdapterOptions, Message, ToolDefinition
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.losses import LossKind
 from dragoman_openai.responses.adapter import ResponsesAdapter
@@ -40,7 +40,9 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
     ("gpt-5.4", {"tool_choice": "required"}, {"tool_choice": "required"}, 0),
     ("gpt-5.4", {"tool_choice": NamedTool("x")}, {"tool_choice": {"type": "function", "name": "x"}}, 0),
     ("gpt-5.4", {"parallel_tool_calls": False}, {"parallel_tool_calls": False}, 0),
-    ("gpt-5.4", {"prompt_cache": "1h"}, {}, 0),
+    ("gpt-5.4", {"prompt_cache": "5m"}, {}, 0),
+    ("gpt-5.4", {"prompt_cache": "1h"}, {}, 1),
+    ("gpt-5.6-sol", {"prompt_cache": "1h"}, {"prompt_cache_options": {"ttl": "12h"}}, 0),
     (
         "gpt-5.4",
         {"output_schema": CLOSED},
@@ -68,7 +70,6 @@ PARAMETERS: list[tuple[str, dict[str, Any], Mapping[str, Any], int]] = [
         {"text": {"format": {"type": "json_schema", "name": "answer", "schema": OPEN, "strict": False}}},
         1,
     ),
-    ("gpt-4", {"output_schema": CLOSED}, {}, 1),
     ("gpt-5.4", {"extra": {"openai": {"store": False}, "other": {"x": 1}}}, {"store": False}, 0),
 ]
 
@@ -78,9 +79,22 @@ def test_an_option_becomes_what_the_model_takes(
     model: str, options: dict[str, Any], parameters: Mapping[str, Any], lost: int
 ) -> None:
     """Nothing is sent that was not asked for, and no option is lost without a word."""
-    body, losses = body_of([Message.user("Hi")], options=AdapterOptions(**options), model=model)
-    assert {key: body[key] for key in body if key not in ("model", "input")} == parameters
+    tools = [ToolDefinition(name="x")] if options.keys() & {"tool_choice", "parallel_tool_calls"} else []
+    body, losses = body_of([Message.user("Hi")], tools, AdapterOptions(**options), model=model)
+    assert {key: body[key] for key in body if key not in ("model", "input", "tools")} == parameters
     assert losses == (LossKind.OPTION,) * lost
+
+
+def test_a_model_without_schemas_is_asked_for_one() -> None:
+    """In its instructions, behind those of the conversation."""
+    body, losses = body_of([Message.user("Hi")], options=AdapterOptions(output_schema=CLOSED), model="gpt-4")
+    assert "text" not in body
+    assert '"required":["a"]' in body["instructions"]
+    assert losses == (LossKind.OPTION,)
+    history = [Message.system("Be brief."), Message.user("Hi")]
+    body, _ = body_of(history, options=AdapterOptions(output_schema=CLOSED), model="gpt-4")
+    assert body["instructions"] == "Be brief."
+    assert [item["role"] for item in body["input"]] == ["system", "user"]
 
 
 def test_the_request_goes_to_the_responses_path() -> None:

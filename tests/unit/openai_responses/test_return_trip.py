@@ -80,7 +80,7 @@ def test_a_message_that_was_changed_says_what_it_now_says() -> None:
     message = read(response([text_item("Hi", phase="final_answer")]))
     changed = message.model_copy(update={"content": (TextBlock(text="Ho"),)})
     (item,) = input_of([Message.user("Hi"), changed])[1:]
-    assert item["content"] == [{"type": "output_text", "text": "Ho"}]
+    assert item["content"] == "Ho"
     silent = message.model_copy(update={"channel": Channel.COMMENTARY})
     (item,) = input_of([Message.user("Hi"), silent])[1:]
     assert item["phase"] == "commentary"

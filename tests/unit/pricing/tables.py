@@ -13,10 +13,12 @@ ACME = Path(__file__).with_name("acme.toml").read_text(encoding="utf-8")
 INDEX = 'date = 2026-11-10\nsame_prices = { acme-chat = "acme" }\n'
 
 
-def write_table(folder: Path, files: Mapping[str, str] | None = None, overlay: str | None = None) -> PriceTable:
+def write_table(
+    folder: Path, files: Mapping[str, str] | None = None, overlay: str | None = None, index: str = INDEX
+) -> PriceTable:
     """A table of those provider files (by default one, ``acme``) and that bundled overlay."""
     folder.mkdir(exist_ok=True)
-    (folder / "index.toml").write_text(INDEX, encoding="utf-8")
+    (folder / "index.toml").write_text(index, encoding="utf-8")
     for name, text in (files if files is not None else {"acme": ACME}).items():
         (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     if overlay is not None:

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.bundled import bundled
 from dragoman.pricing import PriceTable, check, price_table
-from tests.unit.pricing.tables import ACME, acme, write_table
+from tests.unit.pricing.tables import ACME, INDEX, acme, write_table
 
 
 def test_the_bundled_table_is_sound() -> None:
@@ -101,6 +101,9 @@ def test_faults_outside_of_rows_are_found(tmp_path: Path) -> None:
     faults = check(write_table(tmp_path / "a", {"acme": ACME, "bad": "[", "shop": broken}))
     assert len(faults) == 2
     assert "bad.toml" in faults[0]
+    assert check(write_table(tmp_path / "c", index=f"{INDEX}[unpriced]\nacme = 'why'\n"))[0] == (
+        "acme: has prices, and yet a reason for having none"
+    )
     assert faults[1] == "shop: falls back to nobody, which is not there"
     (tmp_path / "b").mkdir()
     (fault,) = check(PriceTable(tmp_path / "b"))

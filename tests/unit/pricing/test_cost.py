@@ -1,6 +1,7 @@
 """What one reply costs: buckets, subsets, tiers, variants, tools, and what to say where something is unknown."""
 
 import decimal
+import logging
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -40,6 +41,19 @@ def test_each_bucket_has_its_own_rate(table: PriceTable) -> None:
         output_tokens=10,
     )
     per_million = 100 * 4 + 200 * Decimal("0.4") + 250 * 5 + 50 * 8 + 10 * 20
+    assert table.price("acme:full", usage, NOW).cost_usd == per_million / 1_000_000
+
+
+def test_cached_media_have_their_own_rates(table: PriceTable) -> None:
+    """Audio and images that were read from a cache cost what that costs, not what text from it does, or new audio."""
+    usage = TokenUsage(
+        input_tokens=100,
+        audio_input_tokens=10,
+        cached_input_tokens=200,
+        cached_audio_input_tokens=50,
+        cached_image_input_tokens=20,
+    )
+    per_million = 90 * 4 + 10 * 40 + 130 * Decimal("0.4") + 50 * 5 + 20 * Decimal("0.6")
     assert table.price("acme:full", usage, NOW).cost_usd == per_million / 1_000_000
 
 
@@ -307,3 +321,84 @@ def test_cost_uses_this_moment_and_the_bundled_table_unless_told_otherwise(tmp_p
     assert cost(usage, "anthropic:claude-opus-5-5").cost_status is CostStatus.PRICED
     mine = write_table(tmp_path)
     assert cost(usage, "acme:plain", table=mine).pricing_version == mine.version
+
+
+def test_a_batch_is_remembered_as_one(table: PriceTable) -> None:
+    """So that it can be priced again as what it was, however that was known at first."""
+    usage = TokenUsage(input_tokens=100, output_tokens=10)
+    told = table.price("acme:full", usage, NOW, batch=True)
+    said = table.price("acme:full", usage.model_copy(update={"service_tier": "batch"}), NOW)
+    assert told.pricing_mode == said.pricing_mode == "batch"
+    assert told.cost_usd == said.cost_usd == table.price("acme:full", told, NOW).cost_usd == Decimal("0.0003")
+    assert table.price("acme:full", usage, NOW).pricing_mode is None
+
+
+def test_counts_that_could_not_be_read_make_the_cost_a_lower_bound(table: PriceTable) -> None:
+    """What they stood for is in no bucket, so the price is not the whole one."""
+    usage = TokenUsage(input_tokens=1000, unread=("output_tokens",))
+    priced = table.price("acme:plain", usage, NOW)
+    assert (priced.cost_usd, priced.cost_status) == (Decimal("0.003"), CostStatus.PARTIAL)
+    assert priced.unpriced == ("output_tokens",)
+
+
+@pytest.mark.parametrize(
+    ("reported", "warned"),
+    [("0.003", False), ("0.00303", False), ("0.00297", False), ("0.0031", True), ("0.0029", True), ("0", True)],
+)
+def test_a_providers_own_figure_is_compared(
+    table: PriceTable, caplog: pytest.LogCaptureFixture, reported: str, warned: bool
+) -> None:
+    """It stays beside ours; more than a hundredth of difference is a warning with both, the first time only."""
+    usage = TokenUsage(input_tokens=1000, reported_cost_usd=Decimal(reported))
+    with caplog.at_level(logging.WARNING, "dragoman.pricing"):
+        priced = table.price("acme:plain", usage, NOW)
+        table.price("acme:plain", priced, NOW)
+        table.reprice("acme:plain", usage, NOW)
+    assert (priced.cost_usd, priced.reported_cost_usd) == (Decimal("0.003"), Decimal(reported))
+    assert len(caplog.records) == warned
+    if warned:
+        assert f"acme:plain: the provider asks ${reported} for a reply" in caplog.text
+        assert f"price table {table.version} says $0.003" in caplog.text
+
+
+def test_a_lower_bound_can_only_be_too_high(table: PriceTable, caplog: pytest.LogCaptureFixture) -> None:
+    """Where ours is a part of the cost, a larger figure of the provider's is what was to be expected."""
+    usage = TokenUsage(input_tokens=1000, server_tools={"other": 1}, reported_cost_usd=Decimal("0.5"))
+    with caplog.at_level(logging.WARNING, "dragoman.pricing"):
+        assert table.price("acme:plain", usage, NOW).cost_status is CostStatus.PARTIAL
+        assert not caplog.records
+        table.price("acme:plain", usage.model_copy(update={"reported_cost_usd": Decimal("0.001")}), NOW)
+        assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("reported", "ours", "part"),
+    [("2", "1", "0.5"), ("1", "2", "-0.5"), ("0", "0", "0"), (None, "1", None), ("1", None, None)],
+)
+def test_the_difference_is_a_part_of_the_larger_figure(
+    reported: str | None, ours: str | None, part: str | None
+) -> None:
+    """Above zero where the provider asks more; None where one of them is unknown."""
+
+    def decimal_of(text: str | None) -> Decimal | None:
+        return None if text is None else Decimal(text)
+
+    usage = Usage(reported_cost_usd=decimal_of(reported), cost_usd=decimal_of(ours))
+    assert usage.cost_discrepancy == decimal_of(part)
+
+
+def test_a_total_that_differs_is_told() -> None:
+    """The four buckets stay what they are."""
+    assert TokenUsage(input_tokens=5, output_tokens=5, reported_total=12).discrepancy == 2
+    assert TokenUsage(input_tokens=5, output_tokens=5, reported_total=10).discrepancy == 0
+    assert TokenUsage(input_tokens=5, output_tokens=5).discrepancy is None
+
+
+def test_the_cost_of_a_broken_reply_is_a_lower_bound() -> None:
+    """Priced becomes partial; what was not exact before stays as it was."""
+    priced = Usage(cost_usd=Decimal(1), cost_status=CostStatus.PRICED)
+    bound = priced.as_lower_bound()
+    assert (bound.cost_usd, bound.cost_status, bound.unpriced) == (Decimal(1), CostStatus.PARTIAL, ("output_tokens",))
+    assert bound.as_lower_bound() is bound
+    free = Usage(cost_usd=Decimal(0), cost_status=CostStatus.FREE)
+    assert free.as_lower_bound() is free

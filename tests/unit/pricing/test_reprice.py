@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.canonical.message import Message, MessageMetadata
+from dragoman.canonical.message import Message, MessageMetadata, MessageStatus
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing import PriceTable, Spent, price_table, reprice
 from tests.unit.pricing.tables import NOW, write_table
@@ -70,3 +70,53 @@ def test_repricing_twice_changes_nothing(table: PriceTable, counts: list[tuple[i
     messages = [_reply(model, Usage(input_tokens=i, output_tokens=o, cost_usd=Decimal(i))) for i, o in counts]
     once = list(reprice(messages, table))
     assert list(reprice(once, table)) == once
+
+
+def test_one_moment_for_all(table: PriceTable) -> None:
+    """What the same replies would have cost on another day."""
+    spent = [Spent("acme:full", TokenUsage(input_tokens=1000), NOW), Spent("acme:plain", TokenUsage(), NOW)]
+    costs = [usage.cost_usd for usage in reprice(spent, table, at=datetime(2026, 2, 1, tzinfo=UTC))]
+    assert costs == [Decimal("0.01"), 0]
+
+
+def test_another_model_of_the_same_provider(table: PriceTable) -> None:
+    """Its tiers have the same names, so what the reply said of them holds."""
+    usage = TokenUsage(input_tokens=1000, service_tier="flex")
+    (plain,) = reprice([Spent("acme:plain", usage, NOW)], table)
+    assert plain.cost_status is CostStatus.PARTIAL
+    (full,) = reprice([Spent("acme:plain", usage, NOW)], table, as_model="acme:full")
+    assert full.cost_usd == Decimal("0.001")
+
+
+def test_a_model_of_another_provider_at_its_standard_prices(table: PriceTable) -> None:
+    """The words of one provider mean nothing at another one; a batch is a batch everywhere."""
+    usage = TokenUsage(input_tokens=1000, service_tier="scale", speed="fast", raw={"geo": "us"})
+    (standard,) = reprice([Spent("other:x", usage, NOW)], table, as_model="acme:full")
+    assert (standard.cost_usd, standard.service_tier, standard.speed) == (Decimal("0.004"), "scale", "fast")
+    (batched,) = reprice([Spent("other:x", usage, NOW, batch=True)], table, as_model="acme:full")
+    assert batched.cost_usd == Decimal("0.002")
+
+
+def test_messages_keep_the_model_that_replied(table: PriceTable) -> None:
+    """as_model is a question, not a correction."""
+    (message,) = reprice([_reply("other:x", Usage(input_tokens=1000))], table, as_model="acme:plain")
+    assert message.metadata.model == "other:x"
+    assert message.usage is not None
+    assert message.usage.cost_usd == Decimal("0.003")
+
+
+def test_a_batch_stays_a_batch(table: PriceTable) -> None:
+    """What was priced as one is priced as one again, in a message too."""
+    (spent,) = reprice([Spent("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True)], table)
+    (message,) = reprice([_reply("acme:full", spent)], table)
+    assert message.usage == spent
+
+
+@pytest.mark.parametrize("status", [MessageStatus.ERROR, MessageStatus.CANCELLED])
+def test_a_broken_reply_stays_a_lower_bound(table: PriceTable, status: MessageStatus) -> None:
+    """More may be billed than was counted when it broke off."""
+    metadata = MessageMetadata(model="acme:plain", usage=Usage(input_tokens=1000), status=status)
+    (message,) = reprice([Message.assistant("Hi", metadata=metadata, created_at=NOW)], table)
+    assert message.usage is not None
+    assert (message.usage.cost_usd, message.usage.cost_status) == (Decimal("0.003"), CostStatus.PARTIAL)
+    assert list(reprice([message], table)) == [message]

@@ -159,6 +159,10 @@ class SyncWay:
                 break
         return seen
 
+    def compact(self, session: Any, model: str | None = None, **how: Any) -> Message:
+        summary: Message = session.compact(model, **how)
+        return summary
+
     def close(self, session: Any) -> None:
         session.close()
 
@@ -196,6 +200,13 @@ class AsyncWay:
                     break
             await events.aclose()
             return seen
+
+        return self.runner.run(main())
+
+    def compact(self, session: Any, model: str | None = None, **how: Any) -> Message:
+        async def main() -> Message:
+            summary: Message = await session.compact(model, **how)
+            return summary
 
         return self.runner.run(main())
 

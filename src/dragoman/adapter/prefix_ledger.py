@@ -1,0 +1,76 @@
+"""The prefix ledger: what stood before a reply's signed thinking when it was signed (DESIGN section 5, prefix law).
+
+Some models bind a signature to everything before it: the system prompt, the tools and all earlier messages. Sent
+behind anything else the block is void, and the provider leaves it out or refuses the request
+(docs.claude.com/en/docs/build-with-claude/preserved-thinking). So a digest of what a request said is noted on the
+signed reply that it got, and compared before each later request that sends this reply again.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
+from dragoman.canonical.message import Message
+
+NOTE = "sealed_prefix"
+"""The name of the note among what an adapter keeps of its provider's reply."""
+
+_FRAME = ("system", "instructions", "tools")
+_FREE = ("cache_control",)
+"""What may change without voiding anything."""
+_DIGEST_BYTES = 16
+
+
+def seal(body: Mapping[str, Any], items: bytes) -> dict[str, Any]:
+    """The note for a reply to this body, whose list of ``items`` is given as JSON without brackets."""
+    return {"frame": _frame(body), "length": len(items), "items": _digest(items).hexdigest()}
+
+
+def broken(messages: Iterable[Message], body: Mapping[str, Any], items: bytes) -> list[Message]:
+    """Those of the sealed messages, given in their order, before which something else would stand now."""
+    frame, rest = _frame(body), memoryview(items)
+    digest, read = _digest(b""), 0
+    found: list[Message] = []
+    for message in messages:
+        note = (message.metadata.provider_raw or {})[NOTE]
+        length = note["length"]
+        if not read <= length <= len(items):
+            found.append(message)
+            continue
+        digest.update(rest[read:length])
+        read = length
+        # Behind the digested bytes the next item must begin: the last one before it must not have grown.
+        ends = items[length : length + 1] in (b",", b"")
+        if not (ends and note["frame"] == frame and note["items"] == digest.hexdigest()):
+            found.append(message)
+    return found
+
+
+def is_sealed(message: Message) -> bool:
+    raw = message.metadata.provider_raw
+    return raw is not None and NOTE in raw
+
+
+def is_signed(block: ContentBlock) -> bool:
+    """Whether a block means something only behind what it was signed behind."""
+    return isinstance(block, RedactedThinkingBlock) or (isinstance(block, ThinkingBlock) and bool(block.signature))
+
+
+def _frame(body: Mapping[str, Any]) -> str:
+    return _digest(wirejson.dumps([_bare(body.get(name)) for name in _FRAME])).hexdigest()
+
+
+def _bare(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _bare(inner) for key, inner in value.items() if key not in _FREE}
+        case list():
+            return [_bare(inner) for inner in value]
+        case _:
+            return value
+
+
+def _digest(data: bytes) -> "blake2b":
+    return blake2b(data, digest_size=_DIGEST_BYTES)

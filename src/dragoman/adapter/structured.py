@@ -1,0 +1,56 @@
+"""An answer that obeys a schema, from models whose wire has no place for one (specification D5.2).
+
+Such a model is asked for it in the system prompt: behind whatever the conversation's own says, so that the same
+options give the same beginning turn after turn. What comes back is text like any other.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.capabilities import NATIVE, AdapterCapabilities
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.tools import ToolDefinition
+
+_ASKED = (
+    "Answer with one JSON value that obeys the JSON Schema below. Write nothing before it and nothing behind it,"
+    " and no code fence around it.\n"
+)
+_INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
+_ID = "msg_output_schema"
+"""The message is made anew for each request: it has no id of its own, and no time."""
+
+
+def is_native(abilities: AdapterCapabilities, *, tools: bool) -> bool:
+    """Whether the wire itself takes the schema; some take none in a request that offers tools."""
+    if tools and abilities.structured_output_with_tools is not NATIVE:
+        return False
+    return abilities.structured_output_by == "native" and bool(abilities.supports_structured_output)
+
+
+def asked(
+    adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+) -> Sequence[Message]:
+    """The messages, with a request for the schema where the model must be asked for it."""
+    abilities, schema = adapter.capabilities, options.output_schema
+    offers = bool(tools) and bool(abilities.supports_tools)
+    if schema is None or not abilities.supports_structured_output or is_native(abilities, tools=offers):
+        return messages
+    place = next((at for at, each in enumerate(messages) if each.role not in _INSTRUCTIONS), len(messages))
+    text = _ASKED + wirejson.dumps_text(dict(schema))
+    request = Message.system(text, id=_ID, created_at=datetime.fromtimestamp(0, UTC))
+    return [*messages[:place], request, *messages[place:]]
+
+
+def is_written(request: Outgoing, *, tools: bool) -> bool:
+    """Whether the schema is to be written on the wire; where it is not, that is named."""
+    abilities, model = request.adapter.capabilities, request.adapter.model
+    if request.options.output_schema is None or is_native(abilities, tools=tools):
+        return request.options.output_schema is not None
+    if abilities.supports_structured_output:
+        request.lose_option("output_schema", f"{model} is asked for it in the system prompt, and not held to it")
+    else:
+        request.lose_option("output_schema", f"{model} has no structured output")
+    return False

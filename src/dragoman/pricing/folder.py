@@ -1,0 +1,74 @@
+"""Where a price table's files lie: in a folder, or in a zip archive of one."""
+
+import io
+import tomllib
+from collections.abc import Mapping
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+from zipfile import Path as ZipPath
+
+from dragoman.adapter.errors import ConfigurationError
+
+INDEX = "index.toml"
+OVERLAY = "overlay.toml"
+
+_MOST_BYTES = 64 * 1024 * 1024
+"""Unpacked; the bundled table has less than two megabytes."""
+_THEN = (1980, 1, 1, 0, 0, 0)
+"""The time of every file in an archive, so that equal tables are equal archives."""
+
+
+def opened(path: Path) -> Traversable:
+    """The folder, or the content of the archive, which is read whole. Raises ConfigurationError."""
+    if not path.is_file():
+        return path
+    try:
+        archive = ZipFile(io.BytesIO(path.read_bytes()))
+    except (OSError, BadZipFile, NotImplementedError) as error:
+        raise _unreadable(path, error) from None
+    if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
+        raise ConfigurationError(f"{path} holds more than {_MOST_BYTES} bytes: that is no price table")
+    archive.filename = str(path)
+    return ZipPath(archive)
+
+
+def files(folder: Traversable) -> dict[str, Traversable]:
+    """The TOML files of a table by name, in alphabetical order. Raises ConfigurationError where there is no folder."""
+    try:
+        found = {path.name: path for path in folder.iterdir() if path.name.endswith(".toml")}
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+    return dict(sorted(found.items()))
+
+
+def content(path: Traversable) -> bytes:
+    """The bytes of a file, with the line ends that it was published with."""
+    try:
+        return path.read_bytes().replace(b"\r\n", b"\n")
+    except (OSError, BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise _unreadable(path, error) from None
+
+
+def toml(path: Traversable) -> dict[str, Any]:
+    """A parsed file. Raises ConfigurationError."""
+    try:
+        return tomllib.loads(content(path).decode())
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, endless integers
+        raise _unreadable(path, error) from None
+
+
+def packed(contents: Mapping[str, bytes]) -> bytes:
+    """An archive of the files; the same ones make the same bytes."""
+    archive = io.BytesIO()
+    with ZipFile(archive, "w") as writer:
+        for name, data in sorted(contents.items()):
+            info = ZipInfo(name, _THEN)
+            info.compress_type = ZIP_DEFLATED
+            writer.writestr(info, data)
+    return archive.getvalue()
+
+
+def _unreadable(path: object, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"the price table cannot be read: {path}: {error!s:.400}")

@@ -1,0 +1,79 @@
+"""Robust fitting in plain Python: weights, none negative, that make estimates come near to counts.
+
+What is minimised is the sum over all samples of the relative error, bounded on both sides: |estimate - count| over the
+larger of the two. It is done by least squares, weighted anew with each round, and drawn a little towards where the
+weights start, so that what few samples tell of stays where it was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_ROUNDS = 40
+_LEAST = 0.02
+"""Relative errors below it count alike: a fit should not chase single tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One kind of request: what it holds, the count that was reported, and how often it was seen."""
+
+    features: tuple[float, ...]
+    tokens: int
+    times: int = 1
+
+
+def fit(samples: Sequence[Sample], start: Sequence[float], reach: Sequence[float], pull: float) -> list[float]:
+    """The weights. ``reach`` says for each how far from ``start`` is far; ``pull`` how much that counts."""
+    weights = list(start)
+    rows = [
+        ([(place, value / sample.tokens) for place, value in enumerate(sample.features) if value], sample.times**0.5)
+        for sample in samples
+    ]
+    drawn = [pull / far**2 for far in reach]
+    for turn in range(_ROUNDS):
+        least = max(_LEAST, 0.5 * 0.8**turn)
+        matrix = [[0.0] * len(start) for _ in start]
+        target = [draw * at for draw, at in zip(drawn, start, strict=True)]
+        for place, draw in enumerate(drawn):
+            matrix[place][place] = draw
+        for row, times in rows:
+            ratio = sum(weights[place] * value for place, value in row)
+            counts = times / (max(abs(ratio - 1), least) * max(ratio, 1))
+            for place, value in row:
+                target[place] += counts * value
+                line = matrix[place]
+                for other, value_there in row:
+                    line[other] += counts * value * value_there
+        weights = _not_negative(matrix, target)
+    return weights
+
+
+def _not_negative(matrix: Sequence[Sequence[float]], target: Sequence[float]) -> list[float]:
+    """The solution of the equations; what would be negative is left out, at 0, and the rest solved again."""
+    kept = list(range(len(target)))
+    while True:
+        found = _solve([[matrix[row][column] for column in kept] for row in kept], [target[row] for row in kept])
+        if all(value >= 0 for value in found):
+            whole = [0.0] * len(target)
+            for place, value in zip(kept, found, strict=True):
+                whole[place] = value
+            return whole
+        kept = [place for place, value in zip(kept, found, strict=True) if value > 0]
+
+
+def _solve(matrix: list[list[float]], target: list[float]) -> list[float]:
+    """Gauss; the matrix is symmetric and positive definite, so no pivoting is needed."""
+    size = len(target)
+    for pivot in range(size):
+        for row in range(pivot + 1, size):
+            factor = matrix[row][pivot] / matrix[pivot][pivot]
+            if factor:
+                upper, lower = matrix[pivot], matrix[row]
+                for column in range(pivot, size):
+                    lower[column] -= factor * upper[column]
+                target[row] -= factor * target[pivot]
+    found = [0.0] * size
+    for row in range(size - 1, -1, -1):
+        rest = sum(matrix[row][column] * found[column] for column in range(row + 1, size))
+        found[row] = (target[row] - rest) / matrix[row][row]
+    return found

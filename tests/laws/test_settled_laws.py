@@ -1,0 +1,90 @@
+"""Laws of requests that are built step by step: what is kept of earlier ones changes nothing but the effort."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman import AdapterOptions, DragomanError, Message, RequestContext, Role, WireRequest, get_adapter
+from dragoman.adapter.losses import Loss
+from tests.laws.strategies import histories
+
+MODELS = (
+    "anthropic:claude-opus-5-5",
+    "openai:gpt-6.1-sol",
+    "openai-chat:gpt-6-luna",
+    "ollama:qwen3:4b",
+    "local:smollm2-135m",
+    "google:gemini-3-flash-preview",
+    "google-vertex:gemini-2.5-flash",
+    "cohere:command-a-plus-05-2026",
+    "bedrock:us.anthropic.claude-sonnet-4-6",
+    "deepseek:deepseek-v4-flash",
+    "perplexity:sonar",
+    "mistral:mistral-large-latest",
+    "openrouter:anthropic/claude-haiku-4.5",
+)
+
+
+def built(model: str, history: list[Message], context: RequestContext) -> WireRequest | str:
+    """The request, or why there is none."""
+    try:
+        return get_adapter(model).to_wire(history, [], AdapterOptions(context=context))
+    except DragomanError as error:
+        return str(error)
+
+
+def told(wire: WireRequest | str) -> tuple[Any, Counter[Loss]]:
+    return (wire, Counter()) if isinstance(wire, str) else (wire.body, Counter(wire.losses))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_growing_history_is_sent_as_if_it_were_new(model: str, data: st.DataObject) -> None:
+    """Each request of a session has the bytes and the losses of one that knows nothing of those before."""
+    history = data.draw(histories(max_scenes=8))
+    session = RequestContext(model=model, session_id="s")
+    for end in range(1, len(history) + 1):
+        afresh = RequestContext(model=model, session_id="s")
+        assert told(built(model, history[:end], session)) == told(built(model, history[:end], afresh))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_was_sent_is_not_encoded_again(model: str) -> None:
+    """The messages before the last question of a long conversation are settled."""
+    history = [
+        message for number in range(20) for message in (Message.user(f"Why {number}?"), Message.assistant("So."))
+    ]
+    context = RequestContext(model=model, session_id="s")
+    first = built(model, [Message.system("Be brief."), *history, Message.user("And?")], context)
+    kept = context.encodings.find(model, _empty(context), [*history, Message.user("And?")])
+    again = built(model, [Message.system("Be long."), *history, Message.user("And so?")], context)
+    assert isinstance(first, WireRequest)
+    assert isinstance(again, WireRequest)
+    assert len(kept.messages) == 40
+    assert json.loads(again.body) == json.loads(
+        first.body.replace(b"Be brief.", b"Be long.").replace(b"And?", b"And so?")
+    )
+
+
+def _empty(context: RequestContext) -> Any:
+    from dragoman.adapter.settled import Settled
+
+    return Settled(context.tool_ids, AdapterOptions())
+
+
+def test_another_history_is_not_mistaken_for_the_one_before() -> None:
+    """Equal messages are not the same ones, and an edited history is encoded anew."""
+    context = RequestContext(model=MODELS[0], session_id="s")
+    history = [Message.user("One?"), Message.assistant("1."), Message.user("Two?"), Message.assistant("2.")]
+    built(MODELS[0], [*history, Message.user("Three?")], context)
+    edited = [history[0], Message.assistant("One."), *history[2:], Message.user("Three?")]
+    wire = built(MODELS[0], edited, context)
+    assert isinstance(wire, WireRequest)
+    assert b"One." in wire.body
+    assert b"1." not in wire.body
+    assert [message.role for message in edited].count(Role.USER) == 3

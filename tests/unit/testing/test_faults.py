@@ -1,0 +1,284 @@
+"""The fault kit: plans do what they say, to any recorded reply, and below any HTTP client."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.errors import ConfigurationError, NetworkError, RequestTimeoutError, StreamTruncatedError
+from dragoman.adapter.event_stream import EventStreamDecoder
+from dragoman.testing import AsyncCassetteTransport, Cassette, CassetteTransport, faults
+from dragoman.testing.cassette_file import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.event_bytes import payload_of, with_payload
+from dragoman.testing.faults import Framing
+from dragoman.transport import HttpTransport
+from tests.laws.streams.handwritten_bedrock import handwritten_stream
+from tests.laws.streams.said import handwritten_short
+from tests.unit.adapter.toy import ToyAdapter, lines
+from tests.unit.transport.actors import ADAPTER, STREAM, WHOLE, VirtualTime
+
+FIRST, SECOND = b'event: a\ndata: {"n": 0}\n\n', b": a comment\n\n"
+THIRD, LAST = b'data: {"n": 1}\n\n', b"data: [DONE]\n\n"
+SSE = FIRST + SECOND + THIRD + LAST
+LINES = b'{"n": 0}\n{"n": 1}\n{"n": 2}'
+AWS = handwritten_stream(handwritten_short())
+
+
+def applied(plan: faults.Plan, body: bytes) -> bytes:
+    return b"".join(plan.apply(body))
+
+
+@pytest.mark.parametrize(
+    ("body", "framing", "number"), [(SSE, Framing.SSE, 4), (LINES, Framing.LINES, 3), (AWS, Framing.AWS, 16)]
+)
+def test_a_body_is_cut_into_its_events(body: bytes, framing: Framing, number: int) -> None:
+    """Their join is the body; a binary message ends where it says."""
+    assert faults.framing_of(body) is framing
+    events = faults.events_of(body)
+    assert len(events) == number
+    assert b"".join(events) == body
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=repr)
+@pytest.mark.parametrize("body", [SSE, LINES], ids=["sse", "lines"])
+def test_line_ends_do_not_matter_for_events(body: bytes, end: bytes) -> None:
+    """Each event in any of the three spellings."""
+    assert faults.events_of(body.replace(b"\n", end)) == [event.replace(b"\n", end) for event in faults.events_of(body)]
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"data: x", b"{", b"\0", b":"]), max_size=20).map(b"".join))
+def test_any_bytes_are_the_join_of_their_events(body: bytes) -> None:
+    """Be they a stream or not."""
+    assert b"".join(faults.events_of(body)) == body
+
+
+def test_a_payload_is_exchanged_and_the_message_stays_whole() -> None:
+    """Lengths and checksums of a binary message fit its new payload; a text's event keeps its other lines."""
+    event = with_payload(faults.events_of(AWS)[0], b'{"role": "assistant, at length"}')
+    (frame,) = EventStreamDecoder().feed(event)
+    assert frame.event == "messageStart"
+    assert frame.data == payload_of(event) == b'{"role": "assistant, at length"}'
+    assert with_payload(faults.events_of(SSE)[0], b"{}") == b"event: a\ndata: {}\n\n"
+    assert with_payload(faults.events_of(LINES)[0], b"{}") == b"{}\n"
+    assert payload_of(b": a comment\n\n") == b""
+
+
+@pytest.mark.parametrize(
+    ("plan", "result"),
+    [
+        (faults.Cut(3), b"eve"),
+        (faults.Rechunk((5,)), SSE),
+        (faults.Rechunk(seed=7), SSE),
+        (faults.DropEvent(0), SECOND + THIRD + LAST),
+        (faults.DropEvent(3), FIRST + SECOND + THIRD),
+        (faults.DuplicateEvent(3), SSE + LAST),
+        (faults.SwapEvents(0), SECOND + FIRST + THIRD + LAST),
+        (faults.InjectEvent(0, b"x"), b"x" + SSE),
+        (faults.InjectEvent(4, b"x"), SSE + b"x"),
+        (faults.LineEnds("\r"), SSE.replace(b"\n", b"\r")),
+        (faults.LineEnds("\r\n"), SSE.replace(b"\n", b"\r\n")),
+        (faults.Bom(), b"\xef\xbb\xbf" + SSE),
+        (faults.Chain((faults.DropEvent(0), faults.DropEvent(0), faults.Bom())), b"\xef\xbb\xbf" + THIRD + LAST),
+        (faults.Chain(()), SSE),
+    ],
+    ids=str,
+)
+def test_a_plan_does_what_it_says(plan: faults.Plan, result: bytes) -> None:
+    """The joined chunks are the stream with just that fault."""
+    assert applied(plan, SSE) == result
+
+
+def test_chunks_have_the_sizes_that_were_asked_for() -> None:
+    """In turn, again and again; by a seed always the same."""
+    assert [len(chunk) for chunk in faults.Rechunk((1, 40)).apply(SSE)] == [1, 40, 1, len(SSE) - 42]
+    first, second = (list(faults.Rechunk(seed=3).apply(SSE)) for _ in range(2))
+    assert first == second
+
+
+def test_what_breaks_off_says_so_behind_its_chunks() -> None:
+    """A reset and a stall raise, a clean cut does not."""
+    for plan, kind in ((faults.Cut(9, reset=True), ConnectionResetError), (faults.Stall(9), TimeoutError)):
+        chunks = plan.apply(SSE)
+        assert next(chunks) == SSE[:9]
+        with pytest.raises(kind, match="as planned"):
+            next(chunks)
+    assert list(faults.Cut(0).apply(SSE)) == []
+
+
+def test_corrupting_changes_one_byte() -> None:
+    """Always to another one."""
+    for seed in range(50):
+        changed = applied(faults.Corrupt(5, seed), SSE)
+        assert [at for at, pair in enumerate(zip(changed, SSE, strict=True)) if pair[0] != pair[1]] == [5]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: applied(faults.DropEvent(4), SSE),
+        lambda: applied(faults.SwapEvents(3), SSE),
+        lambda: applied(faults.DuplicateEvent(-1), SSE),
+        lambda: applied(faults.InjectEvent(9, b""), SSE),
+        lambda: applied(faults.Corrupt(len(SSE)), SSE),
+        lambda: applied(faults.LineEnds("\r"), AWS),
+        lambda: applied(faults.Bom(), AWS),
+        lambda: applied(faults.Comments(), AWS),
+        lambda: faults.Rechunk(),
+        lambda: faults.Rechunk((1,), seed=1),
+        lambda: faults.Rechunk((0,)),
+        lambda: faults.status_then_success(200),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused(wrong: Callable[[], Any]) -> None:
+    """The caller's mistake has a message, and is no fault of the stream's."""
+    with pytest.raises(ConfigurationError):
+        wrong()
+
+
+@pytest.mark.parametrize("body", [SSE, LINES, AWS], ids=["sse", "lines", "aws"])
+def test_all_plans_fit_the_body_that_they_are_made_for(body: bytes) -> None:
+    """The same ones for the same seed; the harmless ones leave all bytes but line ends and comments as they are."""
+    plans = list(faults.plans(body, seed=5))
+    assert plans == list(faults.plans(body, seed=5)) != list(faults.plans(body, seed=6))
+    assert len(plans) > 40
+    for plan in plans:
+        try:
+            result = applied(plan, body)
+        except (ConnectionResetError, TimeoutError):
+            assert not plan.harmless
+            continue
+        if isinstance(plan, faults.Rechunk):
+            assert result == body
+    assert {plan.harmless for plan in plans} == {True, False}
+
+
+def test_every_cut_and_every_split() -> None:
+    """One for each byte, the whole reply never among the cuts."""
+    assert [len(applied(plan, LINES)) for plan in faults.every_cut(LINES)] == list(range(len(LINES)))
+    assert all(plan.reset for plan in faults.every_cut(LINES, reset=True))
+    splits = [list(plan.apply(LINES)) for plan in faults.every_split(LINES)]
+    assert len(splits) == len(LINES) - 1
+    assert all(len(chunks) == 2 and b"".join(chunks) == LINES for chunks in splits)
+
+
+def test_comments_say_nothing_in_either_framing() -> None:
+    """Comment lines in server-sent events, blank lines between JSON values."""
+    assert applied(faults.Comments(), SSE).replace(b":\n", b"") == SSE
+    assert applied(faults.Comments(), LINES).split() == LINES.split()
+
+
+@given(st.integers(0, 2**48))
+def test_mutations_are_the_same_for_the_same_seed(seed: int) -> None:
+    """And leave bytes that are nearly a stream."""
+    for body in (SSE, LINES, AWS, b""):
+        assert applied(faults.Mutate(seed), body) == applied(faults.Mutate(seed), body)
+
+
+def test_most_mutations_change_something() -> None:
+    """A seed that changes nothing is a wasted trial."""
+    assert sum(applied(faults.Mutate(seed), SSE) != SSE for seed in range(500)) > 450
+
+
+# ---- Below an HTTP client
+
+
+def tape(*bodies: bytes, status: int = 200) -> Cassette:
+    request = RecordedRequest("POST", "/chat", WHOLE.body)
+    headers = {"content-type": "text/event-stream", "content-length": "7"}
+    return Cassette("by hand", [Exchange(request, RecordedResponse(status, body, headers)) for body in bodies])
+
+
+def test_a_cassette_stands_for_what_it_plays_next() -> None:
+    """An exchange and its bytes are as good; one that is played to its end has none."""
+    cassette = tape(SSE, LINES)
+    assert faults.body_of(cassette) == faults.body_of(cassette.exchanges[0]) == faults.body_of(SSE) == SSE
+    cassette.play(cassette.exchanges[0].request)
+    assert faults.body_of(cassette) == LINES
+    cassette.play(cassette.exchanges[1].request)
+    assert faults.body_of(cassette) == b""
+
+
+@pytest.mark.parametrize(
+    ("plan", "kind"),
+    [
+        (faults.Cut(9, reset=True), httpx.ReadError),
+        (faults.Stall(9), httpx.ReadTimeout),
+        (faults.Cut(9), None),
+        (faults.Rechunk((4,)), None),
+    ],
+    ids=str,
+)
+def test_a_client_sees_the_faults_of_its_library(plan: faults.Plan, kind: type[Exception] | None) -> None:
+    """Sync and async: the chunks, then the library's own error, and no length that does not fit."""
+
+    def sync() -> list[bytes]:
+        faulty = faults.FaultyTransport(CassetteTransport(tape(SSE)), plan)
+        with (
+            httpx.Client(transport=faulty) as client,
+            client.stream("POST", "http://x.invalid/chat", content=WHOLE.body) as response,
+        ):
+            assert "content-length" not in response.headers
+            return list(response.iter_raw())
+
+    async def later() -> list[bytes]:
+        faulty = faults.AsyncFaultyTransport(AsyncCassetteTransport(tape(SSE)), plan)
+        async with (
+            httpx.AsyncClient(transport=faulty) as client,
+            client.stream("POST", "http://x.invalid/chat", content=WHOLE.body) as response,
+        ):
+            return [chunk async for chunk in response.aiter_raw()]
+
+    for ask in (sync, lambda: asyncio.run(later())):
+        if kind is not None:
+            with pytest.raises(kind, match="as planned"):
+                ask()
+        else:
+            assert ask() == list(plan.apply(SSE))
+
+
+def test_a_transport_retries_what_is_refused() -> None:
+    """Two refusals with the seconds to wait, then the recorded reply: the cassette is asked once."""
+    cassette, time = tape(SSE), VirtualTime()
+    refusing = faults.FaultyTransport(
+        CassetteTransport(cassette), faults.status_then_success(429, {"retry-after": "3"}, times=2)
+    )
+    client = httpx.Client(transport=refusing)
+    transport = HttpTransport(api_key="k", base_url="http://x.invalid", client=client, timing=time.timing)
+    with transport.stream(ADAPTER, STREAM) as reply:
+        assert b"".join(reply.chunks) == SSE
+    assert time.slept == [3.0, 3.0]
+    assert (refusing.refused, cassette.unplayed) == (2, 0)
+    transport.close()
+
+
+def test_an_async_client_is_refused_as_often() -> None:
+    """Then it is served."""
+
+    async def ask() -> list[int]:
+        plan = faults.status_then_success(529, times=1, body=b"busy")
+        refusing = faults.AsyncFaultyTransport(AsyncCassetteTransport(tape(SSE)), plan)
+        async with httpx.AsyncClient(transport=refusing) as client:
+            return [(await client.post("http://x.invalid/chat", content=WHOLE.body)).status_code for _ in range(2)]
+
+    assert asyncio.run(ask()) == [529, 200]
+
+
+@pytest.mark.parametrize(
+    ("plan", "kind"),
+    [
+        (faults.Cut(9), StreamTruncatedError),
+        (faults.Cut(9, reset=True), NetworkError),
+        (faults.Stall(9), RequestTimeoutError),
+    ],
+    ids=str,
+)
+def test_an_adapter_ends_with_a_typed_error(plan: faults.Plan, kind: type[Exception]) -> None:
+    """The plan's chunks are an adapter's, without any transport."""
+    body = lines('{"text": "Hel"}', '{"done": true}')
+    (last,) = list(ToyAdapter("m").iter_stream(plan.apply(body), RequestContext(model="toy:m")))
+    assert type(last.error) is kind  # type: ignore[union-attr]
