@@ -10,7 +10,6 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, Request
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.incoming import HistoryReader, request_object
-from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -42,7 +41,7 @@ class AnthropicAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
+        request, tools = structured.begin(self, messages, tools, options)
         body = encode.body(request, tools)
         headers = {"anthropic-version": encode.version(body)}
         if request.voids_thinking(body):

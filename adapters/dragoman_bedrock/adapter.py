@@ -10,7 +10,6 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, Request
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.incoming import HistoryReader, request_object
-from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -46,7 +45,7 @@ class BedrockAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         form = form_of(options.extra.get(self.provider, {}))
-        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
+        request, tools = structured.begin(self, messages, tools, options)
         fit(request, form)
         body = (claude if form is Form.MESSAGES else encode).body(request, tools)
         if body.get("system") and not options.extra.get(self.provider, {}).get("system"):

@@ -6,6 +6,7 @@ from typing import Any
 
 from dragoman.adapter import demands, schemas, structured, wirejson
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
@@ -137,6 +138,8 @@ def _message(request: Outgoing, turn: Turn) -> dict[str, Any]:
         request.lose_details(turn, index, "arguments", *(() if raw else ("citations",)))
         field, value = piece(block, request.tool_id, notes.get(str(origin), {}))
         pieces.append((field, restore(value, notes.get(str(origin))) if isinstance(value, dict) else value))
+    for index in turn.words_behind_calls():
+        request.lose_block(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
     if raw:
         pieces += [("citations", native) for native in (*cited(turn.blocks), *raw.get("citations", ()))]
     return message(str(turn.role), pieces, raw)

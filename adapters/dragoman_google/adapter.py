@@ -11,7 +11,6 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, Request
 from dragoman.adapter.decoding import StreamDecoder, reading, replay
 from dragoman.adapter.errors import ProviderError, RequestError
 from dragoman.adapter.incoming import HistoryReader, request_object
-from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
@@ -51,7 +50,7 @@ class GoogleAdapter(Adapter):
     ) -> WireRequest:
         """Raises RequestError for a model's name that no path can hold."""
         path = self.path(stream=options.stream)
-        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
+        request, tools = structured.begin(self, messages, tools, options)
         return request.wire(path, encode.body(request, tools), merged=MERGED)
 
     def path(self, *, stream: bool) -> str:

@@ -83,7 +83,9 @@ class Candidate:
     def native(self, *, broken: bool) -> dict[str, Any]:
         said = {} if self._content is None else {"content": self._content}
         if self.drafts:
-            said = {"content": {**(self._content or {}), "parts": [draft.finished(broken=broken) for draft in self.drafts]}}
+            said = {
+                "content": {**(self._content or {}), "parts": [draft.finished(broken=broken) for draft in self.drafts]}
+            }
         return {**self._fields, **said}
 
     def _part(self, native: dict[str, Any]) -> Change | None:

@@ -10,7 +10,6 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, Request
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.incoming import HistoryReader, request_object
-from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -41,7 +40,7 @@ class OllamaAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request = Outgoing.begin(self, structured.asked(self, messages, tools, options), options)
+        request, tools = structured.begin(self, messages, tools, options)
         return request.wire(PATH, encode.body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

@@ -5,6 +5,7 @@ from typing import Any
 
 from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
@@ -110,10 +111,20 @@ def _messages(request: Outgoing, turn: Turn, names: dict[str, str]) -> list[dict
         if isinstance(block, ToolUseBlock):
             names[block.id] = block.name
             calls.append(tool_call(block, request.tool_id, notes.get(str(origin), {})))
+    for index in turn.words_behind_calls():
+        request.lose_block(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    _lose_seams(request, turn)
     encoded = message(_ROLES.get(turn.role, str(turn.role)), turn.blocks)
     if calls:
         encoded["tool_calls"] = calls
     return [restore(encoded, turn.raw("ollama").get("residue"))]
+
+
+def _lose_seams(request: Outgoing, turn: Turn) -> None:
+    """A content is one text: that it was several is a loss of form."""
+    texts = [index for index, block in enumerate(turn.blocks) if isinstance(block, TextBlock)]
+    for index in texts[1:]:
+        request.lose_block(turn, index, LossKind.FLATTENED, "texts of one message are sent as one", Severity.INFO)
 
 
 def message(role: str, blocks: Sequence[ContentBlock]) -> dict[str, Any]:

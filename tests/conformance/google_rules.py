@@ -119,6 +119,8 @@ def _pairs(contents: list[dict[str, Any]]) -> _Faults:
                 for call in waiting
                 if call["name"] == answer["name"] and call.get("id", answer.get("id")) == answer.get("id")
             ]
+            # A call of that very id, before one of that name which has none.
+            fits.sort(key=lambda call: call.get("id") != answer.get("id"))
             if fits:
                 waiting.remove(fits[0])
             else:

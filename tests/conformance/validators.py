@@ -288,7 +288,8 @@ def ollama(body: dict[str, Any], *, foreign: bool) -> _Faults:
                 yield "an image that is not bare base64"
         if role == "tool":
             # Ids may be absent on either side; then order decides.
-            answered = [call for call in waiting if message.get("tool_call_id", call) == call or not call]
+            answered = [call for call in waiting if message.get("tool_call_id", call) == call]
+            answered += [call for call in waiting if not call]
             if answered:
                 waiting.remove(answered[0])
             else:

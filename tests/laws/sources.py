@@ -171,13 +171,15 @@ def _calls(draw: st.DrawFn, source: Source, *, repeat: bool) -> tuple[list[ToolU
 def replies(draw: st.DrawFn, source: Source, *, calling: bool = False) -> Message:
     """A message of the provider's model: thinking, words, native blocks and calls, whole or broken off."""
     parts: list[ContentBlock] = []
-    if source.thinking and draw(st.booleans()):
+    thinks: bool = draw(st.booleans())
+    if source.thinking and thinks:
         parts += draw(st.lists(st.sampled_from(source.thinking), max_size=2))
     spoken = texts | texts | st.sampled_from(source.natives) if source.natives else texts
     parts += draw(st.lists(spoken, max_size=2))
     natives: dict[str, str] = {}
     if calling:
-        calls, natives = draw(_calls(source, repeat=draw(st.booleans())))
+        repeat: bool = draw(st.booleans())
+        calls, natives = draw(_calls(source, repeat=repeat))
         parts += calls
         parts += draw(st.lists(texts, max_size=1))
     status, reason = draw(_ends)
@@ -197,9 +199,7 @@ def _answers(draw: st.DrawFn, calls: Sequence[ToolUseBlock]) -> list[Message]:
     known = st.sampled_from([call.id for call in calls]) if calls else st.just("tu_nobody")
     ids = draw(st.just([call.id for call in calls]) | st.lists(known | st.sampled_from(ODD_IDS), max_size=3))
     content = st.lists(texts | _media, max_size=2).map(tuple)
-    results = [
-        ToolResultBlock(tool_use_id=each, content=draw(content), is_error=draw(st.booleans())) for each in ids
-    ]
+    results = [ToolResultBlock(tool_use_id=each, content=draw(content), is_error=draw(st.booleans())) for each in ids]
     if draw(st.booleans()):
         return [_said(Role.TOOL, results)] if results else []
     return [_said(Role.TOOL, [result]) for result in results]

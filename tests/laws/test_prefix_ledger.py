@@ -178,6 +178,6 @@ def test_what_the_provider_says_it_changed_is_read(
     reply = get_adapter(model).from_wire_response(
         WireResponse(200, json.dumps(body).encode()), RequestContext(model=model, session_id="s")
     )
-    (change,) = read_message(write_message(reply)).metadata.input_transformations
+    (change,) = read_message(write_message(reply)).metadata.input_transformations or ()
     assert (change.kind, change.reason, change.where) == meant
     assert meant[1] in caplog.text

@@ -71,6 +71,7 @@ def extends(old: Any, new: Any) -> bool:
     for name in ("content", "parts"):
         if name in old and name in new:
             before, after = (value if isinstance(value, list) else [value] for value in (old[name], new[name]))
+            before = [] if before == [""] else before
             texts = [{"type": "text", "text": each} if isinstance(each, str) else each for each in before]
             grown = after[: len(before)] in (before, texts)
             return grown and {**old, name: None} == {**{key: new.get(key) for key in old}, name: None}

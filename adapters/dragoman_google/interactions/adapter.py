@@ -10,7 +10,6 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, Request
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.incoming import HistoryReader, request_object
-from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -40,9 +39,7 @@ class InteractionsAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         stored = encode.goes_on_from_store(options.extra.get(self.provider, {}))
-        request = Outgoing.begin(
-            self, structured.asked(self, messages, tools, options), options, server_state=stored, whole=True
-        )
+        request, tools = structured.begin(self, messages, tools, options, server_state=stored, whole=True)
         path = f"{PATH}?alt=sse" if options.stream else PATH
         return request.wire(path, encode.body(request, tools), merged=encode.MERGED)
 

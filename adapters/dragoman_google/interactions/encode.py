@@ -134,6 +134,10 @@ def _ask(request: Outgoing, turn: Turn, own: Note, steps: list[dict[str, Any]]) 
         steps[-1]["content"] += said
     elif said or own:
         steps.append(restore({"type": "user_input", "content": said}, own.get("beside")))
+    elif not steps or _is_output(steps[-1]):
+        reason = "the user's message is empty: a word is put in its place"
+        request.lose(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
+        steps.append({"type": "user_input", "content": [{"type": "text", "text": CONTINUE}]})
 
 
 def _answer(request: Outgoing, turn: Turn, own: Note, names: Mapping[str, str], steps: list[dict[str, Any]]) -> None:
@@ -167,7 +171,14 @@ def _said(request: Outgoing, turn: Turn, own: Note) -> list[dict[str, Any]]:
         if starts:
             found.append({"type": "model_output", "content": []})
         found[-1]["content"] += _content(request, turn, index, own)
-    return _with_beside(found, own) if layout is not None else [step for step in found if step.get("content") != []]
+    if layout is not None:
+        return _with_beside(found, own)
+    for index in turn.words_behind_calls():
+        request.lose_block(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    # Between a call and its answer stands nothing, so that all calls come last.
+    return sorted(
+        (step for step in found if step.get("content") != []), key=lambda step: bool(step["type"] == "function_call")
+    )
 
 
 def _is_output(step: Mapping[str, Any]) -> bool:

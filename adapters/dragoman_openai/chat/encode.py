@@ -56,7 +56,7 @@ def messages(request: Outgoing, dialect: Dialect, turns: Sequence[Turn]) -> list
         if dialect.alternating and encoded and encoded[-1]["role"] == spoken["role"]:
             reason = "neighbouring messages of one role are sent as one"
             request.lose(LossKind.FLATTENED, reason, Severity.INFO)
-            encoded[-1] = {**encoded[-1], **spoken, "content": _parts(encoded[-1]) + _parts(spoken)}
+            encoded[-1] = {**encoded[-1], **spoken, "content": _parts(encoded[-1]) + _parts(spoken) or ""}
         else:
             encoded.append(spoken)
     return encoded
@@ -75,6 +75,8 @@ def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
         for index, (block, note) in enumerate(_noted(turn, raw))
         if _is_sent(request, turn, index, note, dialect)
     ]
+    for index in turn.words_behind_calls():
+        request.lose_block(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
     wrote = written(blocks, request.tool_id, dialect)
     if dialect.reasoning_required and "tool_calls" in wrote and parameters.may_reason(request):
         wrote.setdefault(dialect.reasoning_fields[0], [""])

@@ -67,6 +67,10 @@ class Reply:
         now = context.clock()
         served = f"{self.provider}:{model}" if model else context.model
         blocks = tuple(content)
+        if (answer := context.answer_tool) is not None and (answered := tuple(map(answer.text_of, blocks))) != blocks:
+            # What the provider noted about the call would not fit the text.
+            blocks, raw = answered, {name: raw[name] for name in ("id",) if name in raw}
+            stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
         tool_ids = {
             block.id: native
             for block in blocks
@@ -114,7 +118,7 @@ class Reply:
             )  # fmt: skip
         return priced
 
-    def _transformed(self, told: Any) -> tuple[InputTransformation, ...]:
+    def _transformed(self, told: Any) -> tuple[InputTransformation, ...] | None:
         """What the provider left out of the request by its own account, each with a warning.
 
         Anthropic says type, reason and path, OpenAI type, action, reason and the item's id.
@@ -132,7 +136,7 @@ class Reply:
                 *map(one_line, (self.provider, change.kind, change.where or "?", change.reason or "?")),
                 extra={"session_id": one_line(self.context.session_id), "adapter": self.provider},
             )
-        return tuple(found)
+        return tuple(found) or None
 
     def _priced(self, usage: TokenUsage, served: str, now: datetime) -> Usage:
         context = self.context

@@ -85,8 +85,9 @@ class AdapterCapabilities(Frozen):
     supports_tools: Support = NATIVE
     supports_system_prompt: Support = NATIVE
     supports_structured_output: Support = ABSENT
-    structured_output_by: Literal["native", "prompt"] = "native"
-    """How an answer comes to obey a schema. By prompt: the model is asked for it, and nothing holds it to it."""
+    structured_output_by: Literal["native", "tool", "prompt"] = "native"
+    """How an answer comes to obey a schema. By tool: the model is made to call one whose input is the answer, where
+    the request offers no others. By prompt: the model is asked for it, and nothing holds it to it."""
     structured_output_with_tools: Support = NATIVE
     """Emulated: in a request that offers tools, the schema is asked for by prompt."""
     output_schemas: SchemaRule = Field(default_factory=SchemaRule)

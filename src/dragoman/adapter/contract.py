@@ -12,6 +12,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
+from dragoman.adapter.answer_tool import AnswerTool
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.decoding import StreamDecoder, decode, decode_async
 from dragoman.adapter.errors import ProviderError
@@ -57,6 +58,8 @@ class RequestContext:
     request_id: str = field(default_factory=new_message_id)
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
     encodings: Encodings = field(default_factory=Encodings)
+    answer_tool: AnswerTool | None = None
+    """Set by `Adapter.to_wire` where the reply's text comes as the input of a tool."""
     seal: Mapping[str, Any] | None = None
     """What the prefix ledger notes on the reply, if that holds signed thinking; set by `Adapter.to_wire`."""
     prices: Prices | None = None
@@ -210,13 +213,20 @@ class Adapter(ABC):
         """
         return estimate(str(self.model_id), messages, tools, self.capabilities.token_estimate)
 
+    def reader(self, context: RequestContext) -> StreamDecoder:
+        """The decoder for the reply to the request that was made with this context."""
+        decoder = self.decoder(context)
+        if context.answer_tool is not None:
+            decoder.translate = context.answer_tool.told
+        return decoder
+
     async def stream_response(
         self, chunks: AsyncIterator[WireChunk], context: RequestContext
     ) -> AsyncIterator[StreamEvent]:
         """The events of a streamed reply; the last is message_complete or error, and then it ends."""
-        async for event in decode_async(chunks, self.decoder(context)):
+        async for event in decode_async(chunks, self.reader(context)):
             yield event
 
     def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
         """The sync twin of `stream_response`."""
-        return decode(chunks, self.decoder(context))
+        return decode(chunks, self.reader(context))

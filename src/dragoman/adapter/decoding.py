@@ -65,6 +65,8 @@ class StreamDecoder(ABC):
         """The whole reply, once it has arrived."""
         self.heard = 0
         """How many frames have said something: keep-alives do not count."""
+        self.translate: Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]] | None = None
+        """What the events are told as, where that is not what they are."""
         self._framing = framing
         self._unknown: set[str] = set()
 
@@ -146,7 +148,7 @@ class StreamDecoder(ABC):
         return [ErrorEvent(error, partial)]
 
     def _take(self, new: Iterable[StreamEvent], events: list[StreamEvent]) -> None:
-        for event in new:
+        for event in new if self.translate is None else self.translate(new):
             if (text := _TEXTS.get(type(event))) is not None and not isinstance(text(event), str):
                 raise TypeError(f"a {event.type} that is no text")
             events.append(event)

@@ -26,6 +26,9 @@ def sampled(request: Outgoing, name: str, *, reasons: bool) -> Any:
     value, rule = getattr(request.options, name), request.adapter.capabilities.sampling
     if value is None or rule == "allowed" or (rule == "without_reasoning" and not reasons):
         return value
+    least, most = request.adapter.capabilities.wire.get("sampling_beside_reasoning", {}).get(name, (1, 0))
+    if rule == "without_reasoning" and least <= value <= most:
+        return value
     when = "" if rule == "never" else " when it reasons"
     request.lose_option(name, f"{request.adapter.model} takes no sampling parameters{when}")
     return None

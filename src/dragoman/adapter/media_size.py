@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 _HEAD = 64 * 1024
 """Base64 characters that are looked at: an image's size stands in front, behind a camera's notes at most."""
-_MOST_PDF = 8 * 1024 * 1024
+_MOST_PDF = 2 * 1024 * 1024
+"""Of a longer document a part is looked at, and the rest taken to be like it."""
 _PAGE = re.compile(rb"/Type\s*/Page\b")
 _BYTES_A_PAGE = 60_000
 _MP3_BYTES_A_SECOND = 16_000
@@ -39,9 +40,9 @@ def image_size(data: str) -> Size | None:
 
 def pdf_pages(data: str) -> int:
     """The pages of a PDF in base64, at least 1; by its length where the pages are not listed in the open."""
-    content = _decoded(data[:_MOST_PDF])
-    listed = len(_PAGE.findall(content))
-    return listed or 1 + len(data) * 3 // 4 // _BYTES_A_PAGE
+    looked_at = data[:_MOST_PDF]
+    listed = len(_PAGE.findall(_decoded(looked_at)))
+    return listed * len(data) // max(1, len(looked_at)) or 1 + len(data) * 3 // 4 // _BYTES_A_PAGE
 
 
 def audio_seconds(data: str) -> float:

@@ -56,6 +56,8 @@ _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprec
 """Keywords that forbid nothing."""
 _UNTOLD = frozenset({"title", "deprecated", "readOnly", "writeOnly", "definitions", "$defs"})
 """Keywords that the model need not be told of."""
+_NESTED_REFERENCES = 8
+"""How far references within references are followed; each may be used many times over."""
 _REFERENCES = ("#/$defs/", "#/definitions/")
 
 
@@ -131,7 +133,7 @@ class _Walk:
         reference = schema.get("$ref")
         if isinstance(reference, str) and not self._is_taken("$ref"):
             meant = self._meant(reference)
-            if meant is None or reference in inside:
+            if meant is None or reference in inside or len(inside) == _NESTED_REFERENCES:
                 found.dropped.append(f"{path}.$ref")
                 return {key: value for key, value in schema.items() if key == "description"}
             found.changed.append(f"{path}.$ref")
@@ -201,9 +203,10 @@ class _Walk:
             if "properties" not in schema and schema.get("additionalProperties") is not False:
                 found.dropped.append(path)  # an object with free keys: none are allowed now
             schema = {**schema, "additionalProperties": False}
-        if self._rule.requires and not schema.get("required") and schema.get("properties"):
+        properties = schema.get("properties")
+        if self._rule.requires and not schema.get("required") and properties and isinstance(properties, Mapping):
             found.changed.append(f"{path}.required")
-            schema = {**schema, "required": list(schema["properties"])}
+            schema = {**schema, "required": list(properties)}
         return schema
 
     def _meant(self, reference: str) -> Schema | None:

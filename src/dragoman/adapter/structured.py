@@ -1,15 +1,20 @@
 """An answer that obeys a schema, from models whose wire has no place for one (specification D5.2).
 
-Such a model is asked for it in the system prompt: behind whatever the conversation's own says, so that the same
-options give the same beginning turn after turn. What comes back is text like any other.
+Such a model is made to call a tool whose input is the answer, or is asked for it in the system prompt: behind whatever
+the conversation's own says, so that the same options give the same beginning turn after turn. What comes back is text
+like any other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.answer_tool import DESCRIPTION, NAME, AnswerTool
 from dragoman.adapter.capabilities import NATIVE, AdapterCapabilities
-from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
@@ -30,14 +35,47 @@ def is_native(abilities: AdapterCapabilities, *, tools: bool) -> bool:
     return abilities.structured_output_by == "native" and bool(abilities.supports_structured_output)
 
 
-def asked(
-    adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-) -> Sequence[Message]:
-    """The messages, with a request for the schema where the model must be asked for it."""
-    abilities, schema = adapter.capabilities, options.output_schema
+def begin(
+    adapter: Adapter,
+    messages: Sequence[Message],
+    tools: Sequence[ToolDefinition],
+    options: AdapterOptions,
+    *,
+    server_state: bool = False,
+    whole: bool = False,
+) -> tuple[Outgoing, Sequence[ToolDefinition]]:
+    """The request, begun, and its tools. Where the wire has no place for the schema that is asked for, the request says
+    it in another way: as the input of its only tool, or in its system prompt.
+    """
+    abilities, schema, context = adapter.capabilities, options.output_schema, options.context
+    if context is not None:
+        context.answer_tool = None
     offers = bool(tools) and bool(abilities.supports_tools)
     if schema is None or not abilities.supports_structured_output or is_native(abilities, tools=offers):
-        return messages
+        return Outgoing.begin(adapter, messages, options, server_state=server_state, whole=whole), tools
+    if context is not None and _takes_answer_tool(abilities, options, offers=offers):
+        context.answer_tool = AnswerTool()
+        tools = [ToolDefinition(name=NAME, description=DESCRIPTION, input_schema=dict(schema))]
+        options = replace(options, output_schema=None, tool_choice=NamedTool(NAME))
+        request = Outgoing.begin(adapter, messages, options, server_state=server_state, whole=whole)
+        reason = f"output_schema: {adapter.model} is made to call a tool whose input is the answer"
+        request.lose(LossKind.OPTION, reason, Severity.INFO)
+        return request, tools
+    messages = _asking(messages, schema)
+    return Outgoing.begin(adapter, messages, options, server_state=server_state, whole=whole), tools
+
+
+def _takes_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions, *, offers: bool) -> bool:
+    """Whether the model can be made to call a tool with such an input, and has no others that it might want to call."""
+    if abilities.structured_output_by != "tool" or offers or (options.output_schema or {}).get("type") != "object":
+        return False
+    reasons = options.thinking or options.thinking_budget or options.effort not in (None, "none")
+    forced = abilities.forced_tool_choice
+    return forced == "allowed" or (forced == "without_reasoning" and not reasons)
+
+
+def _asking(messages: Sequence[Message], schema: Mapping[str, Any]) -> Sequence[Message]:
+    """The messages with a request for the schema behind the conversation's own instructions."""
     place = next((at for at, each in enumerate(messages) if each.role not in _INSTRUCTIONS), len(messages))
     text = _ASKED + wirejson.dumps_text(dict(schema))
     request = Message.system(text, id=_ID, created_at=datetime.fromtimestamp(0, UTC))

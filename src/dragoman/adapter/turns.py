@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.adapter.residue import restore
-from dragoman.canonical.blocks import ContentBlock, TextBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
 MADE = -1
@@ -57,6 +57,14 @@ class Turn:
         ]
         blocks, origins = tuple(block for block, _ in kept), tuple(origin for _, origin in kept)
         return replace(self, blocks=blocks, origins=origins, plain=False)
+
+    def words_behind_calls(self) -> Iterator[int]:
+        """The texts that stand behind a call: on some wires all words of a message come before its calls."""
+        called = False
+        for index, block in enumerate(self.blocks):
+            called = called or isinstance(block, ToolUseBlock)
+            if called and isinstance(block, TextBlock) and block.text:
+                yield index
 
     def raw(self, provider: str) -> Mapping[str, Any]:
         """What that provider's adapter noted about the message; empty where another adapter wrote it."""

@@ -85,7 +85,7 @@ class MessageMetadata(Frozen):
     parent_tool_use_id: Text | None = None
     status: MessageStatus = MessageStatus.COMPLETE
     stop_reason: StopReason | None = None
-    input_transformations: tuple[InputTransformation, ...] = ()
+    input_transformations: tuple[InputTransformation, ...] | None = None
     provider_raw: JsonObject | None = None
     user_id: Text | None = None
     team_id: Text | None = None

@@ -144,7 +144,7 @@ class AsyncSession(Conversation[AsyncTransport]):
                     for shown in reading.pass_on(event):
                         yield shown
             except (GeneratorExit, asyncio.CancelledError):
-                self._keep(ask, reading.left())
+                self._leave(ask, reading)
                 raise
 
     async def _run_tools(self, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:

@@ -28,7 +28,7 @@ from dragoman.session.calls import DECLINED, Prepared, error_result
 from dragoman.session.compaction import Compaction, run_compaction
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
-from dragoman.session.reading import with_lower_bound
+from dragoman.session.reading import Reading, with_lower_bound
 from dragoman.session.settings import Approve, Options, Said, Settings
 from dragoman.session.spending import Cost
 from dragoman.session.summaries import sent
@@ -306,7 +306,15 @@ class Conversation(Generic[TransportT]):
 
     def _note_broken(self, error: ProviderError) -> Usage | None:
         """Remembers what a broken reply was billed; None where it had told nothing of that."""
-        partial: Message | None = error.partial
+        return self._note_attempt(error.partial)
+
+    def _leave(self, ask: Ask, reading: Reading) -> None:
+        """Keeps what had arrived of a reply that the caller leaves; the bill alone where that says nothing yet."""
+        self._keep(ask, reading.left())
+        if (billed := self._note_attempt(reading.unsaid)) is not None:
+            ask.hold.settle(billed)
+
+    def _note_attempt(self, partial: Message | None) -> Usage | None:
         if partial is None or partial.usage is None:
             return None
         attempt = with_lower_bound(partial.model_copy(update={"content": ()}))

@@ -11,9 +11,11 @@ class Reading:
     """What opens a stream is held back until its first real content, so that an early failure can still be retried."""
 
     def __init__(self, ask: Ask) -> None:
-        self.decoder = ask.adapter.decoder(ask.context)
+        self.decoder = ask.adapter.reader(ask.context)
         self._seen = False
         self._complete = False
+        self.unsaid: Message | None = None
+        """What was billed of a reply that the caller left before it said anything."""
         self._held: list[StreamEvent] = []
 
     def pass_on(self, event: StreamEvent) -> list[StreamEvent]:
@@ -45,8 +47,10 @@ class Reading:
         if self.decoder.message is not None:
             return _cancelled(self.decoder.message)
         for event in self.decoder.fail(RequestCancelledError("the caller left the stream")):
-            if isinstance(event, ErrorEvent) and event.partial is not None and _says_anything(event.partial):
-                return with_lower_bound(event.partial)
+            if isinstance(event, ErrorEvent) and event.partial is not None:
+                if _says_anything(event.partial):
+                    return with_lower_bound(event.partial)
+                self.unsaid = event.partial
         return None
 
 

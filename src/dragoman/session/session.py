@@ -160,7 +160,7 @@ class Session(Conversation[Transport]):
                         self._keep(ask, event.message)
                     yield from reading.pass_on(event)
             except (GeneratorExit, KeyboardInterrupt):
-                self._keep(ask, reading.left())
+                self._leave(ask, reading)
                 raise
 
     def _run_tools(self, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:

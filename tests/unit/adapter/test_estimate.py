@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterCapabilities, Message, TextBlock, ToolDefinition, get_adapter
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.estimate import TokenEstimate, estimate, rows, weights_for
+from dragoman.adapter.estimate import TokenEstimate, estimate, measure, rows, weights_for
 from dragoman.adapter.image_tokens import ImageRule
 from dragoman.adapter.media_size import Size, audio_seconds, image_size, pdf_pages
 from dragoman.adapter.text_counts import count_text
@@ -18,9 +18,11 @@ from dragoman.canonical.blocks import (
     DocumentBlock,
     ImageBlock,
     MediaSource,
+    PromptResultBlock,
     ProviderBlock,
     RedactedThinkingBlock,
     ResourceBlock,
+    ResourceRefBlock,
     ThinkingBlock,
     ToolUseBlock,
     VideoBlock,
@@ -56,6 +58,11 @@ BLOCKS = [
     RedactedThinkingBlock(data="c2ln"),
     ResourceBlock(resource_request_id="1", uri="file:///a", resource_type="file", content="What it says."),
     ProviderBlock(provider="openai", kind="web_search_call", data={"id": "ws_1"}),
+    ToolUseBlock(id="tu_2", name="weather", raw_input='{"city": "Ro'),
+    DocumentBlock(source=encoded(b"%PDF /Type /Page "), media_type="application/pdf"),
+    AudioBlock(source=encoded(bytes(32_000)), media_type="audio/mpeg"),
+    PromptResultBlock(prompt_request_id="p", prompt_name="greet", messages=({"role": "user"},), content="Hello."),
+    ResourceRefBlock(resource_request_id="1", uri="file:///a", resource_type="file"),
 ]
 
 
@@ -87,6 +94,15 @@ def test_tools_count(model: str) -> None:
     asked = [Message.user("Will it rain in Rome?")]
     none, one, two = (estimate(model, asked, [TOOL] * count) for count in range(3))
     assert none < one < two
+
+
+def test_tools_of_a_providers_own_count() -> None:
+    """Their schemas are not to be seen, so each counts alike; what is no schema counts nothing."""
+    own = ToolDefinition(name="web_search", provider_raw={"by": "anthropic", "native": {"type": "web_search"}})
+    odd = TOOL.model_copy(update={"input_schema": {"type": "object", "items": {"anyOf": [True]}, "default": 3}})
+    bare, with_own, with_odd = (measure([], tools) for tools in ([], [own], [odd]))
+    assert (bare.native_tools, with_own.native_tools, with_own.tools, with_own.nodes) == (0, 1, 0, 0)
+    assert (with_odd.tools, with_odd.nodes, with_odd.schema_text.digits) == (1, 4, 1)
 
 
 def test_an_adapter_estimates_by_its_model() -> None:

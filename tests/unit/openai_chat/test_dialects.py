@@ -75,7 +75,8 @@ def test_parameters_by_dialect(fields: dict[str, Any], options: dict[str, Any], 
 def test_an_endpoint_that_promises_json_alone_is_told_the_schema() -> None:
     """The dialect says so, whatever is declared of the models: the schema stands in the system prompt."""
     chat = able(adapter("any", schema_format="json_object"), supports_structured_output="native")
-    assert (chat.capabilities.supports_structured_output, chat.capabilities.structured_output_by) == (EMULATED, "prompt")
+    abilities = chat.capabilities
+    assert (abilities.supports_structured_output, abilities.structured_output_by) == (EMULATED, "prompt")
     body, wire = sent([Message.user("Hi")], chat, output_schema={"type": "object"})
     assert body["response_format"] == {"type": "json_object"}
     assert [message["role"] for message in body["messages"]] == ["system", "user"]

@@ -1,5 +1,6 @@
 """Budgets: checked before a request is sent, settled by what it really took, and shared without a gap."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
@@ -21,7 +22,7 @@ from dragoman.pricing import price_table
 from dragoman.session import Budget
 from dragoman.session.budget import Spent
 from tests.servers import STALL, FaultyServer, Received, Reply, sse_reply
-from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Patience, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, AsyncWay, Body, Patience, Way, Wire
 from tests.unit.session.handwritten_replies import (
     Call,
     handwritten_anthropic,
@@ -130,6 +131,17 @@ def test_a_free_model_costs_nothing(way: Way) -> None:
     assert way.ask(session, "Hi").text == "One."
 
 
+def test_a_reply_without_counts_is_taken_to_have_been_read(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    """Its cost is unknown, so the budget counts what the prompt was estimated at, and says so."""
+    said = {"model": "qwen3", "message": {"role": "assistant", "content": "One."}, "done": True, "done_reason": "stop"}
+    budget = Budget(tokens=10_000, per="user")
+    session = way.session({"ollama": Wire([httpx.Response(200, json=said)])}, OLLAMA, budgets=[budget], options=SMALL)
+    way.ask(session, "Hi")
+    assert session.messages[-1].usage is None
+    assert 0 < budget.spent_by(None).tokens < 100
+    assert "without counts" in caplog.text
+
+
 def test_users_are_told_apart(way: Way) -> None:
     """One budget, an account for each user, over all the sessions that hold it; what was spent elsewhere counts."""
     budget = Budget(tokens=2500, per="user")
@@ -194,6 +206,35 @@ def test_a_broken_reply_that_was_seen_is_paid_for(way: Way) -> None:
     assert session.messages == ()
     assert session.usage.input_tokens == 1000
     assert session.cost_on(OLLAMA).replies == 1
+
+
+def test_a_reply_that_was_left_before_its_first_word_is_paid_for() -> None:
+    """The provider has read the prompt by then."""
+    body = Body(handwritten_anthropic("One.", usage=(1000, 100)).frames[:2], "stall")
+    talk = {"anthropic": Wire([body])}
+    budget = Budget(tokens=10_000, per="user")
+    way = AsyncWay()
+    session = way.session(talk, budgets=[budget], options=SMALL)
+
+    async def main() -> None:
+        async def read() -> None:
+            async for _ in session.stream("Hi"):
+                raise AssertionError("nothing was said")
+
+        task = asyncio.create_task(read())
+        while not talk["anthropic"].bodies:
+            await asyncio.sleep(0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    with way.runner:
+        way.runner.run(main())
+    assert session.messages == ()
+    assert session.usage.input_tokens == 1000
+    assert budget.spent_by(None).tokens == session.usage.total_tokens
+    assert budget.of_user(None).held == Spent()
 
 
 def test_attempts_are_stored(way: Way) -> None:

@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.session.compaction import LABEL, PROMPT
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, Patience, Way, Wire, texts
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, AsyncWay, Patience, SyncWay, Way, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
 SMALL = "ollama:phi3:mini"
@@ -74,8 +74,6 @@ def test_a_summary_is_sent_in_place_of_what_it_stands_for(way: Way) -> None:
 
 def test_sync_and_async_record_the_same() -> None:
     """One generator, two drivers."""
-    from tests.unit.session.actors import AsyncWay, SyncWay
-
     dumps = []
     for way in (SyncWay(), AsyncWay()):
         told = [message.model_copy(update={"id": f"m{place}"}) for place, message in enumerate(talk(3))]
@@ -85,6 +83,8 @@ def test_sync_and_async_record_the_same() -> None:
         way.ask(session, "And?")
         dumps.append(session.dump())
         way.close(session)
+        if isinstance(way, AsyncWay):
+            way.runner.close()
     assert dumps[0] == dumps[1]
 
 
@@ -223,8 +223,6 @@ def test_a_stored_session_goes_on_compacted(way: Way) -> None:
 
 def test_what_shapes_an_answer_does_not_shape_a_summary() -> None:
     """Schema, stop sequences, forced calls and budgets are left out; its length is limited by what is free."""
-    from tests.unit.session.actors import SyncWay
-
     wire = anthropic("So far.")
     options = AdapterOptions(
         output_schema={"type": "object"}, stop_sequences=("END",), tool_choice="required", max_output_tokens=100,

@@ -23,16 +23,16 @@ def size(messages: Sequence[Message]) -> int:
 
 def said(number: int, role: Role = Role.USER, **metadata: object) -> Message:
     content = (TextBlock(text=f"word {number:04} " * 50),)
-    return Message(id=f"m{number}", role=role, content=content, metadata=MessageMetadata(**metadata))  # type: ignore[arg-type]
+    return Message(id=f"m{number}", role=role, content=content, metadata=MessageMetadata(**metadata))
 
 
 def call(number: int, *ids: str, **metadata: object) -> Message:
     content = [ToolUseBlock(id=each, name="f") for each in ids]
-    return Message.assistant(content, id=f"m{number}", metadata=MessageMetadata(**metadata))  # type: ignore[arg-type]
+    return Message.assistant(content, id=f"m{number}", metadata=MessageMetadata(**metadata))
 
 
 def result(number: int, of: str, **metadata: object) -> Message:
-    return Message.tool(of, "done", id=f"m{number}", metadata=MessageMetadata(**metadata))  # type: ignore[arg-type]
+    return Message.tool(of, "done", id=f"m{number}", metadata=MessageMetadata(**metadata))
 
 
 def ids(messages: Sequence[Message]) -> list[int]:

@@ -14,6 +14,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.session import Preview, Session, tool
 from dragoman.session.preview import Refusal
+from tests.unit.adapter.toy import ToyAdapter
 from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Way, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
@@ -54,7 +55,8 @@ def test_the_next_turn_is_read_and_answered(way: Way) -> None:
     assert (seen.next_turn_cost_usd, seen.next_turn_cost_status) == (priced.cost_usd, CostStatus.PRICED)
     assert seen.input_cost_usd is not None
     assert seen.input_cost_usd < priced.cost_usd
-    assert (session.preview(OLLAMA).next_turn_cost_usd, session.preview(OLLAMA).next_turn_cost_status) == (0, FREE)
+    assert session.preview(OLLAMA).next_turn_cost_usd == 0
+    assert session.preview(OLLAMA).next_turn_cost_status is FREE
     unknown = session.preview(UNKNOWN)
     assert (unknown.next_turn_cost_usd, unknown.next_turn_cost_status) == (None, UNPRICED)
 
@@ -92,6 +94,13 @@ def test_refusals_have_the_names_of_the_specification() -> None:
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     seen = Session(ANTHROPIC, messages=[Message.user([image])], tools=[look]).preview(SMALL)
     assert seen.refusals == ("no_vision_support", "no_tool_support")
+
+
+def test_a_schema_needs_a_model_that_keeps_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an adapter has no way to ask for one."""
+    session = Session(ANTHROPIC, options=AdapterOptions(output_schema={"type": "object"}))
+    monkeypatch.setattr("dragoman.session.conversation.get_adapter", lambda model: ToyAdapter("m"))
+    assert session.preview("toy:m").refusals == ("no_structured_output_support",)
 
 
 def test_the_machine_form_is_json_with_every_field() -> None:

@@ -1,0 +1,193 @@
+"""Prices of the past for any number of usages: DuckDB joins and adds, the price table says what holds.
+
+The figures equal those of `reprice` to the last digit: which rates count for which kind of reply, when, and up to which
+length of prompt, is asked of the table (`rate_sheet`); the database only multiplies and adds whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import RequestError
+from dragoman.canonical.usage import CostStatus
+from dragoman.pricing.arithmetic import CUT_OFF, CUT_OFF_GAP, UNREAD, Arithmetic, kind_columns
+from dragoman.pricing.lines import CostLine, added
+from dragoman.pricing.quote import EXACT
+from dragoman.pricing.rate_sheet import DAY, MONDAY, Kind, rate_sheet, surcharge_fields
+from dragoman.pricing.table import PriceTable
+from dragoman.pricing.usage_columns import UsageColumns, connect, quoted, read
+from dragoman.pricing.versions import price_table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+
+GROUPS = ("model", "provider", "day", "user", "session")
+"""What costs can be grouped by. Days are those of UTC."""
+
+_MOST_PLACES = 38
+"""The digits of DuckDB's widest number."""
+
+
+class Usages:
+    """Usages in files (Parquet, CSV or JSON lines) or in a relation of DuckDB, one row a reply.
+
+    Columns are ``model``, ``at``, ``input_tokens``, ``output_tokens``, and, as far as they are there, the others of
+    `TokenUsage`, ``batch``, ``status`` (error and cancelled make a lower bound), ``user_id`` and ``session_id``. Calls
+    of tools are a map ``server_tools``, or columns ``server_tools.<name>``.
+
+    For files, ``memory`` is what the database may use before it goes to disk (``"2GB"``), and ``threads`` how many it
+    takes.
+
+    Raises RequestError where the columns are not of that kind, and MissingExtraError without DuckDB.
+    """
+
+    def __init__(
+        self,
+        source: Path | Sequence[Path] | DuckDBPyRelation,
+        *,
+        threads: int | None = None,
+        memory: str | None = None,
+    ) -> None:
+        if isinstance(source, Path | Sequence):
+            self._connection = connect(threads=threads, memory=memory)
+            with _as_request_error():
+                source = read(self._connection, [source] if isinstance(source, Path) else source)
+        self._relation: DuckDBPyRelation = source
+        self._columns = UsageColumns(source)
+
+    def costs(
+        self,
+        by: Sequence[str] = (),
+        table: PriceTable | None = None,
+        *,
+        version: str | None = None,
+        at: datetime | None = None,
+        as_model: str | None = None,
+    ) -> tuple[CostLine, ...]:
+        """What the replies cost, one line for each group (see `GROUPS`), or one in all; the rest is as in `reprice`.
+
+        Raises RequestError for an unknown group, and for rows that are no usages.
+        """
+        import duckdb
+
+        keys = {f"key_{place}": self._group(name) for place, name in enumerate(by)}
+        with _as_request_error():
+            arithmetic = self._arithmetic(_table(table, version), at, as_model)
+            try:
+                return self._lines(replace(arithmetic, wide=False), keys)
+            except duckdb.OutOfRangeException:  # more than 64 bits hold
+                return self._lines(arithmetic, keys)
+
+    def rows(
+        self,
+        table: PriceTable | None = None,
+        *,
+        version: str | None = None,
+        at: datetime | None = None,
+        as_model: str | None = None,
+    ) -> DuckDBPyRelation:
+        """The usages with four more columns: ``cost_usd`` (a decimal, NULL where unknown), ``cost_status``,
+        ``unpriced`` and ``pricing_version``. It is computed when it is read, and in no particular order.
+
+        What is wrong with a row is an error of DuckDB then, and so is a cost of more than 38 digits.
+        """
+        table = _table(table, version)
+        with _as_request_error():
+            arithmetic = self._arithmetic(table, at, as_model)
+        made = {
+            "cost_usd": f"CASE WHEN known THEN {_dollars(arithmetic.sheet.scale)} END",
+            "cost_status": "cost_status",
+            "unpriced": arithmetic.unpriced(),
+            "pricing_version": f"'{table.version}'",
+        }
+        replaced = [quoted(name) for name in self._relation.columns if name in made]
+        kept = '"the row".*' + (f" EXCLUDE ({', '.join(replaced)})" if replaced else "")
+        columns = ", ".join((kept, *(f"{sql} AS {name}" for name, sql in made.items())))
+        return self._query(f'{arithmetic.sql({"the row": "usages"})} SELECT {columns} FROM priced')
+
+    def _lines(self, arithmetic: Arithmetic, keys: Mapping[str, str]) -> tuple[CostLine, ...]:
+        groups = [*keys, "cost_status", "known", "gaps", "unknown", CUT_OFF, *([UNREAD] if UNREAD in arithmetic.gaps else [])]
+        sums = "count(*), sum(prompt), sum(output_tokens), sum(units)"
+        sql = arithmetic.sql(keys)
+        found = self._query(f"{sql} SELECT {sums}, {', '.join(groups)} FROM priced GROUP BY ALL").fetchall()
+        lines = []
+        for replies, prompt, output, units, *rest in found:
+            key, (status, known, gaps, unknown, cut_off, *unread) = rest[: len(keys)], rest[len(keys) :]
+            names = [*arithmetic.named(gaps), *(unread[0] if unread else ())]
+            names += [unknown] if unknown is not None else []
+            names += [CUT_OFF_GAP] if cut_off else []
+            cost = Decimal(units).scaleb(-arithmetic.sheet.scale, EXACT) if known else None
+            unpriced = dict.fromkeys(names, replies)
+            lines.append(CostLine(tuple(key), replies, prompt, output, cost, {CostStatus(status): replies}, unpriced))
+        return added(lines)
+
+    def _arithmetic(self, table: PriceTable, at: datetime | None, as_model: str | None) -> Arithmetic:
+        """What there is to multiply: the kinds of replies are looked for first."""
+        if at is not None and at.tzinfo is None:
+            raise RequestError("prices depend on the time: give it with a time zone")
+        models = {as_model} if as_model is not None else self._distinct_texts(self._columns.model())
+        words = surcharge_fields(table, models)
+        columns = kind_columns(self._columns, words)
+        kinds = [
+            Kind(model, tier, speed, batch, tuple((word, said) for word, said in zip(words, rest, strict=True) if said is not None))
+            for model, tier, speed, batch, *rest in self._distinct(columns)
+        ]
+        tools = set(self._columns.flat_tools)
+        if (named := self._columns.tools()) is not None:
+            tools |= self._distinct_texts(f"unnest(map_keys({named}))")
+        sheet = rate_sheet(table, kinds, sorted(tools), at=at, as_model=as_model)
+        return Arithmetic(self._columns, sheet, kinds, words, sorted(tools))
+
+    def _distinct_texts(self, sql: str) -> set[str]:
+        return {text for (text,) in self._distinct({"text": sql})}
+
+    def _distinct(self, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
+        select = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in columns.items())
+        return self._query(f"SELECT DISTINCT {select} FROM usages").fetchall()
+
+    def _group(self, name: str) -> str:
+        match name:
+            case "model":
+                return self._columns.model()
+            case "provider":
+                return f"split_part({self._columns.model()}, ':', 1)"
+            case "day":
+                return f"CAST(DATE '0001-01-01' + CAST(({self._columns.moment()} - ({MONDAY})) // {DAY} AS INTEGER) AS VARCHAR)"
+            case "user" | "session":
+                return self._columns.text(f"{name}_id")
+            case _:
+                raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")
+
+    def _query(self, sql: str) -> DuckDBPyRelation:
+        return self._relation.query("usages", sql)
+
+
+def _table(table: PriceTable | None, version: str | None) -> PriceTable:
+    if table is not None and version is not None:
+        raise RequestError("give a table or the version of one, not both")
+    return table or price_table(version)
+
+
+def _dollars(scale: int) -> str:
+    """The units as a decimal. Multiplied, because DuckDB divides in floating point."""
+    if scale > _MOST_PLACES:
+        raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MOST_PLACES}")
+    if not scale:
+        return "units::DECIMAL(38, 0)"
+    return f"units::DECIMAL(38, 0) * '{Decimal(1).scaleb(-scale):f}'::DECIMAL({scale}, {scale})"
+
+
+@contextmanager
+def _as_request_error() -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise RequestError(f"the usages cannot be read: {error!s:.400}") from None

@@ -1,0 +1,218 @@
+"""The price table laid out flat: one line for each kind of reply, span of time and length of prompt, rates as integers.
+
+What a database needs to price by joining. Which rates hold is asked of the table itself, once for each stretch in
+which the answer cannot change; nothing of its rules is repeated here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from dragoman.canonical.usage import TokenUsage
+from dragoman.pricing.cost import bill
+from dragoman.pricing.quote import EXACT, NO_QUOTE, PricedModel, Quote
+from dragoman.pricing.table import PriceTable
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "input_tokens": ("audio_input_tokens", "image_input_tokens"),
+    "cached_input_tokens": ("cached_audio_input_tokens", "cached_image_input_tokens"),
+    "cache_creation_input_tokens": ("cache_creation_1h_input_tokens",),
+    "output_tokens": ("audio_output_tokens", "image_output_tokens", "reasoning_tokens"),
+}
+"""The four buckets and their subsets, in the order in which they are charged."""
+BUCKETS = tuple(PARTS)
+COUNTS = tuple(field for bucket, parts in PARTS.items() for field in (*parts, bucket))
+
+FIRST, LAST = -(2**63), 2**63 - 1
+DAY = 86_400_000_000
+WEEK = 7 * DAY
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+MONDAY = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+"""Microseconds from 1970 to the first day of the calendar, which was a Monday."""
+_END = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+class Kind(NamedTuple):
+    """What of a reply decides which rates count. ``words``: fields of the provider's usage object, by name."""
+
+    model: str
+    service_tier: str | None = None
+    speed: str | None = None
+    batch: bool = False
+    words: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The rates of one kind of reply (by its place in the list of kinds), from each lower bound up to, but not
+    including, the upper one. Moments are microseconds since 1970, those of the week since Monday's midnight in UTC.
+
+    ``rates``: by the field that counts the tokens, and by ``server_tools.<name>``; what is missing has no rate.
+    Rates, and ``request``, are in the units of the sheet.
+    """
+
+    kind: int
+    since: int
+    until: int
+    week_since: int
+    week_until: int
+    prompt_since: int
+    prompt_until: int
+    rates: Mapping[str, int]
+    request: int | None
+    quoted: bool
+    free: bool
+    unknown: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RateSheet:
+    """``scale``: a unit is 10 to the minus ``scale`` dollars, small enough that every rate is a whole number."""
+
+    scale: int
+    lines: tuple[Line, ...]
+
+
+class _Span(NamedTuple):
+    since: int
+    until: int
+
+
+class _Cell(NamedTuple):
+    """A stretch of time with one quote."""
+
+    time: _Span
+    week: _Span
+    quote: Quote
+
+
+def rate_sheet(
+    table: PriceTable,
+    kinds: Sequence[Kind],
+    tools: Iterable[str] = (),
+    *,
+    at: datetime | None = None,
+    as_model: str | None = None,
+) -> RateSheet:
+    """The rates of all kinds, and of those tools of providers. ``at`` and ``as_model`` are those of `reprice`.
+
+    Raises ConfigurationError where the table cannot be read.
+    """
+    names = tuple(tools)
+    found = [
+        (index, cell, _tool_rates(cell.quote, names))
+        for index, kind in enumerate(kinds)
+        for cell in _cells(table, kind, at, as_model)
+    ]
+    scale = max((_places(amount) for _, cell, rates in found for amount in _amounts(cell.quote, rates)), default=0)
+    lines = [line for index, cell, rates in found for line in _lines(index, cell, rates, scale)]
+    return RateSheet(scale, tuple(lines))
+
+
+def surcharge_fields(table: PriceTable, models: Iterable[str]) -> tuple[str, ...]:
+    """The fields of usage objects that change what any of the models costs."""
+    found = filter(None, map(table._model, models))
+    return tuple(sorted({surcharge.field for model in found for surcharge in model._surcharges}))
+
+
+def _cells(table: PriceTable, kind: Kind, at: datetime | None, as_model: str | None) -> Iterator[_Cell]:
+    model = table._model(as_model or kind.model)
+    if model is None:
+        yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), NO_QUOTE)
+        return
+    foreign = as_model is not None and as_model.partition(":")[0] != kind.model.partition(":")[0]
+    usage = TokenUsage() if foreign else _as_said(kind)
+    batch = kind.batch or kind.service_tier == "batch"
+    if at is not None:
+        yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), model.quote(usage, at.astimezone(UTC), batch))
+        return
+    weeks = _week_spans(model)
+    for time in _time_spans(model):
+        probes = ((week, _first_moment(time, week)) for week in weeks)
+        quotes = [(week, model.quote(usage, moment, batch)) for week, moment in probes if moment is not None]
+        for _, group in groupby(quotes, key=itemgetter(1)):
+            same = list(group)
+            # A span too short for a whole week has gaps, in which it has no moment.
+            yield _Cell(time, _Span(same[0][0].since, same[-1][0].until), same[0][1])
+
+
+def _as_said(kind: Kind) -> TokenUsage:
+    return TokenUsage(service_tier=kind.service_tier, speed=kind.speed, raw=dict(kind.words) or None)
+
+
+def _time_spans(model: PricedModel) -> list[_Span]:
+    """Between the moments at which any row of the model begins or ends to hold."""
+    moments = {moment for row in model.rows for moment in (row.valid_from, row.valid_until) if moment is not None}
+    cuts = sorted((moment - _EPOCH) // _MICROSECOND for moment in moments)
+    return [_Span(*pair) for pair in pairwise([FIRST, *cuts, LAST])]
+
+
+def _week_spans(model: PricedModel) -> list[_Span]:
+    """Between the moments of a week at which any window of the model may open or close."""
+    windows = [row.window for row in model.rows if row.window is not None]
+    if not windows:
+        return [_Span(0, WEEK)]
+    hours = {datetime.min.replace(hour=time.hour, minute=time.minute, second=time.second, microsecond=time.microsecond)
+             for window in windows for time in (window.start, window.end)}  # fmt: skip
+    times = {0, *((hour - datetime.min) // _MICROSECOND for hour in hours)}
+    cuts = sorted(day * DAY + time for day in range(7) for time in times)
+    return [_Span(*pair) for pair in pairwise([*cuts, WEEK])]
+
+
+def _first_moment(time: _Span, week: _Span) -> datetime | None:
+    """The first moment of the span of time that lies in that span of the week."""
+    since = max(time.since, MONDAY)
+    now = (since - MONDAY) % WEEK
+    moment = since if week.since <= now < week.until else since + (week.since - now) % WEEK
+    return _EPOCH + timedelta(microseconds=moment) if moment < time.until and moment <= _END else None
+
+
+def _tool_rates(quote: Quote, names: tuple[str, ...]) -> dict[str, Decimal]:
+    """Dollars for one call of each tool, as a bill of a thousand calls says."""
+    rates: dict[str, Decimal] = {}
+    for name in names:
+        billed = bill(TokenUsage(server_tools={name: 1000}), Quote(tools=quote.tools), "")
+        if billed.cost_usd is not None:
+            rates[f"server_tools.{name}"] = billed.cost_usd.scaleb(-3, EXACT)
+    return rates
+
+
+def _amounts(quote: Quote, tools: Mapping[str, Decimal]) -> Iterator[Decimal]:
+    for _, buckets in quote.steps:
+        yield from _rates(buckets).values()
+    if quote.request is not None:
+        yield quote.request.scaleb(-3, EXACT)
+    yield from tools.values()
+
+
+def _lines(kind: int, cell: _Cell, tools: Mapping[str, Decimal], scale: int) -> Iterator[Line]:
+    quote = cell.quote
+    steps = quote.steps or ((0, ()),)
+    starts = [0, *(threshold + 1 for threshold, _ in steps[1:]), LAST]
+    for (_, buckets), (low, high) in zip(steps, pairwise(starts), strict=True):
+        rates = {name: _units(amount, scale) for name, amount in (*_rates(buckets).items(), *tools.items())}
+        yield Line(
+            kind, *cell.time, *cell.week, low, high, rates,
+            request=None if quote.request is None else _units(quote.request.scaleb(-3, EXACT), scale),
+            quoted=bool(quote.steps), free=quote.free, unknown=quote.unknown,
+        )  # fmt: skip
+
+
+def _rates(buckets: Iterable[tuple[str, Decimal | None, tuple[tuple[str, Decimal], ...]]]) -> dict[str, Decimal]:
+    found = {name: rate for name, rate, _ in buckets if rate is not None}
+    return found | {name: rate for _, _, parts in buckets for name, rate in parts}
+
+
+def _places(amount: Decimal) -> int:
+    """How many digits behind the point it needs."""
+    exponent = amount.normalize(EXACT).as_tuple().exponent
+    return max(0, -int(exponent))
+
+
+def _units(amount: Decimal, scale: int) -> int:
+    return int(amount.scaleb(scale, EXACT))

@@ -1,0 +1,35 @@
+"""Sessions that survive: a store in SQLite or PostgreSQL. It needs the extra ``dragoman[store]``."""
+
+from dragoman.adapter.errors import MissingExtraError
+
+try:
+    from dragoman.store.async_store import AsyncStore
+    from dragoman.store.errors import (
+        ConflictError,
+        SessionNotFoundError,
+        StoreBusyError,
+        StoreError,
+        StoreVersionError,
+        UnreadableError,
+    )
+    from dragoman.store.records import Hit, Page, SessionRecord, StoredSession
+    from dragoman.store.store import Store
+except ModuleNotFoundError as missing:
+    if (missing.name or "").split(".")[0] != "sqlalchemy":
+        raise
+    raise MissingExtraError('the store needs SQLAlchemy: pip install "dragoman[store]"') from None
+
+__all__ = [
+    "AsyncStore",
+    "ConflictError",
+    "Hit",
+    "Page",
+    "SessionNotFoundError",
+    "SessionRecord",
+    "Store",
+    "StoreBusyError",
+    "StoreError",
+    "StoreVersionError",
+    "StoredSession",
+    "UnreadableError",
+]

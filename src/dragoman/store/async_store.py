@@ -1,0 +1,122 @@
+"""AsyncStore: the same store for asyncio and trio. Its calls run in threads."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+from anyio.to_thread import run_sync
+
+from dragoman.canonical.message import Message
+from dragoman.store.records import Hit, Page, SessionRecord, StoredSession
+from dragoman.store.store import Extensions, Store, ToolIds
+
+Result = TypeVar("Result")
+
+_THREADS = 16
+"""At once, for one store; SQLite lets one of them write."""
+
+
+class AsyncStore:
+    """A `Store` whose calls are awaited: ``async with AsyncStore(Store("sqlite:///chats.db")) as store``.
+
+    A call that is cancelled is finished first, so that nobody is left in doubt whether its turn was kept. Arguments
+    and errors are those of `Store`, which stays usable beside it.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def create(self, model: str | None = None, messages: Sequence[Message] = (), **fields: Any) -> SessionRecord:
+        return await self._run(partial(self.store.create, model, messages, **fields))
+
+    async def append(
+        self,
+        session_id: str,
+        messages: Sequence[Message] = (),
+        *,
+        expected_version: int | None,
+        tool_ids: ToolIds | None = None,
+        model: str | None = None,
+        extensions: Extensions | None = None,
+        attempts: Sequence[Message] = (),
+    ) -> int:
+        return await self._run(
+            partial(
+                self.store.append,
+                session_id,
+                messages,
+                expected_version=expected_version,
+                tool_ids=tool_ids,
+                model=model,
+                extensions=extensions,
+                attempts=attempts,
+            )
+        )
+
+    async def load(self, session_id: str) -> StoredSession:
+        return await self._run(partial(self.store.load, session_id))
+
+    async def record(self, session_id: str) -> SessionRecord:
+        return await self._run(partial(self.store.record, session_id))
+
+    async def fork(
+        self, session_id: str, at_message_id: str | None = None, *, new_session_id: str | None = None
+    ) -> SessionRecord:
+        return await self._run(partial(self.store.fork, session_id, at_message_id, new_session_id=new_session_id))
+
+    async def list(
+        self,
+        *,
+        user_id: str | None = None,
+        team_id: str | None = None,
+        model: str | None = None,
+        since: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        return await self._run(
+            partial(
+                self.store.list,
+                user_id=user_id,
+                team_id=team_id,
+                model=model,
+                since=since,
+                limit=limit,
+                cursor=cursor,
+            )
+        )
+
+    async def search(
+        self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
+    ) -> tuple[Hit, ...]:
+        return await self._run(partial(self.store.search, text, user_id=user_id, session_id=session_id, limit=limit))
+
+    async def export(self, session_id: str) -> tuple[str, ...]:
+        return await self._run(lambda: tuple(self.store.export(session_id)))
+
+    async def import_lines(self, lines: Iterable[str | bytes], *, session_id: str | None = None) -> SessionRecord:
+        return await self._run(partial(self.store.import_lines, lines, session_id=session_id))
+
+    async def delete(self, session_id: str) -> None:
+        await self._run(partial(self.store.delete, session_id))
+
+    async def close(self) -> None:
+        await self._run(self.store.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.close()
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(_THREADS)
+        return await run_sync(work, limiter=self._limiter)

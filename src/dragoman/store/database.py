@@ -1,0 +1,229 @@
+"""One database and its transactions: what differs between SQLite and PostgreSQL, and what neither shows a caller.
+
+A transaction is a function of a connection. It is run again, from its beginning, where the database was held by
+others; so it does nothing but talk to that connection.
+"""
+
+import os
+import random
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError, mask_secrets
+from dragoman.store.errors import StoreBusyError, StoreError
+
+Result = TypeVar("Result")
+Synchronous = Literal["full", "normal"]
+
+_WRITES = "dragoman_writes"
+_OLDEST_SQLITE = (3, 35)
+"""The first that knows RETURNING."""
+_PATIENCE = 2.0
+"""Seconds that SQLite itself waits for a lock, before the loop here begins again."""
+_LONGEST_PAUSE = 0.05
+_SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_POSTGRES_AGAIN = {"40001", "40P01"}
+"""Serialization failure, deadlock: run it again."""
+_POSTGRES_BUSY = "55P03"
+
+
+class Database:
+    """``timeout`` is seconds that a transaction may wait for others, in all."""
+
+    def __init__(self, url: str | URL, *, timeout: float, synchronous: Synchronous, pool_size: int) -> None:
+        self.url = parse(url)
+        self.timeout = timeout
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
+        self.engine = self._sqlite(synchronous, pool_size) if self.is_sqlite else self._postgres(pool_size)
+        self._lock = threading.RLock()
+        _opened.add(self)
+
+    def read(self, work: Callable[[Connection], Result]) -> Result:
+        """The result of a transaction that changes nothing and sees one moment of the database."""
+        return self._persist(work, writes=False)
+
+    def write(self, work: Callable[[Connection], Result]) -> Result:
+        """The result of a transaction that is kept as a whole, or not at all where this raises.
+
+        Raises StoreBusyError, and StoreError where the database fails.
+        """
+        return self._persist(work, writes=True)
+
+    def close(self) -> None:
+        with self._lock:
+            self.engine.dispose()
+
+    def after_fork(self) -> None:
+        """For a child process: its parent's connections are left alone, and its parent's locks are gone."""
+        self._lock = threading.RLock()
+        self.engine.dispose(close=False)
+
+    def _persist(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
+        deadline, pause = time.monotonic() + self.timeout, 0.001
+        while True:
+            try:
+                with self._turn(writes), self.engine.connect() as connection:
+                    connection.execution_options(**self._options(writes))
+                    with connection.begin():
+                        return work(connection)
+            except DBAPIError as error:
+                if not _passes(error):
+                    raise _translated(error) from error
+                if time.monotonic() >= deadline or _code(error) == _POSTGRES_BUSY:
+                    raise StoreBusyError(
+                        f"others have held the database for over {self.timeout:g} s: give the store a longer timeout"
+                    ) from error
+            except SQLAlchemyError as error:
+                raise _translated(error) from error
+            time.sleep(random.uniform(0, pause))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _turn(self, writes: bool) -> AbstractContextManager[Any]:
+        """SQLite has one writer at a time: threads of one process queue here instead of polling the file's lock."""
+        return self._lock if self._in_memory or (self.is_sqlite and writes) else nullcontext()
+
+    def _options(self, writes: bool) -> dict[str, Any]:
+        if self.is_sqlite:
+            return {_WRITES: writes}
+        return {} if writes else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+    def _sqlite(self, synchronous: Synchronous, pool_size: int) -> Engine:
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise ConfigurationError(f"the store needs SQLite 3.35 or newer; this Python has {sqlite3.sqlite_version}")
+        on_disk = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": self.timeout}
+        pool: dict[str, Any] = {"poolclass": StaticPool} if self._in_memory else on_disk
+        engine = create_engine(
+            self.url,
+            hide_parameters=True,
+            connect_args={"timeout": min(_PATIENCE, self.timeout), "check_same_thread": False},
+            **pool,
+        )
+        event.listen(engine, "connect", lambda connection, _: self._prepare(connection, synchronous))
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def _prepare(self, connection: Any, synchronous: Synchronous) -> None:
+        connection.isolation_level = None  # transactions are begun here, not guessed by the driver
+        connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(_PATIENCE, self.timeout))}")
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                # Two programs that open a new file at once: this switch does not wait for its lock.
+                if not _is_busy(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(random.uniform(0, _LONGEST_PAUSE))
+        connection.execute(f"PRAGMA synchronous = {synchronous.upper()}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = ON")
+
+    def _postgres(self, pool_size: int) -> Engine:
+        try:
+            engine = create_engine(
+                self.url,
+                hide_parameters=True,
+                pool_size=pool_size,
+                max_overflow=0,
+                pool_timeout=self.timeout,
+                pool_pre_ping=True,
+            )
+        except ImportError:
+            raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None
+        event.listen(engine, "connect", lambda connection, _: self._limit_locks(connection))
+        return engine
+
+    def _limit_locks(self, connection: Any) -> None:
+        connection.execute(f"SET lock_timeout = {max(1, int(1000 * self.timeout))}")
+        connection.commit()
+
+
+def parse(url: str | URL) -> URL:
+    """Raises ConfigurationError where it is no URL of a database that the store knows. The URL is not shown: it may
+    hold a password."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "this is no database URL: write sqlite:///chats.db, sqlite:// (in memory) or postgresql://host/name"
+        ) from None
+    if parsed.drivername in ("postgres", "postgresql"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
+        raise ConfigurationError(f"the store speaks sqlite and postgresql, not {parsed.drivername!r:.80}")
+    return parsed
+
+
+def default_url() -> URL:
+    """The file sessions.db in the user's data folder, which is made, for that user alone, where it is missing."""
+    from platformdirs import user_data_path
+
+    folder = Path(user_data_path("dragoman", appauthor=False))
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreError(f"the data folder {folder} cannot be made: {error.strerror}") from None
+    return URL.create("sqlite", database=str(folder / "sessions.db"))
+
+
+@contextmanager
+def unchanged_on(message: str) -> Iterator[None]:
+    """Puts a sentence of ours before what the database says."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        if isinstance(error, DBAPIError) and _passes(error):
+            raise
+        raise StoreError(f"{message}: {_said(error)}") from error
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _code(error: DBAPIError) -> Any:
+    return getattr(error.orig, "sqlstate", None)
+
+
+def _is_busy(error: Any) -> bool:
+    # The low byte is the kind; what is above it says why.
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _SQLITE_BUSY
+
+
+def _passes(error: DBAPIError) -> bool:
+    return _is_busy(error.orig) or _code(error) in {*_POSTGRES_AGAIN, _POSTGRES_BUSY}
+
+
+def _said(error: SQLAlchemyError) -> str:
+    """The database's own first line; the parameters, which hold what people said, are never in it."""
+    lines = str(getattr(error, "orig", None) or error).splitlines()
+    return mask_secrets(lines[0] if lines else type(error).__name__)
+
+
+def _translated(error: SQLAlchemyError) -> StoreError:
+    return StoreError(f"the database failed, and nothing was changed: {_said(error)}")
+
+
+_opened: "weakref.WeakSet[Database]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for database in list(_opened):
+        database.after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which never forks
+    os.register_at_fork(after_in_child=_after_fork)

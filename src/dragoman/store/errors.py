@@ -1,0 +1,41 @@
+"""What can go wrong with a store.
+
+DragomanError
+└── StoreError                  the store could not do it; nothing of it was done
+    ├── ConflictError           someone else was first: load the session and decide again
+    ├── SessionNotFoundError    no session, or no message in it, has that id
+    ├── StoreBusyError          others held the database for longer than the store waits
+    ├── StoreVersionError       the file, or the line, was written by a newer version
+    └── UnreadableError         a row or a line holds something that is no message
+"""
+
+from dragoman.adapter.errors import DragomanError
+
+
+class StoreError(DragomanError):
+    pass
+
+
+class ConflictError(StoreError):
+    """``expected`` and ``found`` are versions of the session; both are None where something else is there already."""
+
+    def __init__(self, message: str, *, expected: int | None = None, found: int | None = None) -> None:
+        self.expected = expected
+        self.found = found
+        super().__init__(message)
+
+
+class SessionNotFoundError(StoreError):
+    pass
+
+
+class StoreBusyError(StoreError):
+    pass
+
+
+class StoreVersionError(StoreError):
+    pass
+
+
+class UnreadableError(StoreError):
+    pass

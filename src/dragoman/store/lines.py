@@ -1,0 +1,89 @@
+"""A session as JSON lines: a header, then a line for each message and each attempt.
+
+The header says how many lines follow, so that a file that was cut off is told from a whole one.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pydantic_core import from_json
+
+from dragoman.adapter import wirejson
+from dragoman.canonical.evolve import read_message, write_message
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
+from dragoman.canonical.message import Message
+from dragoman.store.columns import MALFORMED, unreadable
+from dragoman.store.errors import StoreVersionError, UnreadableError
+from dragoman.store.records import SessionRecord, StoredSession
+
+VERSION = 1
+"""Every version ever written stays readable."""
+
+
+def write(stored: StoredSession) -> Iterator[str]:
+    yield wirejson.dumps_text(
+        {
+            "dragoman_store": VERSION,
+            "session": stored.record.model_dump(mode="json", exclude_none=True),
+            "tool_ids": stored.tool_ids,
+            "messages": len(stored.messages),
+            "inherited": stored.inherited,
+            "attempts": len(stored.attempts),
+        }
+    )
+    for message in stored.messages:
+        line: dict[str, Any] = {"message": from_json(write_message(message))}
+        if message.id in stored.extensions:
+            line["extensions"] = stored.extensions[message.id]
+        yield wirejson.dumps_text(line)
+    for attempt in stored.attempts:
+        yield wirejson.dumps_text({"attempt": from_json(write_message(attempt))})
+
+
+def read(lines: Iterable[str | bytes]) -> StoredSession:
+    """What `write` wrote; empty lines are passed over. Raises UnreadableError, naming the line, where it is something
+    else or not all of it, and StoreVersionError where it is of a newer version."""
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    header = _object(*next(numbered, (1, "null")))
+    version = header.get("dragoman_store")
+    if isinstance(version, int) and version > VERSION:
+        raise StoreVersionError(f"the lines are of version {version}: upgrade dragoman to read them")
+    try:
+        if version != VERSION:
+            raise ValueError("this is no session of a store")
+        record = SessionRecord.model_validate(header["session"], extra="ignore")
+        tool_ids = dict(header["tool_ids"])
+        due = (int(header["messages"]), int(header["attempts"]))
+        inherited = int(header["inherited"])
+    except MALFORMED as error:
+        raise unreadable("line 1", error) from None
+    messages: list[Message] = []
+    attempts: list[Message] = []
+    extensions: dict[str, dict[str, Any]] = {}
+    for number, line in numbered:
+        held = _object(number, line)
+        try:
+            if "attempt" in held:
+                attempts.append(read_message(held["attempt"]))
+                continue
+            messages.append(read_message(held["message"]))
+            if "extensions" in held:
+                extensions[messages[-1].id] = dict(held["extensions"])
+        except MALFORMED as error:
+            raise unreadable(f"line {number}", error) from None
+    if (len(messages), len(attempts)) != due:
+        raise UnreadableError(
+            f"{due[0]} messages and {due[1]} attempts are due, and {len(messages)} and {len(attempts)} are there: the"
+            " lines are not all of the session"
+        )
+    return StoredSession(record, tuple(messages), tool_ids, tuple(attempts), extensions, inherited)
+
+
+def _object(number: int, line: str | bytes) -> dict[str, Any]:
+    try:
+        value = own_json(from_json(line, allow_inf_nan=False), MAX_DOCUMENT_DEPTH + 2)
+    except MALFORMED as error:
+        raise unreadable(f"line {number}", error) from None
+    if not isinstance(value, dict):
+        raise UnreadableError(f"line {number} is no JSON object")
+    return value

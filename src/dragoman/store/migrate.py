@@ -1,0 +1,71 @@
+"""Opening: a new database gets its tables, an older one its missing steps, and a newer one is refused."""
+
+import re
+from importlib.resources import files
+
+from sqlalchemy import Connection, inspect, text
+
+from dragoman.store.database import Database, unchanged_on
+from dragoman.store.errors import StoreError, StoreVersionError
+from dragoman.store.schema import HEAD, VERSION_TABLE, metadata
+
+_ADVISORY_LOCK = 0x647261676F6D616E
+"""Of PostgreSQL, for one migration at a time: any number that other programs do not take."""
+
+
+def migrate(database: Database) -> None:
+    """Several programs may open one database at once: the first one migrates it, and the others wait.
+
+    Raises StoreVersionError where a newer version has written it, and StoreError where another program has.
+    """
+    if database.read(_version) != HEAD:
+        database.write(_to_head)
+
+
+def _to_head(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+    found = _version(connection)
+    if found == HEAD:
+        return
+    if found is None:
+        _refuse_foreign(connection)
+    with unchanged_on("the store could not be migrated, and stays as it was"):
+        _run(connection)
+
+
+def _version(connection: Connection) -> str | None:
+    """The step that the database is at; None where it has no tables of ours. Raises StoreVersionError."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    with unchanged_on(f"the table {VERSION_TABLE} cannot be read"):
+        rows = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
+    found = str(rows[0]) if len(rows) == 1 else ""
+    if not re.fullmatch("[0-9]{4}", found):
+        raise StoreVersionError("the store does not say which version wrote it: restore it from a copy")
+    if found > HEAD:
+        raise StoreVersionError(
+            f"the store is of version {found}, and this dragoman knows versions up to {HEAD}: upgrade dragoman to open"
+            " it. Nothing was changed"
+        )
+    return found
+
+
+def _refuse_foreign(connection: Connection) -> None:
+    taken = sorted(set(metadata.tables) & set(inspect(connection).get_table_names()))
+    if taken:
+        raise StoreError(
+            f"the database has tables of another program ({', '.join(taken)}): give the store a database, or a"
+            " PostgreSQL schema, of its own. Nothing was changed"
+        )
+
+
+def _run(connection: Connection) -> None:
+    # Imported here: it takes long, and a database that is up to date does not need it.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(files("dragoman.store") / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -1,0 +1,10 @@
+"""How Alembic runs the steps: on the connection, and inside the transaction, that the store has opened."""
+
+from alembic import context
+
+from dragoman.store.schema import VERSION_TABLE
+
+context.configure(
+    connection=context.config.attributes["connection"], version_table=VERSION_TABLE, transactional_ddl=True
+)
+context.run_migrations()

@@ -1,0 +1,80 @@
+"""What a store gives back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.guard import Count, JsonObject, Text
+from dragoman.canonical.message import Message
+
+
+class SessionRecord(Frozen):
+    """One session, without what was said in it.
+
+    ``version`` counts its turns, and is what `Store.append` compares. ``metadata`` is the caller's own. A fork names
+    the session and the last message that it was made from.
+    """
+
+    id: Text
+    version: Count = 0
+    model: Text | None = None
+    title: Text | None = None
+    workspace: Text | None = None
+    routing_policy: JsonObject | None = None
+    metadata: JsonObject = Field(default_factory=dict)
+    user_id: Text | None = None
+    team_id: Text | None = None
+    parent_session_id: Text | None = None
+    parent_message_id: Text | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A session as far as it had come at one moment.
+
+    ``tool_ids`` is what `ToolIdMap.load` takes. ``attempts`` are replies that broke and were billed. ``extensions``
+    are by message id. The first ``inherited`` messages are those of the session that it was forked from, which was
+    billed for them.
+    """
+
+    record: SessionRecord
+    messages: tuple[Message, ...] = ()
+    tool_ids: dict[str, Any] = field(default_factory=dict)
+    attempts: tuple[Message, ...] = ()
+    extensions: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    inherited: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def version(self) -> int:
+        return self.record.version
+
+    @property
+    def model(self) -> str | None:
+        return self.record.model
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some sessions; ``cursor`` asks for those that follow, and is None at the end."""
+
+    sessions: tuple[SessionRecord, ...]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message that holds what was searched for. ``seq`` is its place in the session, from 0."""
+
+    session_id: str
+    seq: int
+    message: Message

@@ -1,0 +1,169 @@
+"""The tables (specification D8), as the newest migration leaves them.
+
+Every time is an integer: microseconds since 1970 in UTC. JSON is stored as text, as it was written: a database's own
+JSON type would reorder keys and refuse U+0000. What the columns beside it repeat is for reports and searches alone;
+reading a message back uses the JSON, the id, the role and the time.
+"""
+
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Numeric,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+HEAD = "0001"
+"""The newest migration. They are numbered, so that an older version of this library can tell that a store is newer."""
+
+VERSION_TABLE = "dragoman_version"
+SEARCH_TABLE = "message_search"
+"""SQLite's full-text index over messages.search_text. PostgreSQL has none of ours, and no SQLite without FTS5."""
+
+MAX_ID = 200
+"""Characters of an id: what PostgreSQL can index, in any script."""
+
+
+class ExactDecimal(TypeDecorator[Decimal]):
+    """Money: NUMERIC where the database has it, and text on SQLite, which would make a float of it."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else Numeric())
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
+        return format(value, "f") if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
+        return None if value is None else Decimal(value)
+
+
+Number = BigInteger().with_variant(Integer(), "sqlite")
+"""SQLite counts up only what it calls INTEGER."""
+
+metadata = MetaData()
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", String(MAX_ID), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("next_seq", BigInteger, nullable=False),
+    Column("active_model", Text),
+    Column("title", Text),
+    Column("workspace_path", Text),
+    Column("routing_policy_json", Text),
+    Column("metadata_json", Text),
+    Column("user_id", String(MAX_ID)),
+    Column("team_id", String(MAX_ID)),
+    Column("parent_session_id", String(MAX_ID)),
+    Column("parent_message_id", String(MAX_ID)),
+    Column("schema_version", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("sessions_by_update", "updated_at", "id"),
+    Index("sessions_by_user", "user_id", "updated_at"),
+)
+
+
+def _of_session() -> Column[str]:
+    return Column("session_id", String(MAX_ID), ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False)
+
+
+def _message_columns() -> list[Column[Any]]:
+    """What messages and attempts have in common."""
+    return [
+        Column("number", Number, primary_key=True, autoincrement=True),
+        Column("id", String(MAX_ID), nullable=False),
+        _of_session(),
+        Column("seq", BigInteger, nullable=False),
+        Column("role", Text, nullable=False),
+        Column("content_json", Text, nullable=False),
+        Column("metadata_json", Text, nullable=False),
+        Column("fields_json", Text),
+        Column("created_at", BigInteger, nullable=False),
+        Column("schema_version", Integer, nullable=False),
+        Column("status", Text, nullable=False),
+        Column("stop_reason", Text),
+        Column("model", Text),
+        Column("provider", Text),
+        Column("user_id", Text),
+        Column("team_id", Text),
+        Column("input_tokens", BigInteger),
+        Column("output_tokens", BigInteger),
+        Column("cached_input_tokens", BigInteger),
+        Column("cache_creation_input_tokens", BigInteger),
+        Column("reasoning_tokens", BigInteger),
+        Column("cost_usd", ExactDecimal),
+        Column("cost_status", Text),
+        Column("pricing_version", Text),
+        Column("latency_ms", BigInteger),
+    ]
+
+
+messages = Table(
+    "messages",
+    metadata,
+    *_message_columns(),
+    Column("extensions_json", Text),
+    Column("search_text", Text),
+    Column("inherited", Boolean, nullable=False),
+    UniqueConstraint("session_id", "seq", name="messages_in_order"),
+    UniqueConstraint("session_id", "id", name="messages_once"),
+    Index("messages_by_time", "session_id", "created_at"),
+)
+"""``seq`` counts from 0 without a gap. ``inherited``: a fork's copy, which its first session has been billed for.
+``fields_json`` has the message's other fields. ``search_text`` is folded (see `search.folded`)."""
+
+attempts = Table(
+    "attempts", metadata, *_message_columns(), UniqueConstraint("session_id", "seq", name="attempts_in_order")
+)
+"""Replies that broke and were billed; no part of the history. ``seq`` counts for itself."""
+
+tool_calls = Table(
+    "tool_calls",
+    metadata,
+    _of_session(),
+    Column("seq", BigInteger, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("message_id", String(MAX_ID), nullable=False),
+    Column("result_message_id", String(MAX_ID)),
+    Column("name", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("provider_id", Text),
+    Column("provider", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("completed_at", BigInteger),
+    UniqueConstraint("session_id", "seq", "position", name="tool_calls_in_order"),
+    Index("tool_calls_by_status", "session_id", "status"),
+)
+"""One row a call: the block at ``position`` of the assistant's message ``seq``. A history from elsewhere may use an id
+twice, so ``id`` is no key."""
+
+tool_ids = Table(
+    "tool_ids",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    _of_session(),
+    Column("kind", String(6), nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("canonical_id", Text, nullable=False),
+    Column("provider_id", Text, nullable=False),
+    Index("tool_ids_of_session", "session_id", "number"),
+)
+"""The session's map of tool ids. ``kind`` is issued (that provider's own id) or sent (the id it was told)."""

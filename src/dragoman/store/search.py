@@ -1,0 +1,56 @@
+"""Searching for text: what of a message can be found, and how.
+
+Found is what holds the words as they stand, in any writing system, whatever their case. Both sides are folded here,
+not by the database, so that every database finds the same.
+"""
+
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, func, select, table, text
+from sqlalchemy.sql import column
+
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
+from dragoman.canonical.message import Message
+from dragoman.store.schema import SEARCH_TABLE, messages
+
+_PIECE = 3
+"""Characters of a piece in SQLite's index."""
+_MOST_PIECES = 32
+
+
+def folded(said: str) -> str:
+    """The text without differences of case and of form (NFKC)."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", said).casefold()).replace("\0", " ")
+
+
+def search_text(message: Message) -> str | None:
+    """What is said in text blocks, those of tool results among them; None where there is nothing."""
+    return "\n".join(folded(said) for said in _texts(message.content)) or None
+
+
+def _texts(content: Iterable[ContentBlock]) -> Iterable[str]:
+    for block in content:
+        if isinstance(block, TextBlock):
+            yield block.text
+        elif isinstance(block, ToolResultBlock):
+            yield from _texts(block.content)
+
+
+def holds(needle: str, *, sqlite: bool, indexed: bool) -> ColumnElement[bool]:
+    """The condition on messages. ``needle`` is folded; nothing in it is a pattern, an operator or SQL."""
+    if not sqlite:
+        # LIKE, since an index with gin_trgm_ops then serves it.
+        return messages.c.search_text.contains(needle, autoescape=True)
+    condition: ColumnElement[bool] = func.instr(messages.c.search_text, needle) > 0
+    if not indexed or len(needle) < _PIECE:
+        return condition
+    pieces = dict.fromkeys(needle[start : start + _PIECE] for start in range(len(needle) - _PIECE + 1))
+    wanted = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in list(pieces)[:_MOST_PIECES])
+    candidates: Select[Any] = (
+        select(column("rowid"))
+        .select_from(table(SEARCH_TABLE))
+        .where(text(f"{SEARCH_TABLE} MATCH :wanted").bindparams(wanted=wanted))
+    )
+    return messages.c.number.in_(candidates.scalar_subquery()) & condition

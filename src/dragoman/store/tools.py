@@ -1,0 +1,137 @@
+"""Tool calls and the map of tool ids: what a turn adds to their tables."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman.store.columns import key, micros, optional, plain, text
+from dragoman.store.errors import ConflictError, StoreError
+from dragoman.store.schema import tool_calls, tool_ids
+
+PENDING, SUCCEEDED, FAILED, CANCELLED = "pending", "succeeded", "failed", "cancelled"
+
+_ANSWER = (
+    update(tool_calls)
+    .where(
+        tool_calls.c.session_id == bindparam("of_session"),
+        tool_calls.c.status == PENDING,
+        tool_calls.c.id == bindparam("of_call"),
+    )
+    .values(
+        status=bindparam("new_status"), result_message_id=bindparam("answer"), completed_at=bindparam("answered_at")
+    )
+)
+
+
+def keep_calls(
+    connection: Connection, session_id: str, turn: Iterable[tuple[int, Message]], issued: Mapping[str, Any]
+) -> None:
+    """Rows for the turn's calls, and their results where it has them. A result of an earlier call completes that one;
+    a result that answers nothing is in its message alone."""
+    calls: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    for seq, message in turn:
+        for position, block in enumerate(message.content):
+            if block.type == "tool_use":
+                calls.append(_call(session_id, seq, position, message, block, issued))
+            elif block.type == "tool_result":
+                answer = _answer(session_id, message, block)
+                if not _settle(calls, answer):
+                    answers.append(answer)
+    if calls:
+        connection.execute(insert(tool_calls), calls)
+    if answers:
+        connection.execute(_ANSWER, answers)
+
+
+def _call(
+    session_id: str, seq: int, position: int, message: Message, block: Any, issued: Mapping[str, Any]
+) -> dict[str, Any]:
+    provider, provider_id = issued.get(block.id, (message.metadata.provider, None))
+    runs = message.metadata.status is MessageStatus.COMPLETE
+    return {
+        "session_id": session_id,
+        "seq": seq,
+        "position": position,
+        "id": text(block.id),
+        "message_id": key(message.id, "a message's id"),
+        "result_message_id": None,
+        "name": text(block.name),
+        # The calls of a reply that broke off are never run.
+        "status": PENDING if runs else CANCELLED,
+        "provider_id": optional(provider_id),
+        "provider": optional(provider),
+        "created_at": micros(message.created_at),
+        "completed_at": None if runs else micros(message.created_at),
+    }
+
+
+def _answer(session_id: str, message: Message, block: Any) -> dict[str, Any]:
+    return {
+        "of_session": session_id,
+        "of_call": text(block.tool_use_id),
+        "new_status": FAILED if block.is_error else SUCCEEDED,
+        "answer": key(message.id, "a message's id"),
+        "answered_at": micros(message.created_at),
+    }
+
+
+def _settle(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
+    """Whether the answer was to a call of the same turn, which then has it."""
+    for call in reversed(calls):
+        if call["id"] == answer["of_call"] and call["status"] == PENDING:
+            call["status"], call["result_message_id"] = answer["new_status"], answer["answer"]
+            call["completed_at"] = answer["answered_at"]
+            return True
+    return False
+
+
+def keep_tool_ids(connection: Connection, session_id: str, dumped: Mapping[str, Any]) -> None:
+    """Adds what the map has and the table has not. Raises ConflictError where it says of an id something else than the
+    table: an id that a provider has seen never changes."""
+    given = dict(_entries(dumped))
+    if not given:
+        return
+    known = {(row.kind, row.provider, row.canonical_id): row.provider_id for row in _stored(connection, session_id)}
+    differing = [entry for entry in known.keys() & given.keys() if known[entry] != given[entry]]
+    if differing:
+        raise ConflictError(f"the tool id {min(differing)[2]!r:.80} is known by another name: load the session again")
+    new = [
+        {"session_id": session_id, "kind": kind, "provider": provider, "canonical_id": canonical, "provider_id": name}
+        for (kind, provider, canonical), name in given.items()
+        if (kind, provider, canonical) not in known
+    ]
+    if new:
+        connection.execute(insert(tool_ids), new)
+
+
+def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
+    """What `ToolIdMap.dump` gave, in its order."""
+    issued: dict[str, list[str]] = {}
+    sent: dict[str, dict[str, str]] = {}
+    for row in _stored(connection, session_id):
+        provider, canonical, name = plain(row.provider), plain(row.canonical_id), plain(row.provider_id)
+        if row.kind == "issued":
+            issued[canonical] = [provider, name]
+        else:
+            sent.setdefault(provider, {})[canonical] = name
+    return {"issued": issued, "sent": sent}
+
+
+def _stored(connection: Connection, session_id: str) -> Iterable[Row[Any]]:
+    chosen = select(tool_ids.c.kind, tool_ids.c.provider, tool_ids.c.canonical_id, tool_ids.c.provider_id)
+    return connection.execute(chosen.where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number))
+
+
+def _entries(dumped: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """Raises StoreError where the map is none."""
+    try:
+        for canonical, (provider, name) in dumped.get("issued", {}).items():
+            yield ("issued", text(provider), text(canonical)), text(name)
+        for provider, names in dumped.get("sent", {}).items():
+            for canonical, name in names.items():
+                yield ("sent", text(provider), text(canonical)), text(name)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise StoreError(f"this is no dump of a ToolIdMap: {type(error).__name__}: {error!s:.200}") from None

@@ -1,0 +1,113 @@
+"""Requests that a provider would have refused, one rule each: what the swap matrix found."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from dragoman import AdapterOptions, Message, ToolUseBlock
+from dragoman.adapter.losses import LossKind
+from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.blocks import DocumentBlock, ImageBlock, MediaSource, TextBlock
+from dragoman.canonical.message import MessageMetadata
+
+ANTHROPIC = "anthropic:claude-opus-5-5"
+RESPONSES = "openai:gpt-6.1-sol"
+CHAT = "openai-chat:gpt-4.1"
+OLLAMA = "ollama:qwen3:4b"
+GOOGLE = "google:gemini-3-flash-preview"
+COHERE = "cohere:command-a-03-2025"
+CALL = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5"
+
+
+def body_of(model: str, *messages: Message) -> tuple[dict[str, Any], list[LossKind]]:
+    wire = get_adapter(model).to_wire(messages, [], AdapterOptions())
+    return json.loads(wire.body), [loss.kind for loss in wire.losses]
+
+
+def spoken(*blocks: Any) -> Message:
+    return Message.assistant(blocks, metadata=MessageMetadata(model="elsewhere:model", provider="elsewhere"))
+
+
+@pytest.mark.parametrize("model", [ANTHROPIC, RESPONSES, CHAT, OLLAMA, GOOGLE, "mistral:mistral-large-latest"])
+def test_instructions_alone_are_followed_by_the_users_word(model: str) -> None:
+    """A request needs someone to answer."""
+    body, lost = body_of(model, Message.system("Be brief."))
+    assert "Continue." in json.dumps(body)
+    assert lost == [LossKind.EMPTY_MESSAGE]
+
+
+def test_an_empty_text_among_others_is_left_out_of_an_answer() -> None:
+    """Anthropic refuses empty text blocks in tool results too; alone it is an empty answer, which may be."""
+    answer = [TextBlock(text=""), TextBlock(text="Sunny.")]
+    call = ToolUseBlock(id=CALL, name="look")
+    body, lost = body_of(ANTHROPIC, Message.user("Hi"), spoken(call), Message.tool(CALL, answer))
+    assert body["messages"][-1]["content"][0]["content"] == "Sunny."
+    assert lost == [LossKind.EMPTY_TEXT]
+    body, lost = body_of(ANTHROPIC, Message.user("Hi"), spoken(call), Message.tool(CALL, ""))
+    assert (body["messages"][-1]["content"][0]["content"], lost) == ("", [])
+
+
+def test_documents_of_text_go_to_anthropic_as_text() -> None:
+    """Base64 is for PDF there; every other type that is text is sent as plain text."""
+    data = base64.b64encode("a;b\nü".encode()).decode()
+    source = MediaSource(kind="base64", data=data)
+    body, lost = body_of(ANTHROPIC, Message.user([DocumentBlock(source=source, media_type="text/csv")]))
+    sent = body["messages"][0]["content"][0]["source"]
+    assert (sent, lost) == ({"type": "text", "media_type": "text/plain", "data": "a;b\nü"}, [])
+    cut = MediaSource(kind="base64", data=data[:5])
+    body, _ = body_of(ANTHROPIC, Message.user([DocumentBlock(source=cut, media_type="text/csv")]))
+    assert body["messages"][0]["content"][0]["source"]["data"] == "a;b"
+    body, lost = body_of(ANTHROPIC, Message.user([DocumentBlock(source=source, media_type="application/zip")]))
+    assert lost == [LossKind.MEDIA]
+
+
+@pytest.mark.parametrize(
+    ("messages", "sent"),
+    [
+        ([Message.user("")], [{"role": "user", "content": ""}]),
+        ([Message.user([])], [{"role": "user", "content": ""}]),
+        ([Message.user("Hi"), spoken(), Message.user("Hi")][1:2], None),
+    ],
+)
+def test_responses_gets_some_input_in_any_case(messages: list[Message], sent: list[dict[str, Any]] | None) -> None:
+    """An empty list is refused; an empty message is none."""
+    body, _ = body_of(RESPONSES, *messages)
+    assert body["input"]
+    assert sent is None or body["input"] == sent
+
+
+def test_gemini_always_hears_the_user() -> None:
+    """An empty word of the user's, in the middle or at the end, does not leave the model's messages side by side."""
+    body, lost = body_of(GOOGLE, Message.user("Hi"), spoken(TextBlock(text="A")), Message.user(""))
+    assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
+    assert LossKind.EMPTY_MESSAGE in lost
+
+
+def test_gemini_is_told_of_a_failure_without_words() -> None:
+    """A tool that failed with an image still failed."""
+    image = ImageBlock(source=MediaSource(kind="base64", data="YQ=="), media_type="image/png")
+    call = ToolUseBlock(id=CALL, name="look")
+    body, _ = body_of(GOOGLE, Message.user("Hi"), spoken(call), Message.tool(CALL, [image], is_error=True))
+    assert "error" in body["contents"][-1]["parts"][0]["functionResponse"]["response"]
+
+
+@pytest.mark.parametrize("model", [CHAT, COHERE, OLLAMA])
+def test_words_behind_a_call_are_named_where_they_move(model: str) -> None:
+    """These wires hold a message's words and its calls apart, so that the words come first."""
+    reply = spoken(ToolUseBlock(id=CALL, name="look"), TextBlock(text="Wait."))
+    _, lost = body_of(model, Message.user("Hi"), reply, Message.tool(CALL, "Sunny."))
+    assert lost == [LossKind.FLATTENED]
+
+
+def test_two_texts_are_one_for_ollama() -> None:
+    """Its content is a string; that it was two is named."""
+    body, lost = body_of(OLLAMA, Message.user([TextBlock(text="A"), TextBlock(text="B")]))
+    assert (body["messages"][0]["content"], lost) == ("A\nB", [LossKind.FLATTENED])
+
+
+def test_empty_neighbours_stay_an_empty_text() -> None:
+    """Where the roles must alternate, two messages without words are one without words."""
+    body, _ = body_of("perplexity:sonar", Message.user(""), Message.user([]))
+    assert body["messages"][0]["content"] in ("", [{"type": "text", "text": ""}])
