@@ -10,7 +10,10 @@ DragomanError
 │   ├── CriticalLossError       a block marked critical would be lost
 │   ├── SwapRefusedError        the model to swap to cannot carry the history
 │   └── CompactionError         a summary cannot make the history fit
+├── NoModelError                no model that was asked for can take the turn; it did not start
 ├── RequestError                an argument that no request can carry
+├── EventError                  something that is no event of the catalogue
+│   └── EventOverflowError      a handler is so far behind that it missed an event
 ├── TurnLimitError              the rounds of tool calls that a turn may take are used up
 ├── BudgetExceededError         a request could cost more than a budget has left; it was not sent
 │   └── UnpricedModelError      a budget in dollars, and nobody knows what the model costs
@@ -37,6 +40,7 @@ Messages never hold a key; what the provider says is masked and cut to a bounded
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 _MAX_MESSAGE = 600
@@ -123,7 +127,39 @@ class CompactionError(ProjectionError):
         super().__init__(message)
 
 
+class NoModelError(DragomanError):
+    """Nothing was sent. ``candidates`` are the models in the order in which they were considered: each with who
+    proposed it, and with what spoke against it, by name and in words.
+    """
+
+    def __init__(self, candidates: Iterable[tuple[str, str, tuple[tuple[str, str], ...]]]) -> None:
+        self.candidates = tuple(candidates)
+        tried = [f"{model} ({by}): {_because(against)}" for model, by, against in self.candidates]
+        super().__init__(
+            "no model can take this turn; considered were:\n  " + "\n  ".join(tried)
+            if tried
+            else "no model can take this turn: none was asked for, and there is no default"
+        )
+
+    @property
+    def reasons(self) -> dict[str, tuple[str, ...]]:
+        """The names of what spoke against each model."""
+        return {model: tuple(name for name, _ in against) for model, _, against in self.candidates}
+
+
+def _because(against: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in against)
+
+
 class RequestError(DragomanError):
+    pass
+
+
+class EventError(DragomanError):
+    pass
+
+
+class EventOverflowError(EventError):
     pass
 
 

@@ -6,6 +6,7 @@ joined, ``split`` the buckets without their subsets, ``summed`` the units and th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,7 +65,7 @@ class Arithmetic:
         ``broken`` and ``cost_status``."""
         stages = {
             "used": f"SELECT {_aliased({**carried, **self._used()})} FROM usages",
-            f"rates({', '.join(map(quoted, self._sheet))})": f"VALUES {', '.join(map(self._values, self.sheet.lines))}",
+            "rates": self._rates(),
             "rated": f"SELECT * FROM used JOIN rates ON {' AND '.join(self._conditions())}",
             "split": f"SELECT *, {_aliased(self._pieces())} FROM rated",
             "summed": f"SELECT *, {_aliased(self._sums())} FROM split",
@@ -122,7 +123,13 @@ class Arithmetic:
         rates = {name: self._number for name in (*(f"rate {name}" for name in self._rated), "request")}
         return {**keys, **spans, **rates, "quoted": "BOOLEAN", "free": "BOOLEAN", "unknown": "VARCHAR"}
 
-    def _values(self, line: Line) -> str:
+    def _rates(self) -> str:
+        """The sheet as one JSON text: the database takes long to read as many expressions."""
+        lines = literal(json.dumps([self._line(line) for line in self.sheet.lines]))
+        columns = {name: f"CAST(line[{at}] AS {kind})" for at, (name, kind) in enumerate(self._sheet.items(), 1)}
+        return f"""SELECT {_aliased(columns)} FROM (SELECT unnest(from_json({lines}, '[["VARCHAR"]]')) AS line)"""
+
+    def _line(self, line: Line) -> list[str | None]:
         kind = self.kinds[line.kind]
         values: list[object] = []
         for name in self._sheet:
@@ -132,8 +139,7 @@ class Arithmetic:
                 values.append(line.rates.get(name[len("rate ") :]))
             else:
                 values.append(getattr(line, name))
-        cast = (f"{_literal(value)}::{sql}" for value, sql in zip(values, self._sheet.values(), strict=True))
-        return f"({', '.join(cast)})"
+        return [None if value is None else str(value) for value in values]
 
     @cached_property
     def _keys(self) -> tuple[str, ...]:
@@ -224,16 +230,6 @@ def _value_of(kind: Kind, name: str) -> str | bool | None:
         return dict(kind.words).get(name[len("word_") :])
     value: str | bool | None = getattr(kind, name)
     return value
-
-
-def _literal(value: object) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case str():
-            return literal(value)
-        case _:
-            return str(value)
 
 
 def _aliased(columns: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,9 +80,10 @@ class Usages:
         with _as_request_error():
             arithmetic = self._arithmetic(_table(table, version), at, as_model)
             try:
-                return self._lines(replace(arithmetic, wide=False), keys)
+                lines = self._lines(replace(arithmetic, wide=False), keys)
             except duckdb.OutOfRangeException:  # more than 64 bits hold
-                return self._lines(arithmetic, keys)
+                lines = self._lines(arithmetic, keys)
+        return added(lines)
 
     def rows(
         self,
@@ -111,7 +112,8 @@ class Usages:
         columns = ", ".join((kept, *(f"{sql} AS {name}" for name, sql in made.items())))
         return self._query(f'{arithmetic.sql({"the row": "usages"})} SELECT {columns} FROM priced')
 
-    def _lines(self, arithmetic: Arithmetic, keys: Mapping[str, str]) -> tuple[CostLine, ...]:
+    def _lines(self, arithmetic: Arithmetic, keys: Mapping[str, str]) -> list[CostLine]:
+        """Not added up yet: one for each group and way of being priced."""
         groups = [*keys, "cost_status", "known", "gaps", "unknown", CUT_OFF, *([UNREAD] if UNREAD in arithmetic.gaps else [])]
         sums = "count(*), sum(prompt), sum(output_tokens), sum(units)"
         sql = arithmetic.sql(keys)
@@ -124,8 +126,8 @@ class Usages:
             names += [CUT_OFF_GAP] if cut_off else []
             cost = Decimal(units).scaleb(-arithmetic.sheet.scale, EXACT) if known else None
             unpriced = dict.fromkeys(names, replies)
-            lines.append(CostLine(tuple(key), replies, prompt, output, cost, {CostStatus(status): replies}, unpriced))
-        return added(lines)
+            lines.append(CostLine(tuple(map(_key_text, key)), replies, prompt, output, cost, {CostStatus(status): replies}, unpriced))
+        return lines
 
     def _arithmetic(self, table: PriceTable, at: datetime | None, as_model: str | None) -> Arithmetic:
         """What there is to multiply: the kinds of replies are looked for first."""
@@ -158,7 +160,7 @@ class Usages:
             case "provider":
                 return f"split_part({self._columns.model()}, ':', 1)"
             case "day":
-                return f"CAST(DATE '0001-01-01' + CAST(({self._columns.moment()} - ({MONDAY})) // {DAY} AS INTEGER) AS VARCHAR)"
+                return f"({self._columns.moment()} - ({MONDAY})) // {DAY}"
             case "user" | "session":
                 return self._columns.text(f"{name}_id")
             case _:
@@ -172,6 +174,11 @@ def _table(table: PriceTable | None, version: str | None) -> PriceTable:
     if table is not None and version is not None:
         raise RequestError("give a table or the version of one, not both")
     return table or price_table(version)
+
+
+def _key_text(key: str | int | None) -> str | None:
+    """Days are counted from the first one of the calendar."""
+    return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key
 
 
 def _dollars(scale: int) -> str:

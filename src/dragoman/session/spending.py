@@ -13,7 +13,7 @@ from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 _SUBSETS = (
     "reasoning_tokens", "cache_creation_1h_input_tokens", "audio_input_tokens", "audio_output_tokens",
-    "image_input_tokens", "image_output_tokens",
+    "image_input_tokens", "image_output_tokens", "cached_audio_input_tokens", "cached_image_input_tokens",
 )  # fmt: skip
 
 

@@ -160,10 +160,12 @@ tool_ids = Table(
     metadata,
     Column("number", Number, primary_key=True, autoincrement=True),
     _of_session(),
+    Column("entry", String(32), nullable=False),
     Column("kind", String(6), nullable=False),
     Column("provider", Text, nullable=False),
     Column("canonical_id", Text, nullable=False),
     Column("provider_id", Text, nullable=False),
-    Index("tool_ids_of_session", "session_id", "number"),
+    UniqueConstraint("session_id", "entry", name="tool_ids_once"),
 )
-"""The session's map of tool ids. ``kind`` is issued (that provider's own id) or sent (the id it was told)."""
+"""The session's map of tool ids. ``kind`` is issued (that provider's own id) or sent (the id it was told);
+``entry`` is a digest of kind, provider and canonical id."""

@@ -1,9 +1,11 @@
 """Tool calls and the map of tool ids: what a turn adds to their tables."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from pydantic_core import to_json
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.store.columns import key, micros, optional, plain, text
@@ -11,6 +13,9 @@ from dragoman.store.errors import ConflictError, StoreError
 from dragoman.store.schema import tool_calls, tool_ids
 
 PENDING, SUCCEEDED, FAILED, CANCELLED = "pending", "succeeded", "failed", "cancelled"
+
+_PORTION = 500
+"""Ids in one question: databases bound how many parameters a statement has."""
 
 _ANSWER = (
     update(tool_calls)
@@ -91,18 +96,30 @@ def _settle(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
 def keep_tool_ids(connection: Connection, session_id: str, dumped: Mapping[str, Any]) -> None:
     """Adds what the map has and the table has not. Raises ConflictError where it says of an id something else than the
     table: an id that a provider has seen never changes."""
-    given = dict(_entries(dumped))
-    if not given:
-        return
-    known = {(row.kind, row.provider, row.canonical_id): row.provider_id for row in _stored(connection, session_id)}
-    differing = [entry for entry in known.keys() & given.keys() if known[entry] != given[entry]]
-    if differing:
-        raise ConflictError(f"the tool id {min(differing)[2]!r:.80} is known by another name: load the session again")
-    new = [
-        {"session_id": session_id, "kind": kind, "provider": provider, "canonical_id": canonical, "provider_id": name}
-        for (kind, provider, canonical), name in given.items()
-        if (kind, provider, canonical) not in known
-    ]
+    given = {
+        _entry(kind, provider, canonical): (kind, provider, canonical, name)
+        for kind, provider, canonical, name in _entries(dumped)
+    }
+    known: dict[str, str] = {}
+    for asked in _portions(list(given)):
+        chosen = select(tool_ids.c.entry, tool_ids.c.provider_id)
+        found = connection.execute(chosen.where(tool_ids.c.session_id == session_id, tool_ids.c.entry.in_(asked)))
+        known.update((row.entry, row.provider_id) for row in found)
+    new = []
+    for entry, (kind, provider, canonical, name) in given.items():
+        if entry not in known:
+            new.append(
+                {
+                    "session_id": session_id,
+                    "entry": entry,
+                    "kind": kind,
+                    "provider": provider,
+                    "canonical_id": canonical,
+                    "provider_id": name,
+                }
+            )
+        elif known[entry] != name:
+            raise ConflictError(f"the tool id {canonical!r:.80} is known by another name: load the session again")
     if new:
         connection.execute(insert(tool_ids), new)
 
@@ -111,7 +128,8 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
     """What `ToolIdMap.dump` gave, in its order."""
     issued: dict[str, list[str]] = {}
     sent: dict[str, dict[str, str]] = {}
-    for row in _stored(connection, session_id):
+    stored = select(tool_ids).where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number)
+    for row in connection.execute(stored):
         provider, canonical, name = plain(row.provider), plain(row.canonical_id), plain(row.provider_id)
         if row.kind == "issued":
             issued[canonical] = [provider, name]
@@ -120,18 +138,22 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
     return {"issued": issued, "sent": sent}
 
 
-def _stored(connection: Connection, session_id: str) -> Iterable[Row[Any]]:
-    chosen = select(tool_ids.c.kind, tool_ids.c.provider, tool_ids.c.canonical_id, tool_ids.c.provider_id)
-    return connection.execute(chosen.where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number))
+def _entry(*parts: str) -> str:
+    """A key of one length for texts of any: no index takes a long one."""
+    return blake2b(to_json(parts), digest_size=16).hexdigest()
 
 
-def _entries(dumped: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, str], str]]:
+def _portions(entries: list[str]) -> Iterator[list[str]]:
+    return (entries[start : start + _PORTION] for start in range(0, len(entries), _PORTION))
+
+
+def _entries(dumped: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Raises StoreError where the map is none."""
     try:
         for canonical, (provider, name) in dumped.get("issued", {}).items():
-            yield ("issued", text(provider), text(canonical)), text(name)
+            yield "issued", text(provider), text(canonical), text(name)
         for provider, names in dumped.get("sent", {}).items():
             for canonical, name in names.items():
-                yield ("sent", text(provider), text(canonical)), text(name)
+                yield "sent", text(provider), text(canonical), text(name)
     except (AttributeError, TypeError, ValueError) as error:
         raise StoreError(f"this is no dump of a ToolIdMap: {type(error).__name__}: {error!s:.200}") from None

@@ -105,12 +105,13 @@ def _tools() -> None:
         "tool_ids",
         sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
         _of_session(),
+        sa.Column("entry", sa.String(32), nullable=False),
         sa.Column("kind", sa.String(6), nullable=False),
         sa.Column("provider", sa.Text, nullable=False),
         sa.Column("canonical_id", sa.Text, nullable=False),
         sa.Column("provider_id", sa.Text, nullable=False),
+        sa.UniqueConstraint("session_id", "entry", name="tool_ids_once"),
     )
-    op.create_index("tool_ids_of_session", "tool_ids", ["session_id", "number"])
 
 
 def _search() -> None:

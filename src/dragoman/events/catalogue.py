@@ -1,0 +1,274 @@
+"""The catalogue (specification D11): everything that happens in a turn, with what an event of it tells.
+
+Events hold no prompt, no reply and no key: hashes, sizes, names, counts. What was said is in the messages. Unknown is
+None, and never 0.
+"""
+
+import hashlib
+import json
+from decimal import Decimal
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, JsonValue
+
+from dragoman.adapter.errors import ProviderError
+from dragoman.canonical.blocks import Frozen, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.guard import Count, Text
+from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.tools import SideEffects
+from dragoman.events.event import Actor, Payload, Sensitivity
+
+
+class LlmCallStarted(Payload):
+    """A request is about to be sent."""
+
+    type: ClassVar[str] = "llm.call_started"
+    actor: ClassVar[Actor] = Actor.AGENT
+
+    model: Text
+    provider: Text
+    estimated_input_tokens: Count | None = None
+    request_id: Text
+    is_worker: bool = False
+
+
+class LlmCallCompleted(Payload):
+    """A reply is there; the four counts are disjoint."""
+
+    type: ClassVar[str] = "llm.call_completed"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+    actor: ClassVar[Actor] = Actor.AGENT
+
+    model: Text
+    provider: Text
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cached_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
+    cost_usd: Decimal | None = None
+    pricing_version: Text | None = None
+    latency_ms: Count | None = None
+    stop_reason: StopReason | None = None
+    produced_tool_calls: Count = 0
+    produced_thinking_blocks: Count = 0
+    gateway_key_id: Text | None = None
+    inbound_shape: Text | None = None
+    user_id: Text | None = None
+    team_id: Text | None = None
+
+    @classmethod
+    def of(cls, reply: Message, **fields: Any) -> Self:
+        """What an assistant's message tells; ``fields`` are the gateway's."""
+        notes, usage = reply.metadata, reply.usage
+        counts = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
+        priced = ("cost_usd", "pricing_version", "latency_ms")
+        return cls(
+            model=notes.model or "",
+            provider=notes.provider or "",
+            **{name: None if usage is None else getattr(usage, name) for name in (*counts, *priced)},
+            stop_reason=notes.stop_reason,
+            produced_tool_calls=len(reply.tool_uses),
+            produced_thinking_blocks=sum(isinstance(block, ThinkingBlock) for block in reply.content),
+            user_id=notes.user_id,
+            team_id=notes.team_id,
+            **fields,
+        )
+
+
+class LlmCallFailed(Payload):
+    type: ClassVar[str] = "llm.call_failed"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+    actor: ClassVar[Actor] = Actor.AGENT
+
+    model: Text
+    provider: Text
+    error_class: Text
+    error_message_redacted: Text
+    """The error's kind, status and code. The provider's own words may quote the prompt, so they are not told."""
+    retry_count: Count = 0
+    latency_ms: Count | None = None
+
+    @classmethod
+    def of(cls, model: str, error: ProviderError, *, latency_ms: int | None = None) -> Self:
+        facts = (("status", error.status), ("code", error.code))
+        told = [type(error).__name__, *(f"{name} {value}" for name, value in facts if value is not None)]
+        return cls(
+            model=model,
+            provider=model.partition(":")[0],
+            error_class=error.error_class,
+            error_message_redacted=", ".join(told).encode(errors="replace").decode(),
+            retry_count=max(len(error.attempts) - 1, 0),
+            latency_ms=latency_ms,
+        )
+
+
+class ToolCalled(Payload):
+    type: ClassVar[str] = "tool.called"
+    actor: ClassVar[Actor] = Actor.AGENT
+
+    tool_use_id: Text
+    tool_name: Text
+    input_hash: Text
+    """SHA-256, in hexadecimal, of the input as JSON with sorted keys and without spaces."""
+    input_size_bytes: Count
+    side_effects: SideEffects | None = None
+
+    @classmethod
+    def of(cls, call: ToolUseBlock, side_effects: SideEffects | None = None) -> Self:
+        """``side_effects`` is None for a tool that the session does not know."""
+        written = json.dumps(call.input, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return cls(
+            tool_use_id=call.id,
+            tool_name=call.name,
+            input_hash=hashlib.sha256(written).hexdigest(),
+            input_size_bytes=len(written),
+            side_effects=side_effects,
+        )
+
+
+class ToolCompleted(Payload):
+    type: ClassVar[str] = "tool.completed"
+    actor: ClassVar[Actor] = Actor.TOOL
+
+    tool_use_id: Text
+    success: bool
+    output_size_bytes: Count
+    latency_ms: Count | None = None
+    files_modified: tuple[Text, ...] | None = None
+    command_executed: Text | None = None
+
+
+class ToolFailed(Payload):
+    type: ClassVar[str] = "tool.failed"
+    actor: ClassVar[Actor] = Actor.TOOL
+
+    tool_use_id: Text
+    error_class: Literal[
+        "timeout",
+        "permission_denied",
+        "not_found",
+        "validation_error",
+        "execution_error",
+        "cancelled",
+        "user_denied",
+        "confirmation_timeout",
+    ]
+    error_message: Text
+    latency_ms: Count | None = None
+
+
+class ToolInputInvalid(Payload):
+    """Private, because what is wrong with an input may quote it."""
+
+    type: ClassVar[str] = "tool.input_invalid"
+
+    tool_name: Text
+    validation_errors: tuple[Text, ...]
+
+
+class PolicyEvaluation(Frozen):
+    """One link of the routing chain."""
+
+    policy: Literal[
+        "per_message_override",
+        "manual_sticky",
+        "rule",
+        "pattern",
+        "delegate_request",
+        "workspace_default",
+        "global_default",
+    ]
+    verdict: Literal["not_applicable", "deferred", "rejected", "chose"]
+    candidate_model: Text | None = None
+    reason: Text
+    rule_name: Text | None = None
+    confidence: float | None = Field(default=None, ge=0, le=1)
+    pattern_alternatives: tuple[Text, ...] | None = None
+    validation_failure: Text | None = None
+    """The first of the failures, by its name in the specification."""
+    validation_failures: tuple[Text, ...] = ()
+    failure: Text | None = None
+    """The class of the error with which the model failed, before another one was asked in its place."""
+
+
+class RouteDecided(Payload):
+    """A turn has its model. Another one follows in the same turn only where that model failed before it answered."""
+
+    type: ClassVar[str] = "route.decided"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+
+    chosen_model: Text
+    winner_index: Count
+    elapsed_ms: float = Field(ge=0, allow_inf_nan=False)
+    chain: tuple[PolicyEvaluation, ...]
+
+
+class TurnStarted(Payload):
+    type: ClassVar[str] = "turn.started"
+    actor: ClassVar[Actor] = Actor.USER
+
+    user_message_hash: Text
+    """SHA-256 of the text, in hexadecimal. Short texts can be guessed from it."""
+    user_message_text_redacted: Text | None = None
+    """Only where the user agreed to share it."""
+    estimated_input_tokens: Count | None = None
+    has_images: bool = False
+    has_tool_calls_in_history: bool = False
+
+    @classmethod
+    def of(cls, said: Message | None, history: tuple[Message, ...] = (), **fields: Any) -> Self:
+        """The facts of a turn in which ``said`` follows the history."""
+        text = "" if said is None else said.text
+        facts: dict[str, Any] = {
+            "user_message_hash": hashlib.sha256(text.encode()).hexdigest(),
+            "has_images": said is not None and any(block.type == "image" for block in said.content),
+            "has_tool_calls_in_history": any(message.tool_uses for message in history),
+        }
+        return cls(**(facts | fields))
+
+
+class TurnCompleted(Payload):
+    type: ClassVar[str] = "turn.completed"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+    actor: ClassVar[Actor] = Actor.AGENT
+
+    stop_reason: StopReason | None = None
+    llm_call_count: Count
+    tool_call_count: Count
+    total_input_tokens: Count | None = None
+    """All that was billed as prompt."""
+    total_output_tokens: Count | None = None
+    total_cost_usd: Decimal | None = None
+    wall_time_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    signals_extra: dict[Text, JsonValue] | None = None
+    user_id: Text | None = None
+    team_id: Text | None = None
+
+
+class TurnCancelled(Payload):
+    type: ClassVar[str] = "turn.cancelled"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+    actor: ClassVar[Actor] = Actor.USER
+
+    reason: Literal["user_cancel", "client_disconnect", "timeout"]
+    partial_llm_calls: Count = 0
+    partial_tool_calls: Count = 0
+
+
+CATALOGUE: dict[str, type[Payload]] = {
+    payload.type: payload
+    for payload in (
+        LlmCallStarted,
+        LlmCallCompleted,
+        LlmCallFailed,
+        ToolCalled,
+        ToolCompleted,
+        ToolFailed,
+        ToolInputInvalid,
+        RouteDecided,
+        TurnStarted,
+        TurnCompleted,
+        TurnCancelled,
+    )
+}
+"""Every event of the library by its type. A program may add its own: see `EventBus`."""

@@ -1,0 +1,62 @@
+"""Short names for models. The bundled ones are data, in aliases.toml; a program's own are laid over them."""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
+from dragoman.canonical.ids import ModelId
+
+ALIAS = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"
+_ALIAS = re.compile(ALIAS)
+
+
+class Aliases:
+    """Names without a colon, for model ids; upper and lower case are one.
+
+    Raises ConfigurationError where a name is no alias, or stands for something that is no model id.
+    """
+
+    def __init__(self, own: Mapping[str, str] | None = None) -> None:
+        self._models = dict(_bundled())
+        for name, model in (own or {}).items():
+            if not (isinstance(name, str) and _ALIAS.fullmatch(name)):
+                raise ConfigurationError(f"{name!r:.80} is no alias: letters, digits, '-', '_' and '.', a letter first")
+            self._models[name.lower()] = _model_id(name, model)
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._models
+
+    def resolve(self, name: str) -> str:
+        """The model id that an alias stands for; a model id stands for itself.
+
+        Raises UnknownProviderError, with the nearest names, where it is neither.
+        """
+        if model := self._models.get(name.lower()):
+            return model
+        try:
+            return str(ModelId.parse(name))
+        except ValueError:
+            raise UnknownProviderError(self._unknown(name)) from None
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name.lower()[:64], sorted(self._models), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "write it as 'provider:model'"
+        return f"{name!r:.80} is neither a model id nor an alias of one: {hint}"
+
+
+@cache
+def _bundled() -> Mapping[str, str]:
+    text = files(__package__).joinpath("aliases.toml").read_text(encoding="utf-8")
+    found: dict[str, str] = tomllib.loads(text)["aliases"]
+    return found
+
+
+def _model_id(name: str, model: str) -> str:
+    try:
+        return str(ModelId.parse(model))
+    except (ValueError, AttributeError):
+        raise ConfigurationError(f"the alias {name!r} stands for {model!r:.80}, which is no model id") from None

@@ -1,0 +1,161 @@
+"""Which models and providers are down, from how their last calls went (specification D11). No clock of its own.
+
+- five failures of a model in a row within two minutes: the model is down;
+- three models of a provider down within two minutes, an error of the key, or two failures within half a minute to
+  reach it at all: the provider is down;
+- a success clears its model and its provider; five minutes without an attempt clear both.
+
+A call counts once, however often it was tried, so that a call which uses up its retries changes nothing by itself.
+"""
+
+import logging
+import threading
+from bisect import insort
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal
+
+from dragoman.adapter.errors import DragomanError, NetworkError, NotFoundError, ProviderError, StreamTruncatedError
+
+logger = logging.getLogger("dragoman.routing")
+
+_FAILURES = frozenset({"rate_limit", "auth", "server_error", "network", "other"})
+"""Classes of errors that speak against the provider; the others speak against the request."""
+_MOST_REMEMBERED = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When something counts as down; the defaults are the specification's."""
+
+    failures: int = 5
+    models: int = 3
+    within: timedelta = timedelta(minutes=2)
+    unreached: int = 2
+    unreached_within: timedelta = timedelta(seconds=30)
+    idle: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """``what`` is down: a model id, or a provider's name."""
+
+    scope: Literal["model", "provider"]
+    what: str
+    since: datetime
+    why: str
+
+    def __str__(self) -> str:
+        whole = "all models of " if self.scope == "provider" else ""
+        return f"{whole}{self.what} down: {self.why}"
+
+
+@dataclass(slots=True)
+class _Health:
+    """A model's or a provider's recent past. ``failures`` are since the last success, oldest first; for a provider,
+    those that did not reach it."""
+
+    last: datetime
+    failures: list[datetime] = field(default_factory=list)
+    down: Outage | None = None
+
+
+class Availability:
+    """How models fare. Threads and sessions may share one: what one of them learns, all of them know.
+
+    Moments are datetimes with a time zone, as the caller's clock tells them.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._models: dict[str, _Health] = {}
+        self._providers: dict[str, _Health] = {}
+        self._lock = threading.Lock()
+
+    def report(self, model: str, error: DragomanError | None, at: datetime) -> None:
+        """Notes how one call of a model ended: None is success. Errors that are the request's own fault, and those
+        that never left the program, change nothing."""
+        provider = model.partition(":")[0]
+        with self._lock:
+            if error is None:
+                self._clear(self._models, model, at)
+                self._clear(self._providers, provider, at)
+            elif isinstance(error, ProviderError) and _speaks_against_provider(error):
+                self._failed(model, provider, error, at)
+
+    def outage(self, model: str, at: datetime) -> Outage | None:
+        """Why the model cannot be asked at that moment; its provider's outage comes first. None where it can."""
+        with self._lock:
+            for known, name in ((self._providers, model.partition(":")[0]), (self._models, model)):
+                health = known.get(name)
+                if health is not None and health.down is not None and not self._forgotten(health, at):
+                    return health.down
+        return None
+
+    def _failed(self, model: str, provider: str, error: ProviderError, at: datetime) -> None:
+        of_model, of_provider = self._health(self._models, model, at), self._health(self._providers, provider, at)
+        recent = self._count(of_model, at, self.limits.failures, self.limits.within)
+        if of_model.down is None and recent >= self.limits.failures:
+            why = f"{recent} failures in a row, the last one {error.error_class}"
+            of_model.down = _noted(Outage("model", model, at, why))
+        if of_provider.down is None and (reason := self._provider_wide(provider, error, of_provider, at)):
+            of_provider.down = _noted(Outage("provider", provider, at, reason))
+
+    def _provider_wide(self, provider: str, error: ProviderError, health: _Health, at: datetime) -> str | None:
+        if error.error_class == "auth":
+            return f"{type(error).__name__} on one of its models"
+        if _unreached(error):
+            times = self._count(health, at, self.limits.unreached, self.limits.unreached_within)
+            if times >= self.limits.unreached:
+                return f"not reached {times} times within {self.limits.unreached_within.total_seconds():g} s"
+        if isinstance(error, NotFoundError):  # a name that nobody knows says nothing about the provider
+            return None
+        down = [
+            found.down
+            for name, found in self._models.items()
+            if name.partition(":")[0] == provider and found.down and abs(at - found.down.since) <= self.limits.within
+        ]
+        if len(down) >= self.limits.models:
+            return f"{len(down)} of its models are down"
+        return None
+
+    def _count(self, health: _Health, at: datetime, most: int, within: timedelta) -> int:
+        """Notes a failure; how many of the last ``most`` lie within the span. Calls side by side may end in any
+        order."""
+        insort(health.failures, at)
+        del health.failures[:-most]
+        newest = health.failures[-1]
+        return sum(newest - moment <= within for moment in health.failures)
+
+    def _health(self, known: dict[str, _Health], name: str, at: datetime) -> _Health:
+        """What is known, or a new beginning where that is nothing or too long ago."""
+        health = known.get(name)
+        if health is None or self._forgotten(health, at):
+            if len(known) >= _MOST_REMEMBERED:
+                for old in [other for other, found in known.items() if self._forgotten(found, at)]:
+                    del known[old]
+            health = known[name] = _Health(at)
+        health.last = max(health.last, at)
+        return health
+
+    def _clear(self, known: dict[str, _Health], name: str, at: datetime) -> None:
+        found = known.pop(name, None)
+        if found is not None and found.down is not None and not self._forgotten(found, at):
+            logger.info("%s answers again", name)
+
+    def _forgotten(self, health: _Health, at: datetime) -> bool:
+        return at - health.last >= self.limits.idle
+
+
+def _speaks_against_provider(error: ProviderError) -> bool:
+    return error.error_class in _FAILURES or isinstance(error, NotFoundError)
+
+
+def _unreached(error: ProviderError) -> bool:
+    """No answer at all: a status, or a stream that began, came from a provider that was reached."""
+    return isinstance(error, NetworkError) and not isinstance(error, StreamTruncatedError) and error.status is None
+
+
+def _noted(outage: Outage) -> Outage:
+    logger.warning("%s", outage)
+    return outage

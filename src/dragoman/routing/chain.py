@@ -1,0 +1,304 @@
+"""The routing chain (specification D11): who may propose a model for a turn, in which order, and who wins.
+
+The first proposal that validates wins. Where none does, the turn does not start: no model is ever taken that nobody
+asked for. No I/O, and no clock but the one that is handed in.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache, partial
+from typing import Any, Self
+
+from dragoman.adapter.contract import Prices, bundled_prices
+from dragoman.adapter.errors import (
+    ConfigurationError,
+    ContentFilterError,
+    DragomanError,
+    InvalidRequestError,
+    MissingExtraError,
+    MissingKeyError,
+    NoModelError,
+    NotFoundError,
+    ProviderError,
+    RequestCancelledError,
+    UnknownProviderError,
+)
+from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.guard import one_line
+from dragoman.canonical.routing import RoutingDecisionRecord
+from dragoman.canonical.usage import CostStatus, TokenUsage
+from dragoman.routing.aliases import Aliases
+from dragoman.routing.availability import Availability
+from dragoman.routing.configuration import read_configuration
+from dragoman.routing.decision import Candidate, Policy, RouteDecision, Verdict
+from dragoman.routing.mention import Mention, read_mention
+from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
+from dragoman.routing.rules import Rule
+from dragoman.routing.validation import Refused, refusals
+
+logger = logging.getLogger("dragoman.routing")
+
+_LONGEST_REASON = 300
+
+
+class Router:
+    """Picks the model of a turn. Threads and sessions may share one: between turns it remembers only its availability.
+
+    ``aliases`` are laid over the bundled ones. ``recommender`` counts from ``min_confidence`` on. With ``mentions``
+    off, ``@sonnet`` in a text is text like any other: so it should be where the text comes from people who may not
+    choose what is paid for. ``find`` gives the facts of a model and raises ConfigurationError where it cannot be used
+    here, e.g. MissingKeyError. ``prices`` are asked for rules on cost alone.
+
+    Raises ConfigurationError where two rules have one name, or something is neither a model id nor an alias.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: Iterable[Rule] = (),
+        aliases: Mapping[str, str] | None = None,
+        workspace_default: str | None = None,
+        global_default: str | None = None,
+        recommender: Recommender | None = None,
+        min_confidence: float = 0.5,
+        availability: Availability | None = None,
+        mentions: bool = True,
+        find: Callable[[str], ModelFacts] = get_adapter,
+        prices: Prices | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.aliases = Aliases(aliases)
+        self.rules = _named(rules, self.aliases)
+        self.workspace_default = self._resolved(workspace_default)
+        self.global_default = self._resolved(global_default)
+        self.availability = availability if availability is not None else Availability()
+        self._recommender = recommender
+        self._min_confidence = min_confidence
+        self._mentions = mentions
+        self._find = find
+        self._prices = prices
+        self._clock = clock
+
+    @classmethod
+    def from_toml(cls, text: str, **settings: Any) -> Self:
+        """A router from a configuration: ``workspace_default``, ``global_default``, ``min_confidence``, ``mentions``,
+        a table ``aliases``, and one ``[[rule]]`` for each rule. ``settings`` are the other arguments, or replace them.
+
+        Raises ConfigurationError, naming every fault.
+        """
+        return cls(**(read_configuration(text) | settings))
+
+    def choose(self, request: RouteRequest) -> RouteDecision:
+        """The model for the whole turn.
+
+        Raises NoModelError where no proposal validates, and UnknownProviderError where the text or an argument names
+        what is no model: a slip of the pen must not be answered by another model.
+        """
+        mention = read_mention(request.text) if self._mentions else Mention(None, request.text)
+        tokens = request.estimated_tokens
+        request = replace(request, text=mention.rest, estimated_tokens=cache(tokens) if callable(tokens) else tokens)
+        return self._first(request, tuple(self._proposals(request, mention.name)), 0)
+
+    def next_after(self, decision: RouteDecision, error: DragomanError, *, seen: bool = False) -> RouteDecision | None:
+        """The next candidate that validates, after the chosen one failed with that error.
+
+        None where the caller has ``seen`` anything of the reply, where another model would fail in the same way (the
+        request is invalid or was cancelled, a filter blocked it) or where no candidate is left; the error then stands,
+        with a note on each candidate that was left. Whom the failed model hands over to is on the new record.
+        """
+        if seen or not _may_hand_over(error):
+            return None
+        place = decision.winner_index
+        kind = error.error_class if isinstance(error, ProviderError) else "not_configured"
+        lost = replace(decision.winner, verdict=Verdict.REJECTED, failure=kind)
+        chain = (*decision.chain[:place], lost, *decision.chain[place + 1 :])
+        try:
+            return self._first(decision.request, chain, place + 1)
+        except NoModelError as nothing_left:
+            if any(place < index and link.model for index, link in enumerate(chain)):
+                error.add_note(str(nothing_left))
+            return None
+
+    def _first(self, request: RouteRequest, proposed: Sequence[Candidate], start: int) -> RouteDecision:
+        """The first candidate from ``start`` on that validates. Raises NoModelError."""
+        chain, at, winner = list(proposed), self._clock(), None
+        failed = {link.model: link.failure for link in chain if link.failure is not None}
+        known: dict[str, tuple[Refused, ...]] = {}
+        for place, link in enumerate(chain[start:], start):
+            if link.model is None:
+                continue
+            if winner is not None:
+                chain[place] = replace(link, verdict=Verdict.DEFERRED)
+                continue
+            if link.model not in known:
+                known[link.model] = refusals(
+                    link.model, request, find=self._find, availability=self.availability, at=at
+                )
+            refused, failure = known[link.model], failed.get(link.model)
+            if refused or failure is not None:
+                chain[place] = replace(link, verdict=Verdict.REJECTED, refusals=refused, failure=failure)
+            else:
+                winner = place
+                chain[place] = replace(link, verdict=Verdict.CHOSE)
+        if winner is None:
+            raise _no_model(chain)
+        model = chain[winner].model
+        assert model is not None
+        return RouteDecision(
+            model=model,
+            record=_record(model, chain, winner),
+            chain=tuple(chain),
+            winner_index=winner,
+            request=request,
+        )
+
+    def _proposals(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
+        yield from self._overrides(request, mentioned)
+        sticky = self._resolved(request.sticky)
+        yield _one(Policy.MANUAL_STICKY, sticky, "the session was set to it", "the session is set to no model")
+        yield from self._by_rules(request)
+        yield self._recommended(request)
+        delegate = self._resolved(request.delegate)
+        yield _one(Policy.DELEGATE_REQUEST, delegate, "a delegating model asked for it", "nothing was delegated")
+        workspace, everywhere = self.workspace_default, self.global_default
+        yield _one(Policy.WORKSPACE_DEFAULT, workspace, "the default of the workspace", "the workspace has no default")
+        yield _one(Policy.GLOBAL_DEFAULT, everywhere, "the global default", "there is no global default")
+
+    def _overrides(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
+        """The argument first, then the mention: the program knows of both."""
+        policy, found = Policy.PER_MESSAGE_OVERRIDE, False
+        if request.override is not None:
+            found = True
+            yield Candidate(policy=policy, model=self._existing(request.override), reason="asked for with this message")
+        if mentioned is not None:
+            found = True
+            try:
+                model = self._existing(mentioned)
+            except UnknownProviderError as error:
+                literal = f"to say @{mentioned:.80} literally, begin with a backslash"
+                raise UnknownProviderError(f"the text begins with a mention: {error}; {literal}") from None
+            yield Candidate(policy=policy, model=model, reason=f"the text begins with @{mentioned}")
+        if not found:
+            yield _one(policy, None, "", "the message names no model")
+
+    def _by_rules(self, request: RouteRequest) -> Iterator[Candidate]:
+        found = False
+        for rule in self.rules:
+            model = rule.model
+            if rule.when.holds(request, partial(self._tokens, request, model), partial(self._cost, request, model)):
+                found = True
+                reason = f"the rule {rule.name!r} fits"
+                yield Candidate(policy=Policy.RULE, model=model, reason=reason, rule_name=rule.name)
+        if not found:
+            yield _one(Policy.RULE, None, "", "no rule fits")
+
+    def _recommended(self, request: RouteRequest) -> Candidate:
+        nothing = Candidate(policy=Policy.PATTERN, model=None, reason="nothing is recommended")
+        if self._recommender is None:
+            return nothing
+        try:
+            answer = self._recommender(request)
+            if answer is None:
+                return nothing
+            found = Recommendation(*answer)
+            model, confidence = self.aliases.resolve(found.model), float(found.confidence)
+            alternatives = tuple(map(str, found.alternatives))
+        except Exception as error:
+            logger.warning("the recommender failed: %s", type(error).__name__, exc_info=True)
+            return replace(nothing, reason=f"the recommender failed: {type(error).__name__}")
+        if not 0 <= confidence <= 1 or math.isnan(confidence):
+            logger.warning("the recommender's confidence is %s, not 0 to 1: it is left out", confidence)
+            return replace(nothing, reason="the recommender's confidence is none")
+        if confidence < self._min_confidence:
+            reason = f"{model} is recommended with {confidence:.2f}, less than {self._min_confidence:.2f}"
+            return replace(nothing, reason=reason, confidence=confidence, alternatives=alternatives)
+        reason = one_line(str(found.reason))[:_LONGEST_REASON]
+        return replace(nothing, model=model, reason=reason, confidence=confidence, alternatives=alternatives)
+
+    def _resolved(self, name: str | None) -> str | None:
+        return None if name is None else self.aliases.resolve(name)
+
+    def _existing(self, name: str) -> str:
+        """The model id, of a provider that exists. Raises UnknownProviderError."""
+        model = self.aliases.resolve(name)
+        try:
+            self._find(model)
+        except UnknownProviderError:
+            raise
+        except ConfigurationError:
+            pass  # it exists, and validation says what it lacks
+        return model
+
+    def _tokens(self, request: RouteRequest, model: str) -> int | None:
+        """The size of the prompt there; None where the model is not known here, so that nobody counts for it."""
+        try:
+            self._find(model)
+        except ConfigurationError:
+            return None
+        return request.tokens_on(model)
+
+    def _cost(self, request: RouteRequest, model: str) -> Decimal | None:
+        """The most that one reply can cost there, None where that is not all known."""
+        try:
+            facts = self._find(model)
+        except ConfigurationError:
+            return None
+        written = request.max_output_tokens or facts.default_output_tokens
+        usage = TokenUsage(input_tokens=request.tokens_on(model), output_tokens=written)
+        prices = self._prices if self._prices is not None else bundled_prices()
+        priced = prices.price(model, usage, self._clock())
+        return priced.cost_usd if priced.cost_status in (CostStatus.PRICED, CostStatus.FREE) else None
+
+
+def _one(policy: Policy, model: str | None, reason: str, nothing: str) -> Candidate:
+    return Candidate(policy=policy, model=model, reason=nothing if model is None else reason)
+
+
+def _named(rules: Iterable[Rule], aliases: Aliases) -> tuple[Rule, ...]:
+    """The rules with names, and with model ids in place of aliases."""
+    named: dict[str, Rule] = {}
+    for place, rule in enumerate(rules, 1):
+        name = f"rule {place}" if rule.name is None else rule.name
+        if name in named:
+            raise ConfigurationError(f"two rules are named {name!r:.80}: nobody could tell which one it was")
+        named[name] = rule.model_copy(update={"name": name, "model": aliases.resolve(rule.model)})
+    return tuple(named.values())
+
+
+def _record(model: str, chain: Sequence[Candidate], winner: int) -> RoutingDecisionRecord:
+    """What the reply remembers; the chain itself is for an event."""
+    chosen = chain[winner]
+    passed = [
+        f"{link.model} ({', '.join(link.reasons)})" for link in chain[:winner] if link.verdict is Verdict.REJECTED
+    ]
+    others = dict.fromkeys(link.model for link in chain if link.model is not None and link.model != model)
+    return RoutingDecisionRecord(
+        mode=chosen.policy.mode,
+        chosen_model=model,
+        reason=chosen.reason + (f"; passed over: {', '.join(passed)}" if passed else ""),
+        rule_name=chosen.rule_name,
+        confidence=chosen.confidence,
+        alternatives_considered=tuple(others),
+    )
+
+
+def _no_model(chain: Sequence[Candidate]) -> NoModelError:
+    return NoModelError([(link.model, str(link.policy), _against(link)) for link in chain if link.model is not None])
+
+
+def _against(link: Candidate) -> tuple[tuple[str, str], ...]:
+    found = tuple((str(refused.name), refused.why) for refused in link.refusals)
+    return found if link.failure is None else (*found, (link.failure, "it failed before it answered"))
+
+
+def _may_hand_over(error: DragomanError) -> bool:
+    """Whether another model may do better. A filter is not to be got round by asking elsewhere."""
+    if isinstance(error, (RequestCancelledError, ContentFilterError)):
+        return False
+    if isinstance(error, InvalidRequestError):
+        return isinstance(error, NotFoundError)
+    return isinstance(error, (ProviderError, MissingKeyError, MissingExtraError))

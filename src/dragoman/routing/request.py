@@ -1,0 +1,119 @@
+"""What routing knows of a turn: facts about what is to be sent, and who asks for which model."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple, Protocol
+
+from dragoman.adapter.capabilities import AdapterCapabilities
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.tools import ToolDefinition
+
+_SYSTEM = (Role.SYSTEM, Role.DEVELOPER)
+
+
+class ModelFacts(Protocol):
+    """What routing reads of a model; every `Adapter` is one."""
+
+    @property
+    def capabilities(self) -> AdapterCapabilities: ...
+
+    @property
+    def default_output_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteRequest:
+    """One turn, before it has a model. Facts are about everything that would be sent, history included.
+
+    ``override`` is for this turn alone, ``sticky`` the model that the session was set to, ``delegate`` the one that a
+    delegating model asked for; each is a model id or an alias. ``estimated_tokens`` is the size of the prompt, as a
+    number or as a function of the model id, since models count differently. ``spent_usd`` is what was spent so far, in
+    whatever span the program counts; None is unknown.
+    """
+
+    text: str = ""
+    """What the user says in this turn; a mention of a model is looked for here."""
+    override: str | None = None
+    sticky: str | None = None
+    delegate: str | None = None
+    estimated_tokens: int | Callable[[str], int] = 0
+    max_output_tokens: int | None = None
+    images: bool = False
+    audio: bool = False
+    video: bool = False
+    documents: bool = False
+    tools: bool = False
+    system_prompt: bool = False
+    output_schema: bool = False
+    labels: frozenset[str] = frozenset()
+    user_id: str | None = None
+    team_id: str | None = None
+    spent_usd: Decimal | None = None
+
+    @classmethod
+    def of(
+        cls,
+        history: Sequence[Message],
+        said: Sequence[Message] = (),
+        tools: Sequence[ToolDefinition] = (),
+        options: AdapterOptions | None = None,
+        **fields: Any,
+    ) -> "RouteRequest":
+        """The facts of a turn in which ``said`` is said after ``history``; ``fields`` are those that neither tells."""
+        options = options or AdapterOptions()
+        messages = [*history, *said]
+        kinds = {kind for message in messages for kind in _kinds(message.content)}
+        facts: dict[str, Any] = {
+            "text": next((text for message in said if (text := _first_text(message)) is not None), ""),
+            "estimated_tokens": lambda model: get_adapter(model).estimate_input_tokens(messages, tools),
+            "max_output_tokens": options.max_output_tokens,
+            "images": "image" in kinds,
+            "audio": "audio" in kinds,
+            "video": "video" in kinds,
+            "documents": "document" in kinds,
+            "tools": bool(tools),
+            "system_prompt": any(message.role in _SYSTEM for message in messages),
+            "output_schema": options.output_schema is not None,
+        }
+        return cls(**(facts | fields))
+
+    def tokens_on(self, model: str) -> int:
+        """The size of the prompt as that model counts."""
+        return self.estimated_tokens(model) if callable(self.estimated_tokens) else self.estimated_tokens
+
+
+class Recommendation(NamedTuple):
+    """A model, how sure the recommender is of it (0 to 1), and why, in words."""
+
+    model: str
+    confidence: float
+    reason: str
+    alternatives: tuple[str, ...] = ()
+
+
+class Recommender(Protocol):
+    """Anything that learns which model suits which request; None where it has nothing to say.
+
+    It ranks below what users ask for and what rules say, and it is asked at each turn, so that it is on record what it
+    would have said. Where it fails, it has nothing to say.
+    """
+
+    def __call__(self, request: RouteRequest, /) -> Recommendation | tuple[str, float, str] | None: ...
+
+
+def _kinds(blocks: Iterable[ContentBlock]) -> Iterable[str]:
+    for block in blocks:
+        yield block.type
+        if isinstance(block, ToolResultBlock):
+            yield from _kinds(block.content)
+
+
+def _first_text(message: Message) -> str | None:
+    """The text that a user's message begins with; behind an image there may still be one."""
+    if message.role is not Role.USER:
+        return None
+    return next((block.text for block in message.content if isinstance(block, TextBlock)), None)

@@ -1,0 +1,110 @@
+"""Declarative rules: which model a turn goes to, by its size, media, tools, price, labels and people.
+
+A rule picks a model and does nothing else; there is no language in it, and no rule sees another. Rules are tried from
+the first to the last.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.guard import Count, Text
+from dragoman.routing.request import RouteRequest
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, float):
+        raise PydanticCustomError("not_exact", "money is a Decimal, an int or a text: a float is not exact")
+    return value
+
+
+Usd = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, allow_inf_nan=False)]
+"""An amount of US dollars."""
+
+
+class When(Frozen):
+    """Conditions on a turn; all that are given must hold, and where none is given every turn fits.
+
+    Sizes and prices are those on the rule's own model. What is unknown, such as a price, fulfils no condition.
+    """
+
+    tokens_over: Count | None = None
+    """Estimated prompt tokens, history included."""
+    tokens_under: Count | None = None
+    has_tools: bool | None = None
+    has_images: bool | None = None
+    has_audio: bool | None = None
+    has_video: bool | None = None
+    has_documents: bool | None = None
+    has_output_schema: bool | None = None
+    text_contains: tuple[Text, ...] = ()
+    """Any of these, upper and lower case alike, in what the user says."""
+    labels: frozenset[Text] = frozenset()
+    """All of these."""
+    users: frozenset[Text] = frozenset()
+    """One of these user ids."""
+    teams: frozenset[Text] = frozenset()
+    cost_under_usd: Usd | None = None
+    """The most that one reply can cost: the prompt, and all the output that it may have."""
+    cost_over_usd: Usd | None = None
+    spent_over_usd: Usd | None = None
+    """What was spent before, in whatever span the program counts."""
+    any_of: tuple["When", ...] = ()
+    none_of: tuple["When", ...] = ()
+
+    def holds(
+        self, request: RouteRequest, tokens: Callable[[], int | None], cost: Callable[[], Decimal | None]
+    ) -> bool:
+        """``tokens`` and ``cost`` are asked for only where a condition needs them."""
+        return (
+            self._media_fit(request)
+            and self._people_fit(request)
+            and _between(self.tokens_over, tokens, self.tokens_under)
+            and _between(self.cost_over_usd, cost, self.cost_under_usd)
+            and _between(self.spent_over_usd, lambda: request.spent_usd, None)
+            and (not self.any_of or any(one.holds(request, tokens, cost) for one in self.any_of))
+            and not any(one.holds(request, tokens, cost) for one in self.none_of)
+        )
+
+    def _media_fit(self, request: RouteRequest) -> bool:
+        asked = (
+            (self.has_tools, request.tools),
+            (self.has_images, request.images),
+            (self.has_audio, request.audio),
+            (self.has_video, request.video),
+            (self.has_documents, request.documents),
+            (self.has_output_schema, request.output_schema),
+        )
+        return all(wanted is None or wanted is fact for wanted, fact in asked)
+
+    def _people_fit(self, request: RouteRequest) -> bool:
+        text = request.text.casefold()
+        return (
+            (not self.text_contains or any(part.casefold() in text for part in self.text_contains))
+            and self.labels <= request.labels
+            and (not self.users or request.user_id in self.users)
+            and (not self.teams or request.team_id in self.teams)
+        )
+
+
+class Rule(Frozen):
+    """Turns that fit ``when`` go to ``model``, a model id or an alias, if it can take them.
+
+    A rule without a name is called by its place, ``rule 1`` for the first. For a second choice, write a second rule
+    with the same conditions.
+    """
+
+    model: Text
+    when: When = Field(default_factory=When)
+    name: Text | None = None
+
+
+def _between(over: Any, value: Callable[[], Any], under: Any) -> bool:
+    if over is None and under is None:
+        return True
+    found = value()
+    return found is not None and (over is None or found > over) and (under is None or found < under)

@@ -1,0 +1,64 @@
+"""Whether a model can take a turn: what specification D11 checks, each only where the turn needs it.
+
+Thinking is never checked: a model without it answers without it. Media other than images are not either: what a model
+does not take of them becomes a loss, and rules can send them elsewhere.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.routing.availability import Availability
+from dragoman.routing.request import ModelFacts, RouteRequest
+
+
+class Refusal(StrEnum):
+    """Why a model cannot take a turn."""
+
+    NOT_CONFIGURED = "not_configured"
+    PROVIDER_UNAVAILABLE = "provider_unavailable"
+    NO_VISION_SUPPORT = "no_vision_support"
+    EXCEEDS_CONTEXT_WINDOW = "exceeds_context_window"
+    NO_TOOL_SUPPORT = "no_tool_support"
+    NO_SYSTEM_PROMPT_SUPPORT = "no_system_prompt_support"
+    NO_STRUCTURED_OUTPUT_SUPPORT = "no_structured_output_support"
+
+
+class Refused(NamedTuple):
+    name: Refusal
+    why: str
+
+
+def refusals(
+    model: str,
+    request: RouteRequest,
+    *,
+    find: Callable[[str], ModelFacts],
+    availability: Availability,
+    at: datetime,
+) -> tuple[Refused, ...]:
+    """Everything that speaks against the model, in the order of the specification; nothing where it may answer."""
+    try:
+        facts = find(model)
+        abilities = facts.capabilities
+    except ConfigurationError as error:
+        return (Refused(Refusal.NOT_CONFIGURED, str(error)),)
+    found: list[Refused] = []
+    if outage := availability.outage(model, at):
+        found.append(Refused(Refusal.PROVIDER_UNAVAILABLE, str(outage)))
+    if request.images and not abilities.supports_images:
+        found.append(Refused(Refusal.NO_VISION_SUPPORT, "the turn holds images"))
+    tokens, answer = request.tokens_on(model), request.max_output_tokens or 0
+    if tokens + answer > abilities.max_context_tokens:
+        room = f" and an answer of up to {answer:,}" if answer else ""
+        why = f"about {tokens:,} tokens{room} in a window of {abilities.max_context_tokens:,}"
+        found.append(Refused(Refusal.EXCEEDS_CONTEXT_WINDOW, why))
+    if request.tools and not abilities.supports_tools:
+        found.append(Refused(Refusal.NO_TOOL_SUPPORT, "the turn offers tools"))
+    if request.system_prompt and not abilities.supports_system_prompt:
+        found.append(Refused(Refusal.NO_SYSTEM_PROMPT_SUPPORT, "the turn has a system prompt"))
+    if request.output_schema and not abilities.supports_structured_output:
+        found.append(Refused(Refusal.NO_STRUCTURED_OUTPUT_SUPPORT, "the turn asks for a schema"))
+    return tuple(found)
