@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import structured, wirejson
+from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
@@ -45,7 +46,7 @@ class BedrockAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         form = form_of(options.extra.get(self.provider, {}))
-        request, tools = structured.begin(self, messages, tools, options)
+        request, tools = begin(self, messages, tools, options)
         fit(request, form)
         body = (claude if form is Form.MESSAGES else encode).body(request, tools)
         if body.get("system") and not options.extra.get(self.provider, {}).get("system"):

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
@@ -39,7 +39,7 @@ class CohereAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = structured.begin(self, messages, tools, options)
+        request, tools = begin(self, messages, tools, options)
         body = encode.body(request, tools)
         if options.stream:
             request.overrule("stream")

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading, replay
@@ -50,7 +50,7 @@ class GoogleAdapter(Adapter):
     ) -> WireRequest:
         """Raises RequestError for a model's name that no path can hold."""
         path = self.path(stream=options.stream)
-        request, tools = structured.begin(self, messages, tools, options)
+        request, tools = begin(self, messages, tools, options)
         return request.wire(path, encode.body(request, tools), merged=MERGED)
 
     def path(self, *, stream: bool) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.incoming import HistoryReader, request_object
-from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
@@ -36,7 +36,7 @@ class LocalAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request = Outgoing.begin(self, messages, options)
+        request, tools = begin(self, messages, tools, options)
         return request.wire(PATH, encode.body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

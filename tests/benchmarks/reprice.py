@@ -1,7 +1,7 @@
 """Usages repriced and grouped: `python -m tests.benchmarks.reprice --rows 100000000`.
 
-The usages are made up, the same ones each time, and lie in a Parquet file that is removed afterwards. ``--check`` prices
-each of them in Python as well, and compares every figure.
+The usages are made up, the same ones each time, and lie in a Parquet file that is removed afterwards. ``--check``
+prices each of them in Python as well, and compares every figure.
 """
 
 import argparse

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import structured, wirejson
+from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
@@ -39,7 +40,7 @@ class InteractionsAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         stored = encode.goes_on_from_store(options.extra.get(self.provider, {}))
-        request, tools = structured.begin(self, messages, tools, options, server_state=stored, whole=True)
+        request, tools = begin(self, messages, tools, options, server_state=stored, whole=True)
         path = f"{PATH}?alt=sse" if options.stream else PATH
         return request.wire(path, encode.body(request, tools), merged=encode.MERGED)
 

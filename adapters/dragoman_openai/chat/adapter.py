@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
@@ -47,7 +47,7 @@ class ChatAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = structured.begin(self, messages, tools, options)
+        request, tools = begin(self, messages, tools, options)
         return request.wire(self.dialect.path, encode.body(request, tools, self.dialect))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter import structured
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
@@ -45,7 +45,7 @@ class ResponsesAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         stored = encode.goes_on_from_store(messages, options.extra.get(self.provider, {}))
-        request, tools = structured.begin(self, messages, tools, options, server_state=stored)
+        request, tools = begin(self, messages, tools, options, server_state=stored)
         return request.wire(PATH, encode.body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:

@@ -36,7 +36,7 @@ class AnswerTool:
                 case _:
                     yield event
 
-    def text_of(self, block: ContentBlock) -> ContentBlock:
+    def read(self, block: ContentBlock) -> ContentBlock:
         """The block, as text if it is the call."""
         if not (isinstance(block, ToolUseBlock) and block.name == NAME):
             return block

@@ -67,9 +67,12 @@ class Reply:
         now = context.clock()
         served = f"{self.provider}:{model}" if model else context.model
         blocks = tuple(content)
-        if (answer := context.answer_tool) is not None and (answered := tuple(map(answer.text_of, blocks))) != blocks:
+        if context.tool_names is not None:
+            blocks = tuple(map(context.tool_names.read, blocks))
+        if context.answer_tool is not None and (answered := tuple(map(context.answer_tool.read, blocks))) != blocks:
+            blocks = answered
             # What the provider noted about the call would not fit the text.
-            blocks, raw = answered, {name: raw[name] for name in ("id",) if name in raw}
+            raw = {name: raw[name] for name in ("id",) if name in raw}
             stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
         tool_ids = {
             block.id: native

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from dragoman.adapter.estimate import TokenEstimate
 from dragoman.adapter.schemas import SchemaRule
+from dragoman.adapter.tool_names import ToolNameRule
 from dragoman.canonical.blocks import Frozen
 
 
@@ -127,6 +128,7 @@ class AdapterCapabilities(Frozen):
     max_output_tokens: int = 4096
 
     tool_id_rule: ToolIdRule = Field(default_factory=ToolIdRule)
+    tool_name_rule: ToolNameRule = Field(default_factory=ToolNameRule)
     thinking_policy: ThinkingPolicy = Field(default_factory=ThinkingPolicy)
     sampling: Literal["allowed", "without_reasoning", "never"] = "allowed"
     forced_tool_choice: Literal["allowed", "without_reasoning", "never"] = "allowed"

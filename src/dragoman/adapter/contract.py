@@ -20,6 +20,7 @@ from dragoman.adapter.estimate import estimate
 from dragoman.adapter.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.adapter.settled import Encodings
 from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.tool_names import ToolNames
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
@@ -58,6 +59,8 @@ class RequestContext:
     request_id: str = field(default_factory=new_message_id)
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
     encodings: Encodings = field(default_factory=Encodings)
+    tool_names: ToolNames | None = None
+    """Set by `Adapter.to_wire` where tools were offered under names that are not their own."""
     answer_tool: AnswerTool | None = None
     """Set by `Adapter.to_wire` where the reply's text comes as the input of a tool."""
     seal: Mapping[str, Any] | None = None
@@ -216,8 +219,8 @@ class Adapter(ABC):
     def reader(self, context: RequestContext) -> StreamDecoder:
         """The decoder for the reply to the request that was made with this context."""
         decoder = self.decoder(context)
-        if context.answer_tool is not None:
-            decoder.translate = context.answer_tool.told
+        meant = (context.tool_names, context.answer_tool)
+        decoder.translations = tuple(each.told for each in meant if each is not None)
         return decoder
 
     async def stream_response(

@@ -65,8 +65,8 @@ class StreamDecoder(ABC):
         """The whole reply, once it has arrived."""
         self.heard = 0
         """How many frames have said something: keep-alives do not count."""
-        self.translate: Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]] | None = None
-        """What the events are told as, where that is not what they are."""
+        self.translations: Sequence[Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]]] = ()
+        """What the events are told as, where that is not what they are; each takes what the one before gives."""
         self._framing = framing
         self._unknown: set[str] = set()
 
@@ -148,7 +148,9 @@ class StreamDecoder(ABC):
         return [ErrorEvent(error, partial)]
 
     def _take(self, new: Iterable[StreamEvent], events: list[StreamEvent]) -> None:
-        for event in new if self.translate is None else self.translate(new):
+        for translate in self.translations:
+            new = translate(new)
+        for event in new:
             if (text := _TEXTS.get(type(event))) is not None and not isinstance(text(event), str):
                 raise TypeError(f"a {event.type} that is no text")
             events.append(event)

@@ -69,7 +69,7 @@ def project(messages: Sequence[Message], target: Target, *, keys: CallKeys | Non
     turns = [Turn.of(message) for message in messages]
     turns = pairing.pair(turns, losses, keep_orphans=target.server_state, keys=keys)
     projector = _Projector(target, losses)
-    turns = [projector.thinking(projector.tools(turn)) for turn in turns]
+    turns = [projector.thinking(projector.tools(projector.names(turn))) for turn in turns]
     turns = list(projector.media(turns))
     turns = [projector.native(turn) for turn in turns]
     turns = list(projector.roles(turns))
@@ -99,6 +99,21 @@ class _Projector:
         self._target = target
         self._abilities = target.capabilities
         self._losses = losses
+
+    def names(self, turn: Turn) -> Turn:
+        """Calls of tools whose names the wire refuses go under the names that such tools are offered under."""
+        rule = self._abilities.tool_name_rule
+        if turn.plain or turn.role is not Role.ASSISTANT:
+            return turn
+
+        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+            if not isinstance(block, ToolUseBlock) or rule.accepts(block.name):
+                return (block,)
+            made = rule.legal(block.name)
+            self._lose(turn, index, LossKind.TOOLS, f"the name of a tool is sent as {made}", Severity.INFO)
+            return (block.model_copy(update={"name": made}),)
+
+        return turn.mapped(change)
 
     def tools(self, turn: Turn) -> Turn:
         """Calls and results become text where the model knows no tools."""

@@ -6,18 +6,14 @@ like any other.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.answer_tool import DESCRIPTION, NAME, AnswerTool
 from dragoman.adapter.capabilities import NATIVE, AdapterCapabilities
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
-from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import ToolDefinition
 
 _ASKED = (
     "Answer with one JSON value that obeys the JSON Schema below. Write nothing before it and nothing behind it,"
@@ -35,37 +31,7 @@ def is_native(abilities: AdapterCapabilities, *, tools: bool) -> bool:
     return abilities.structured_output_by == "native" and bool(abilities.supports_structured_output)
 
 
-def begin(
-    adapter: Adapter,
-    messages: Sequence[Message],
-    tools: Sequence[ToolDefinition],
-    options: AdapterOptions,
-    *,
-    server_state: bool = False,
-    whole: bool = False,
-) -> tuple[Outgoing, Sequence[ToolDefinition]]:
-    """The request, begun, and its tools. Where the wire has no place for the schema that is asked for, the request says
-    it in another way: as the input of its only tool, or in its system prompt.
-    """
-    abilities, schema, context = adapter.capabilities, options.output_schema, options.context
-    if context is not None:
-        context.answer_tool = None
-    offers = bool(tools) and bool(abilities.supports_tools)
-    if schema is None or not abilities.supports_structured_output or is_native(abilities, tools=offers):
-        return Outgoing.begin(adapter, messages, options, server_state=server_state, whole=whole), tools
-    if context is not None and _takes_answer_tool(abilities, options, offers=offers):
-        context.answer_tool = AnswerTool()
-        tools = [ToolDefinition(name=NAME, description=DESCRIPTION, input_schema=dict(schema))]
-        options = replace(options, output_schema=None, tool_choice=NamedTool(NAME))
-        request = Outgoing.begin(adapter, messages, options, server_state=server_state, whole=whole)
-        reason = f"output_schema: {adapter.model} is made to call a tool whose input is the answer"
-        request.lose(LossKind.OPTION, reason, Severity.INFO)
-        return request, tools
-    messages = _asking(messages, schema)
-    return Outgoing.begin(adapter, messages, options, server_state=server_state, whole=whole), tools
-
-
-def _takes_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions, *, offers: bool) -> bool:
+def takes_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions, *, offers: bool) -> bool:
     """Whether the model can be made to call a tool with such an input, and has no others that it might want to call."""
     if abilities.structured_output_by != "tool" or offers or (options.output_schema or {}).get("type") != "object":
         return False
@@ -74,7 +40,7 @@ def _takes_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions, 
     return forced == "allowed" or (forced == "without_reasoning" and not reasons)
 
 
-def _asking(messages: Sequence[Message], schema: Mapping[str, Any]) -> Sequence[Message]:
+def asking(messages: Sequence[Message], schema: Mapping[str, Any]) -> Sequence[Message]:
     """The messages with a request for the schema behind the conversation's own instructions."""
     place = next((at for at, each in enumerate(messages) if each.role not in _INSTRUCTIONS), len(messages))
     text = _ASKED + wirejson.dumps_text(dict(schema))

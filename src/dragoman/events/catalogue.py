@@ -9,7 +9,7 @@ import json
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from dragoman.adapter.errors import ProviderError
 from dragoman.canonical.blocks import Frozen, ThinkingBlock, ToolUseBlock
@@ -240,7 +240,6 @@ class TurnCompleted(Payload):
     total_output_tokens: Count | None = None
     total_cost_usd: Decimal | None = None
     wall_time_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    signals_extra: dict[Text, JsonValue] | None = None
     user_id: Text | None = None
     team_id: Text | None = None
 

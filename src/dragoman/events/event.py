@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from dragoman.adapter.errors import EventError
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import READING, Frozen
 
 RESERVED = ("message.", "text.", "thinking.", "tool.use_")
 """What the events of a stream begin with, in the protocol that clients speak: no event of the bus does. What streams
@@ -110,8 +110,8 @@ class Event:
 def read_event(line: str | bytes, types: Mapping[str, type[Payload]]) -> Event:
     """The event of a line that `Event.to_json` wrote, in this version or another.
 
-    A type that is not among ``types``, or whose payload does not fit, is kept as `Unknown`. Raises EventError where
-    the line is no event.
+    A type that is not among ``types``, or whose payload does not fit, is kept as `Unknown`; fields that this version
+    does not know stay in the payload. Raises EventError where the line is no event.
     """
     try:
         data = json.loads(line)
@@ -137,6 +137,6 @@ def _payload(kind: str, fields: dict[str, Any], types: Mapping[str, type[Payload
     if known is None:
         return Unknown(kind, fields)
     try:
-        return known.model_validate(fields)
+        return known.model_validate(fields, extra="allow", context=READING)
     except ValidationError:
         return Unknown(kind, fields)

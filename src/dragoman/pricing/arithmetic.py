@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dragoman.adapter.errors import RequestError
-from dragoman.pricing.rate_sheet import DAY, FIRST, LAST, MONDAY, PARTS, WEEK, Kind, Line, RateSheet
+from dragoman.pricing.rate_sheet import FIRST, LAST, MONDAY, PARTS, WEEK, Kind, Line, RateSheet
 from dragoman.pricing.usage_columns import TOOL, UsageColumns, literal, quoted
 
 _BITS = 62
@@ -120,7 +120,7 @@ class Arithmetic:
             if any(getattr(line, name) != whole for line in self.sheet.lines)
         }
         keys = {f"of_{name}": "BOOLEAN" if name == "batch" else "VARCHAR" for name in self._keys}
-        rates = {name: self._number for name in (*(f"rate {name}" for name in self._rated), "request")}
+        rates = dict.fromkeys((*(f"rate {name}" for name in self._rated), "request"), self._number)
         return {**keys, **spans, **rates, "quoted": "BOOLEAN", "free": "BOOLEAN", "unknown": "VARCHAR"}
 
     def _rates(self) -> str:
@@ -165,7 +165,8 @@ class Arithmetic:
 
     def _conditions(self) -> Iterator[str]:
         for name in self._keys:
-            yield f"is_{name} IS NOT DISTINCT FROM of_{name}" if name not in ("model", "batch") else f"is_{name} = of_{name}"
+            equals = "=" if name in ("model", "batch") else "IS NOT DISTINCT FROM"
+            yield f"{quoted(f'is_{name}')} {equals} {quoted(f'of_{name}')}"
         spans = self._sheet.keys() & _SPANS.keys()
         week = f"((moment - ({MONDAY})) % {WEEK})"
         for prefix, value in (("", "moment"), ("week_", week), ("prompt_", "prompt")):

@@ -110,11 +110,13 @@ class Usages:
         replaced = [quoted(name) for name in self._relation.columns if name in made]
         kept = '"the row".*' + (f" EXCLUDE ({', '.join(replaced)})" if replaced else "")
         columns = ", ".join((kept, *(f"{sql} AS {name}" for name, sql in made.items())))
-        return self._query(f'{arithmetic.sql({"the row": "usages"})} SELECT {columns} FROM priced')
+        return self._query(f"{arithmetic.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
 
     def _lines(self, arithmetic: Arithmetic, keys: Mapping[str, str]) -> list[CostLine]:
         """Not added up yet: one for each group and way of being priced."""
-        groups = [*keys, "cost_status", "known", "gaps", "unknown", CUT_OFF, *([UNREAD] if UNREAD in arithmetic.gaps else [])]
+        groups = [*keys, "cost_status", "known", "gaps", "unknown", CUT_OFF]
+        if UNREAD in arithmetic.gaps:
+            groups.append(UNREAD)
         sums = "count(*), sum(prompt), sum(output_tokens), sum(units)"
         sql = arithmetic.sql(keys)
         found = self._query(f"{sql} SELECT {sums}, {', '.join(groups)} FROM priced GROUP BY ALL").fetchall()
@@ -125,8 +127,8 @@ class Usages:
             names += [unknown] if unknown is not None else []
             names += [CUT_OFF_GAP] if cut_off else []
             cost = Decimal(units).scaleb(-arithmetic.sheet.scale, EXACT) if known else None
-            unpriced = dict.fromkeys(names, replies)
-            lines.append(CostLine(tuple(map(_key_text, key)), replies, prompt, output, cost, {CostStatus(status): replies}, unpriced))
+            line = CostLine(tuple(map(_key_text, key)), replies, prompt, output, cost)
+            lines.append(replace(line, statuses={CostStatus(status): replies}, unpriced=dict.fromkeys(names, replies)))
         return lines
 
     def _arithmetic(self, table: PriceTable, at: datetime | None, as_model: str | None) -> Arithmetic:
@@ -137,8 +139,10 @@ class Usages:
         words = surcharge_fields(table, models)
         columns = kind_columns(self._columns, words)
         kinds = [
-            Kind(model, tier, speed, batch, tuple((word, said) for word, said in zip(words, rest, strict=True) if said is not None))
-            for model, tier, speed, batch, *rest in self._distinct(columns)
+            Kind(
+                model, tier, speed, batch, tuple(pair for pair in zip(words, said, strict=True) if pair[1] is not None)
+            )
+            for model, tier, speed, batch, *said in self._distinct(columns)
         ]
         tools = set(self._columns.flat_tools)
         if (named := self._columns.tools()) is not None:
@@ -167,7 +171,9 @@ class Usages:
                 raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")
 
     def _query(self, sql: str) -> DuckDBPyRelation:
-        return self._relation.query("usages", sql)
+        found = self._relation.query("usages", sql)
+        assert found is not None  # it is for statements other than SELECT
+        return found
 
 
 def _table(table: PriceTable | None, version: str | None) -> PriceTable:
@@ -177,8 +183,8 @@ def _table(table: PriceTable | None, version: str | None) -> PriceTable:
 
 
 def _key_text(key: str | int | None) -> str | None:
-    """Days are counted from the first one of the calendar."""
-    return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key
+    """Days are counted from the first one of the calendar; an empty name is none."""
+    return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key or None
 
 
 def _dollars(scale: int) -> str:

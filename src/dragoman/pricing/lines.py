@@ -35,6 +35,14 @@ class CostLine:
             return CostStatus.PRICED
         return CostStatus.UNPRICED if found == {CostStatus.UNPRICED} else CostStatus.PARTIAL
 
+    def __str__(self) -> str:
+        """The cost as a person reads it, to the millionth of a dollar; unknown is said, never shown as 0."""
+        if self.cost_usd is None:
+            return "unknown" if self.replies else "$0"
+        if self.status is CostStatus.FREE:
+            return "free"
+        return f"{'at least ' if self.status is CostStatus.PARTIAL else ''}${self.cost_usd:,.6f}"
+
 
 def line_of(key: tuple[str | None, ...], usage: Usage | None) -> CostLine:
     """The line of one reply. One without token counts has an unknown cost."""

@@ -6,7 +6,7 @@ which the answer cannot change; nothing of its rules is repeated here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     service_tier: str | None = None
     speed: str | None = None
     batch: bool = False
-    words: tuple[tuple[str, str], ...] = ()
+    words: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _Span(NamedTuple):
 class _Cell(NamedTuple):
     """A stretch of time with one quote."""
 
-    time: _Span
+    span: _Span
     week: _Span
     quote: Quote
 
@@ -132,13 +132,13 @@ def _cells(table: PriceTable, kind: Kind, at: datetime | None, as_model: str | N
         yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), model.quote(usage, at.astimezone(UTC), batch))
         return
     weeks = _week_spans(model)
-    for time in _time_spans(model):
-        probes = ((week, _first_moment(time, week)) for week in weeks)
+    for span in _time_spans(model):
+        probes = ((week, _first_moment(span, week)) for week in weeks)
         quotes = [(week, model.quote(usage, moment, batch)) for week, moment in probes if moment is not None]
         for _, group in groupby(quotes, key=itemgetter(1)):
             same = list(group)
             # A span too short for a whole week has gaps, in which it has no moment.
-            yield _Cell(time, _Span(same[0][0].since, same[-1][0].until), same[0][1])
+            yield _Cell(span, _Span(same[0][0].since, same[-1][0].until), same[0][1])
 
 
 def _as_said(kind: Kind) -> TokenUsage:
@@ -157,19 +157,22 @@ def _week_spans(model: PricedModel) -> list[_Span]:
     windows = [row.window for row in model.rows if row.window is not None]
     if not windows:
         return [_Span(0, WEEK)]
-    hours = {datetime.min.replace(hour=time.hour, minute=time.minute, second=time.second, microsecond=time.microsecond)
-             for window in windows for time in (window.start, window.end)}  # fmt: skip
-    times = {0, *((hour - datetime.min) // _MICROSECOND for hour in hours)}
+    times = {0, *(_of_day(time) for window in windows for time in (window.start, window.end))}
     cuts = sorted(day * DAY + time for day in range(7) for time in times)
     return [_Span(*pair) for pair in pairwise([*cuts, WEEK])]
 
 
-def _first_moment(time: _Span, week: _Span) -> datetime | None:
+def _of_day(moment: time) -> int:
+    """Microseconds since midnight."""
+    return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.microsecond
+
+
+def _first_moment(span: _Span, week: _Span) -> datetime | None:
     """The first moment of the span of time that lies in that span of the week."""
-    since = max(time.since, MONDAY)
+    since = max(span.since, MONDAY)
     now = (since - MONDAY) % WEEK
     moment = since if week.since <= now < week.until else since + (week.since - now) % WEEK
-    return _EPOCH + timedelta(microseconds=moment) if moment < time.until and moment <= _END else None
+    return _EPOCH + timedelta(microseconds=moment) if moment < span.until and moment <= _END else None
 
 
 def _tool_rates(quote: Quote, names: tuple[str, ...]) -> dict[str, Decimal]:
@@ -197,7 +200,7 @@ def _lines(kind: int, cell: _Cell, tools: Mapping[str, Decimal], scale: int) -> 
     for (_, buckets), (low, high) in zip(steps, pairwise(starts), strict=True):
         rates = {name: _units(amount, scale) for name, amount in (*_rates(buckets).items(), *tools.items())}
         yield Line(
-            kind, *cell.time, *cell.week, low, high, rates,
+            kind, *cell.span, *cell.week, low, high, rates,
             request=None if quote.request is None else _units(quote.request.scaleb(-3, EXACT), scale),
             quoted=bool(quote.steps), free=quote.free, unknown=quote.unknown,
         )  # fmt: skip

@@ -21,6 +21,9 @@ TOOL = "server_tools."
 _TEXTS = ("service_tier", "speed", "user_id", "session_id")
 _OTHERS = ("model", "at", "batch", "pricing_mode", "status", "server_tools", "unread", "raw")
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
+_ZONED = ".*[0-9](Z|z|[+-][0-9]{2}(:?[0-9]{2})?)"
+SUFFIXES = (".parquet", ".csv", *_JSON_SUFFIXES)
+"""Of the files that hold usages."""
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 
 
@@ -36,6 +39,7 @@ def connect(*, threads: int | None = None, memory: str | None = None) -> DuckDBP
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET preserve_insertion_order = false")
+    connection.execute("SET enable_progress_bar = false")
     if threads is not None:
         connection.execute(f"SET threads = {int(threads)}")
     if memory is not None:
@@ -45,18 +49,16 @@ def connect(*, threads: int | None = None, memory: str | None = None) -> DuckDBP
 
 def read(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
     """The rows of files of one kind, told by their suffix. Raises RequestError for another one."""
-    names = [str(path) for path in paths]
+    names = f"[{', '.join(literal(str(path)) for path in paths)}]"
     suffixes = {path.suffix.lower() for path in paths}
     if suffixes == {".parquet"}:
-        return connection.read_parquet(names, union_by_name=True)
+        return connection.sql(f"FROM read_parquet({names}, union_by_name = true)")
     if suffixes == {".csv"}:
-        return connection.read_csv(names, all_varchar=True, header=True)
+        return connection.sql(f"FROM read_csv({names}, all_varchar = true, header = true, union_by_name = true)")
     if suffixes and suffixes <= set(_JSON_SUFFIXES):
-        texts = (*_OTHERS, *_TEXTS, *COUNTS)
-        return connection.read_json(names, format="newline_delimited", columns=dict.fromkeys(texts, "VARCHAR"))
-    raise RequestError(
-        f"usages are read from .parquet, .csv, {' or '.join(_JSON_SUFFIXES)}, one kind at a time: {', '.join(names)}"
-    )
+        texts = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in (*_OTHERS, *_TEXTS, *COUNTS))
+        return connection.sql(f"FROM read_json({names}, format = 'newline_delimited', columns = {{{texts}}})")
+    raise RequestError(f"usages are read from {', '.join(SUFFIXES)}, one kind at a time; these are {names}")
 
 
 class UsageColumns:
@@ -95,8 +97,8 @@ class UsageColumns:
         if kind == "TIMESTAMP WITH TIME ZONE":
             at = '"at"'
         elif kind == "VARCHAR":
-            at = _checked("""regexp_full_match("at", '.*(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)')""", '"at"', "a time with a zone")
-            at = f"CAST({at} AS TIMESTAMPTZ)"
+            zoned = _checked(f"regexp_full_match(\"at\", '{_ZONED}')", '"at"', "a time with a zone")
+            at = f"CAST({zoned} AS TIMESTAMPTZ)"
         else:
             raise RequestError(
                 f"the column at is {kind}, and prices depend on the time: it needs a zone (TIMESTAMP WITH TIME ZONE)"

@@ -1,0 +1,71 @@
+"""Names of tools that a wire refuses: sent under another one, and read back under their own (wire reference 8.1).
+
+A made name is the same in every process, as it depends on the name alone; names that are legal stay as they are.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from pydantic import model_validator
+
+from dragoman.canonical.blocks import ContentBlock, Frozen, ToolUseBlock
+from dragoman.canonical.events import StreamEvent, ToolUseStart
+from dragoman.canonical.tools import ToolDefinition
+
+_DIGEST_LENGTH = 8
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]+")
+
+
+class ToolNameRule(Frozen):
+    """Which names of tools a provider accepts: those that match ``pattern`` as a whole. An empty one accepts any."""
+
+    pattern: str = r"[A-Za-z0-9_-]+"
+    max_length: int = 64
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> "ToolNameRule":
+        if self.max_length <= _DIGEST_LENGTH + 1:
+            raise ValueError(f"max_length {self.max_length} leaves no room for names of our own")
+        re.compile(self.pattern)
+        return self
+
+    def accepts(self, name: str) -> bool:
+        if not self.pattern:
+            return True
+        return len(name) <= self.max_length and re.fullmatch(self.pattern, name, re.ASCII) is not None
+
+    def legal(self, name: str) -> str:
+        """The name, or one that is made from it: what is plain in it, and a digest of all of it."""
+        if self.accepts(name):
+            return name
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+        plain = _NOT_PLAIN.sub("_", name).strip("_")[: self.max_length - _DIGEST_LENGTH - 3]
+        return f"t_{plain}_{digest}" if not plain[:1].isalpha() else f"{plain}_{digest}"
+
+
+class ToolNames:
+    """The made names of one request's tools, and whose they are."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self._own = own
+
+    def told(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
+        """The events with each call under the name that its tool has here."""
+        for event in events:
+            if isinstance(event, ToolUseStart) and (own := self._own.get(event.tool_name)):
+                yield ToolUseStart(event.message_id, event.content_block_index, event.tool_use_id, own)
+            else:
+                yield event
+
+    def read(self, block: ContentBlock) -> ContentBlock:
+        """The block, as a call of the tool that it means."""
+        if isinstance(block, ToolUseBlock) and (own := self._own.get(block.name)):
+            return block.model_copy(update={"name": own})
+        return block
+
+
+def renamed(tools: Iterable[ToolDefinition], rule: ToolNameRule, provider: str) -> dict[str, str]:
+    """Made names by the own ones, of the tools that need any. Tools of the provider's own are named by it."""
+    names = (tool.name for tool in tools if (tool.provider_raw or {}).get("by") != provider)
+    return {name: rule.legal(name) for name in names if not rule.accepts(name)}

@@ -1,0 +1,112 @@
+"""`dragoman cost FILE...`: what was spent, by model, day, user or session, or what it would have cost elsewhere."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from dragoman.canonical.usage import CostStatus
+from dragoman.cli.cost_plot import write_plot
+from dragoman.cli.cost_sources import Repricing, sources
+from dragoman.cli.show import console
+from dragoman.pricing import price_table
+from dragoman.pricing.lines import CostLine, added, total
+from dragoman.pricing.quote import EXACT
+
+_WIDTH = 110
+_MOST_GAPS = 8
+"""Named below the table; the JSON has them all."""
+
+
+class By(StrEnum):
+    MODEL = "model"
+    PROVIDER = "provider"
+    DAY = "day"
+    USER = "user"
+    SESSION = "session"
+
+
+def cost(
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Sessions (.json), messages (.jsonl), or usages (.parquet, .csv, .jsonl)."),
+    ],
+    by: Annotated[list[By] | None, typer.Option(help="Group by it; more than once for a finer report.")] = None,
+    again: Annotated[bool, typer.Option("--reprice", help="At today's table instead of as recorded.")] = False,
+    version: Annotated[str | None, typer.Option(help="Reprice by an older table, by its version.")] = None,
+    kept: Annotated[Path | None, typer.Option(help="The folder in which you keep older tables.")] = None,
+    overlay: Annotated[Path | None, typer.Option(help="Reprice with your own prices, a TOML file.")] = None,
+    at: Annotated[datetime | None, typer.Option(help="Reprice everything at that moment's prices.")] = None,
+    as_model: Annotated[str | None, typer.Option(help="Reprice as if this model had been asked.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw it, too: a file .html, .svg or .png.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every digit.")] = False,
+) -> None:
+    """Adds up what replies cost. Sessions and messages count as they were recorded, usages at the prices of their time.
+
+    Days are those of UTC. What is not known is counted and named, never taken for nothing.
+    """
+    groups = [each.value for each in by or [By.MODEL]]
+    table = None
+    if again or overlay or version:
+        table = price_table(version, kept)
+        table = table.overlaid(overlay) if overlay else table
+    if at is not None and at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    prices = Repricing(table, at, as_model)
+    found = sources(files)
+    lines = added(line for source in found for line in source.lines(groups, prices))
+    priced_by = sorted({source.priced_by(prices) for source in found})
+    if plot is not None:
+        write_plot(plot, groups, lines, "; ".join(priced_by))
+    if as_json:
+        whole = {"lines": [_as_json(groups, line) for line in lines], "total": _as_json([], total(lines))}
+        typer.echo(json.dumps(whole | {"prices": priced_by}, indent=2))
+    else:
+        _show(groups, lines, "; ".join(priced_by))
+
+
+def _show(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:
+    out = console(least_width=_WIDTH)
+    table = Table(*groups, box=None, pad_edge=False)
+    for title in ("replies", "tokens in", "tokens out", "cost"):
+        table.add_column(title, justify="right")
+    table.add_column("not priced", justify="right")
+    whole = total(lines)
+    for line in lines:
+        table.add_row(*(escape(part or "-") for part in line.key), *_figures(line))
+    if len(lines) > 1:
+        table.add_section()
+        table.add_row("total", *[""] * (len(groups) - 1), *_figures(whole), style="bold")
+    out.print(table)
+    if whole.unpriced:
+        gaps = sorted(whole.unpriced.items(), key=lambda gap: (-gap[1], gap[0]))
+        named = ", ".join(f"{name} ({count:,})" for name, count in gaps[:_MOST_GAPS])
+        more = f", and {len(gaps) - _MOST_GAPS} more: see --json" if len(gaps) > _MOST_GAPS else ""
+        out.print(f"[yellow]not priced, in so many replies:[/] {escape(named)}{more}", soft_wrap=True)
+    out.print(f"[dim]prices: {escape(priced_by)}[/]", soft_wrap=True)
+
+
+def _figures(line: CostLine) -> list[str]:
+    known = line.statuses.get(CostStatus.PRICED, 0) + line.statuses.get(CostStatus.FREE, 0)
+    counts = (line.replies, line.prompt_tokens, line.output_tokens)
+    unknown = line.replies - known
+    return [*(f"{count:,}" for count in counts), str(line), f"{unknown:,}" if unknown else ""]
+
+
+def _as_json(groups: Sequence[str], line: CostLine) -> dict[str, Any]:
+    return {
+        **dict(zip(groups, line.key, strict=True)),
+        "replies": line.replies,
+        "prompt_tokens": line.prompt_tokens,
+        "output_tokens": line.output_tokens,
+        "cost_usd": None if line.cost_usd is None else f"{EXACT.normalize(line.cost_usd):f}",
+        "cost_status": line.status.value,
+        "statuses": {status.value: count for status, count in sorted(line.statuses.items())},
+        "unpriced": dict(sorted(line.unpriced.items())),
+    }

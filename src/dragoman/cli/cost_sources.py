@@ -1,0 +1,152 @@
+"""Where `dragoman cost` finds replies: sessions and messages as they were written, and files of usages.
+
+A source is anything with `lines`; what it reads is its own affair.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.evolve import read_message
+from dragoman.canonical.ids import new_message_id
+from dragoman.canonical.message import Message
+from dragoman.pricing import PriceTable, price_table, reprice
+from dragoman.pricing.at_scale import Usages
+from dragoman.pricing.lines import CostLine, added, line_of
+from dragoman.pricing.usage_columns import SUFFIXES
+from dragoman.session import stored
+
+
+@dataclass(frozen=True, slots=True)
+class Repricing:
+    """At which prices: of the table, at one moment or as another model, as in `reprice`. None: as it was recorded."""
+
+    table: PriceTable | None = None
+    at: datetime | None = None
+    as_model: str | None = None
+
+    @property
+    def wanted(self) -> bool:
+        return self != Repricing()
+
+
+class Source(Protocol):
+    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+        """What the replies cost, by the groups of `at_scale.GROUPS`."""
+        ...
+
+    def priced_by(self, prices: Repricing) -> str:
+        """Where the figures come from, for a person."""
+        ...
+
+
+def sources(names: Sequence[str]) -> list[Source]:
+    """One for each session or file of messages, and one for all files of usages of a kind.
+
+    Raises ConfigurationError where a file holds nothing of the sort, and OSError where it cannot be read.
+    """
+    found: list[Source] = []
+    usages: dict[str, list[Path]] = {}
+    for name in names:
+        path = Path(name)
+        if not path.is_file():
+            raise ConfigurationError(f"there is no file {name!r}")
+        suffix = path.suffix.lower()
+        if suffix == ".json" or (suffix not in (".parquet", ".csv") and _holds_messages(path)):
+            found.append(MessageFile(path))
+        elif suffix in SUFFIXES:
+            usages.setdefault(suffix, []).append(path)
+        else:
+            raise ConfigurationError(f"{name}: costs are read from .json, {', '.join(SUFFIXES)}")
+    return [*found, *map(UsageFiles, usages.values())]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFiles:
+    """Files with a row for each reply. They hold no prices: today's table stands in where none is named."""
+
+    paths: Sequence[Path]
+
+    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+        return Usages(self.paths).costs(by, prices.table or price_table(), at=prices.at, as_model=prices.as_model)
+
+    def priced_by(self, prices: Repricing) -> str:
+        return f"price table {(prices.table or price_table()).version}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFile:
+    """A session that `Session.dump` wrote, broken replies included, or one message a line."""
+
+    path: Path
+
+    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+        return added(_each_line(self._messages(), by, prices))
+
+    def priced_by(self, prices: Repricing) -> str:
+        return f"price table {(prices.table or price_table()).version}" if prices.wanted else "as recorded"
+
+    def _messages(self) -> Iterator[Message]:
+        if self.path.suffix.lower() == ".json":
+            session = stored.read(self.path.read_bytes(), new_message_id)
+            for message in (*session.messages, *session.attempts):
+                named = {"session_id": message.session_id or session.session_id}
+                yield message.model_copy(update=named)
+            return
+        with self.path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _read(line, f"{self.path}, line {number}")
+
+
+def _each_line(messages: Iterable[Message], by: Sequence[str], prices: Repricing) -> Iterator[CostLine]:
+    replies: Iterator[Message] = filter(_is_reply, messages)
+    if prices.wanted:
+        replies = reprice(replies, prices.table, at=prices.at, as_model=prices.as_model)
+    for message in replies:
+        yield line_of(tuple(_key(message, name) for name in by), message.usage)
+
+
+def _is_reply(message: Message) -> bool:
+    return message.usage is not None or message.metadata.provider is not None
+
+
+def _key(message: Message, name: str) -> str | None:
+    metadata = message.metadata
+    match name:
+        case "model":
+            return metadata.model
+        case "provider":
+            return metadata.provider or (metadata.model or "").partition(":")[0] or None
+        case "day":
+            return message.created_at.date().isoformat()
+        case "user":
+            return metadata.user_id
+        case _:
+            return message.session_id or None
+
+
+def _holds_messages(path: Path) -> bool:
+    """Whether the first line is a message; otherwise it is a usage."""
+    with path.open("rb") as lines:
+        first = next((line for line in lines if line.strip()), b"{}")
+    try:
+        return "role" in json.loads(first)
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _read(line: str, where: str) -> Message:
+    try:
+        return read_message(line)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]  # what was said stays out of the error
+        raise ConfigurationError(f"{where} is no message: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{where} is no message: {error!s:.200}") from None

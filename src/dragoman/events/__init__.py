@@ -1,0 +1,53 @@
+"""Events: what happens in a session, told to whoever wants to know, without ever holding it up."""
+
+from dragoman.adapter.errors import EventError, EventOverflowError
+from dragoman.events.bus import EventBus
+from dragoman.events.catalogue import (
+    CATALOGUE,
+    LlmCallCompleted,
+    LlmCallFailed,
+    LlmCallStarted,
+    PolicyEvaluation,
+    RouteDecided,
+    ToolCalled,
+    ToolCompleted,
+    ToolFailed,
+    ToolInputInvalid,
+    TurnCancelled,
+    TurnCompleted,
+    TurnStarted,
+)
+from dragoman.events.event import Actor, Event, Payload, Sensitivity, Unknown, read_event
+from dragoman.events.json_lines import JsonLines, read_json_lines
+from dragoman.events.subscription import Subscription
+from dragoman.events.umf import history_to_umf, signal_to_umf
+
+__all__ = [
+    "CATALOGUE",
+    "Actor",
+    "Event",
+    "EventBus",
+    "EventError",
+    "EventOverflowError",
+    "JsonLines",
+    "LlmCallCompleted",
+    "LlmCallFailed",
+    "LlmCallStarted",
+    "Payload",
+    "PolicyEvaluation",
+    "RouteDecided",
+    "Sensitivity",
+    "Subscription",
+    "ToolCalled",
+    "ToolCompleted",
+    "ToolFailed",
+    "ToolInputInvalid",
+    "TurnCancelled",
+    "TurnCompleted",
+    "TurnStarted",
+    "Unknown",
+    "history_to_umf",
+    "read_event",
+    "read_json_lines",
+    "signal_to_umf",
+]

@@ -1,0 +1,242 @@
+"""The bus: whoever does something says so once, and every handler that wants to know is told, on its own time."""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+from weakref import WeakSet
+
+from pydantic import ValidationError
+
+from dragoman.adapter.errors import EventError, EventOverflowError
+from dragoman.canonical.ids import new_ulid
+from dragoman.events.catalogue import CATALOGUE
+from dragoman.events.event import Actor, Event, Payload, Sensitivity
+from dragoman.events.subscription import Filter, Handler, Subscription, running_loop
+
+logger = logging.getLogger("dragoman.events")
+
+CAPACITY = 10_000
+_LAST_WAIT = 5.0
+"""Seconds that closing gives the handlers."""
+
+
+class EventBus:
+    """Threads and sessions may share one. Use it as a context manager, or call `close`, so that handlers see the end.
+
+    ``strict`` raises EventError on what is no event of the catalogue, as tests should; otherwise that is logged and
+    left out. ``own`` are further classes of `Payload`, in domains of the program's own. ``capacity`` is how many events
+    may wait for one handler.
+
+    Raises EventError where one of ``own`` takes a type of the catalogue, or a name in one of its domains.
+    """
+
+    def __init__(
+        self,
+        *,
+        strict: bool = False,
+        capacity: int = CAPACITY,
+        own: Iterable[type[Payload]] = (),
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = new_ulid,
+    ) -> None:
+        self.types = CATALOGUE | _own(own)
+        self._strict = strict
+        self._capacity = capacity
+        self._clock = clock
+        self._new_id = new_id
+        self._lock = threading.Lock()
+        self._subscriptions: tuple[Subscription, ...] = ()
+        _buses.add(self)
+
+    def subscribe(
+        self,
+        handler: Handler,
+        *,
+        types: Iterable[str] | str | None = None,
+        session_ids: Iterable[str] | None = None,
+        actors: Iterable[Actor] | None = None,
+        least: Sensitivity = Sensitivity.PRIVATE,
+        name: str | None = None,
+    ) -> Subscription:
+        """Has the handler called with each event that fits, in their order, one at a time.
+
+        ``types`` are globs such as ``llm.*``; ``least`` leaves out what is more private than that. A handler that fails
+        is logged at WARNING and called with the next event; nobody else notices.
+        """
+        wanted = Filter(
+            types=(types,) if isinstance(types, str) else None if types is None else tuple(types),
+            session_ids=None if session_ids is None else frozenset(session_ids),
+            actors=None if actors is None else frozenset(actors),
+            least=least,
+        )
+        called: str = name or getattr(handler, "__qualname__", None) or type(handler).__name__
+        subscription = Subscription(handler, wanted, called, self._capacity)
+        with self._lock:
+            self._subscriptions += (subscription,)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Idempotent."""
+        subscription.close()
+        with self._lock:
+            self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
+
+    def emit(
+        self,
+        payload: Payload | Callable[[], Payload],
+        *,
+        session_id: str,
+        turn_id: str | None = None,
+        parent: Event | str | None = None,
+        actor: Actor | None = None,
+        sensitivity: Sensitivity | None = None,
+    ) -> Event | None:
+        """Queues an event for every handler that wants it, and waits for none of them.
+
+        ``payload`` may be a function that makes it, so that a payload that does not fit is dropped like any other
+        where the bus is not strict. ``sensitivity`` may be less private than the type's floor, never more. The result
+        is None where the event was dropped.
+
+        Raises EventOverflowError where a handler is ``capacity`` events behind: all others have been told. Raises
+        EventError where the bus is strict.
+        """
+        try:
+            made = payload if isinstance(payload, Payload) else self._made(payload)
+            level = self._level(made, sensitivity)
+        except EventError as error:
+            if self._strict:
+                raise
+            logger.warning("an event is dropped: %s", error)
+            return None
+        who = actor or made.actor
+        with self._lock:
+            event = Event(
+                id=self._new_id(),
+                timestamp=self._clock(),
+                session_id=session_id,
+                payload=made,
+                actor=who,
+                sensitivity=level,
+                turn_id=turn_id,
+                parent_event_id=parent.id if isinstance(parent, Event) else parent,
+            )
+            behind = [
+                one.name
+                for one in self._subscriptions
+                if one.wanted.fits(made.type, session_id, who, level) and not one.put(event)
+            ]
+        if behind:
+            names = ", ".join(behind)
+            logger.error("%d events wait for handler %s: it missed %s %s", self._capacity, names, event.type, event.id)
+            raise EventOverflowError(
+                f"handler {names} is {self._capacity:,} events behind and missed {event.type}: make it faster, or the"
+                " capacity larger"
+            )
+        return event
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Waits until every handler has been told everything, at most ``timeout`` seconds; whether it has.
+
+        Raises EventError in an event loop in which handlers run, because they could not: see `flush_async`.
+        """
+        here = running_loop()
+        if any(one.runs_in(here) for one in self._subscriptions):
+            raise EventError(
+                "handlers run in this event loop, which must not stand still: await the method's async twin"
+            )
+        return self._wait(timeout)
+
+    async def flush_async(self, timeout: float | None = None) -> bool:
+        """As `flush`, without stopping the event loop."""
+        return await asyncio.to_thread(self._wait, timeout)
+
+    def _wait(self, timeout: float | None) -> bool:
+        deadline = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
+        return all(one.wait(deadline) for one in self._subscriptions)
+
+    def close(self, timeout: float = _LAST_WAIT) -> None:
+        """Gives the handlers that many seconds for what waits, and takes them off.
+
+        Raises EventError as `flush` does.
+        """
+        self.flush(timeout)
+        self._take_off()
+
+    async def close_async(self, timeout: float = _LAST_WAIT) -> None:
+        """As `close`, without stopping the event loop."""
+        await self.flush_async(timeout)
+        self._take_off()
+
+    def _take_off(self) -> None:
+        for subscription in self._subscriptions:
+            self.unsubscribe(subscription)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close_async()
+
+    def _made(self, make: object) -> Payload:
+        try:
+            made = make() if callable(make) else make
+        except ValidationError as error:
+            faults = ", ".join(".".join(map(str, fault["loc"])) or "the whole" for fault in error.errors())
+            raise EventError(f"the payload {error.title} does not fit: {faults}") from None
+        if not isinstance(made, Payload):
+            raise EventError(f"a {type(made).__name__} is no payload of the catalogue; what streams never is")
+        return made
+
+    def _level(self, payload: Payload, asked: Sensitivity | None) -> Sensitivity:
+        if self.types.get(payload.type) is not type(payload):
+            raise EventError(f"{payload.type} is not in the catalogue: give its class to the bus, EventBus(own=[...])")
+        level = asked or payload.floor
+        if not payload.floor.covers(level):
+            raise EventError(f"{payload.type} is {payload.floor} at most, not {level}")
+        return level
+
+    def after_fork(self) -> None:
+        """For a child process, before it emits anything."""
+        self._lock = threading.Lock()
+        for subscription in self._subscriptions:
+            subscription.after_fork()
+
+
+_buses: WeakSet[EventBus] = WeakSet()
+
+
+def _after_fork() -> None:
+    for bus in list(_buses):
+        bus.after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which never forks
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _own(payloads: Iterable[type[Payload]]) -> dict[str, type[Payload]]:
+    domains = {kind.partition(".")[0] for kind in CATALOGUE}
+    found: dict[str, type[Payload]] = {}
+    for payload in payloads:
+        if payload.type.partition(".")[0] in domains:
+            raise EventError(f"{payload.type} is in a domain of the catalogue: choose one of your own")
+        if payload.type in found:
+            raise EventError(f"{payload.type} is declared twice")
+        found[payload.type] = payload
+    return found

@@ -1,0 +1,66 @@
+"""Events as JSON lines: a handler that appends them to a file, and its reader."""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from dragoman.adapter.errors import EventError
+from dragoman.events.catalogue import CATALOGUE
+from dragoman.events.event import Event, Payload, read_event
+
+logger = logging.getLogger("dragoman.events")
+
+
+class JsonLines:
+    """A handler for `EventBus.subscribe` that appends each event to a file, one line each.
+
+    A line is written whole and at once, so that several processes may append to one file. Events may be private: a
+    new file is readable by its owner alone. Close it after the bus. Raises OSError where the file cannot be opened.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        self._lock = threading.Lock()
+        self._open = True
+
+    def __call__(self, event: Event) -> None:
+        """Raises OSError where the line cannot be written, or only in part: the disk is full."""
+        line = event.to_json().encode(errors="replace") + b"\n"
+        with self._lock:
+            if not self._open:
+                raise OSError("the file of events is closed")
+            written = os.write(self._file, line)
+            if written < len(line):
+                raise OSError(f"only {written} of {len(line)} bytes of an event could be written")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._open:
+                self._open = False
+                os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_json_lines(path: str | Path, types: Mapping[str, type[Payload]] = CATALOGUE) -> Iterator[Event]:
+    """The events of a file, in order. A line that is none, such as the half one that a crash leaves, is logged and
+    left out; types that are not known are kept as they are.
+    """
+    with Path(path).open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield read_event(line, types)
+            except EventError as error:
+                logger.warning("line %d of %s is left out: %s", number, path, error)

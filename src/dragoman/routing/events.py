@@ -1,0 +1,32 @@
+"""A decision as the event ``route.decided``: the whole chain, with what spoke against each candidate."""
+
+from dragoman.events.catalogue import PolicyEvaluation, RouteDecided
+from dragoman.routing.decision import Candidate, RouteDecision
+
+
+def decided(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
+    """``elapsed_ms`` is how long the decision took, as the caller measured it."""
+    return RouteDecided(
+        chosen_model=decision.model,
+        winner_index=decision.winner_index,
+        elapsed_ms=elapsed_ms,
+        chain=tuple(map(_link, decision.chain)),
+    )
+
+
+def _link(link: Candidate) -> PolicyEvaluation:
+    failures = tuple(str(refused.name) for refused in link.refusals)
+    return PolicyEvaluation.model_validate(
+        {
+            "policy": str(link.policy),
+            "verdict": str(link.verdict),
+            "candidate_model": link.model,
+            "reason": link.reason,
+            "rule_name": link.rule_name,
+            "confidence": link.confidence,
+            "pattern_alternatives": link.alternatives or None,
+            "validation_failure": failures[0] if failures else None,
+            "validation_failures": failures,
+            "failure": link.failure,
+        }
+    )

@@ -1,0 +1,175 @@
+"""The history checker: from what each program noted, and what the store holds in the end, whether all went well.
+
+A program notes a turn before it appends it (begin), and after it was acknowledged (kept). Times are one clock for all
+processes of a machine. What must hold, for each session:
+
+- every acknowledged turn is there once, whole, at the place that its version says (lost, doubled, half, misplaced);
+- whatever else is there was begun by somebody who did not live to hear of it, and is whole as well (strange, half);
+- a turn that was acknowledged before another was begun stands before it, within one program and between them
+  (reordered): the versions are one order that everybody could have seen, so the session is linearizable.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from sqlalchemy import text
+
+from dragoman.store import Store
+
+
+@dataclass
+class Note:
+    """One turn, as its program saw it. ``kept`` is None where it never heard that it was kept."""
+
+    session_id: str
+    messages: tuple[str, ...]
+    begun: int
+    kept: int | None = None
+    version: int | None = None
+
+
+@dataclass
+class Held:
+    """One session, as the store holds it in the end."""
+
+    version: int
+    messages: list[str]
+    calls: dict[str, str | None] = field(default_factory=dict)
+    """The answer to the call of each message."""
+    mapped: int = 0
+    """How many tool ids its map has."""
+
+
+class Notes:
+    """A program's notes, on disk before it goes on: a killed one leaves them."""
+
+    def __init__(self, file: Path) -> None:
+        self._file: TextIO = file.open("a", buffering=1, encoding="utf-8")
+
+    def begin(self, session_id: str, messages: Sequence[str]) -> None:
+        self._write(begin=messages[0], session=session_id, messages=list(messages))
+
+    def kept(self, first: str, version: int) -> None:
+        self._write(kept=first, version=version)
+
+    def failed(self, error: BaseException) -> None:
+        self._write(error=repr(error))
+
+    def conflict(self) -> None:
+        self._write(conflict=1)
+
+    def _write(self, **note: Any) -> None:
+        self._file.write(json.dumps({**note, "at": time.monotonic_ns()}) + "\n")
+
+
+@dataclass
+class Log:
+    """The notes of all programs."""
+
+    notes: list[Note] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    conflicts: int = 0
+
+    @property
+    def kept(self) -> list[Note]:
+        return [note for note in self.notes if note.kept is not None]
+
+    @property
+    def latencies(self) -> list[float]:
+        """Milliseconds from begin to kept, in order of size."""
+        return sorted((note.kept - note.begun) / 1e6 for note in self.notes if note.kept is not None)
+
+
+def read_log(files: Iterable[Path]) -> Log:
+    log = Log()
+    for file in sorted(files):
+        by_first: dict[str, Note] = {}
+        for line in file.read_text(encoding="utf-8").splitlines():
+            try:
+                raw = json.loads(line)
+            except ValueError:
+                continue  # killed while it wrote its last line
+            if "begin" in raw:
+                note = Note(raw["session"], tuple(raw["messages"]), raw["at"])
+                by_first[raw["begin"]] = note
+                log.notes.append(note)
+            elif "kept" in raw:
+                by_first[raw["kept"]].kept, by_first[raw["kept"]].version = raw["at"], raw["version"]
+            elif "conflict" in raw:
+                log.conflicts += 1
+            else:
+                log.errors.append(raw["error"])
+    return log
+
+
+def held(store: Store, session_ids: Iterable[str]) -> dict[str, Held]:
+    found = {}
+    for session_id in session_ids:
+        loaded = store.load(session_id)
+        ids = len(loaded.tool_ids["issued"])
+        found[session_id] = Held(
+            loaded.version, [message.id for message in loaded.messages], _calls(store, session_id), ids
+        )
+    return found
+
+
+def _calls(store: Store, session_id: str) -> dict[str, str | None]:
+    query = text("SELECT message_id, result_message_id FROM tool_calls WHERE session_id = :id")
+    return store._database.read(
+        lambda connection: {row[0]: row[1] for row in connection.execute(query, {"id": session_id})}
+    )
+
+
+def check(notes: Sequence[Note], sessions: Mapping[str, Held]) -> list[str]:
+    """Every fault, as ``kind: what``; empty where all went well."""
+    faults: list[str] = []
+    for session_id, session in sessions.items():
+        own = [note for note in notes if note.session_id == session_id]
+        faults += (f"{fault} in {session_id}" for fault in _session(own, session))
+    faults += (
+        f"strange: a turn of {note.session_id}, which is not there" for note in notes if note.session_id not in sessions
+    )
+    return faults
+
+
+def _session(notes: Sequence[Note], session: Held) -> Iterator[str]:
+    places: dict[str, list[int]] = {}
+    for place, message in enumerate(session.messages):
+        places.setdefault(message, []).append(place)
+    there: list[tuple[int, Note]] = []
+    for note in notes:
+        found = [places.get(message, []) for message in note.messages]
+        if not any(found):
+            if note.kept is not None:
+                yield f"lost: {note.messages[0]}"
+            continue
+        if any(len(spots) > 1 for spots in found):
+            yield f"doubled: {note.messages[0]}"
+        first = found[0][0] if found[0] else -1
+        if [spots[0] if spots else None for spots in found] != list(range(first, first + len(found))):
+            yield f"half: {note.messages[0]}"
+        elif session.calls.get(note.messages[1], "none") != note.messages[2]:
+            yield f"half: {note.messages[0]} without its call"
+        there.append((first, note))
+    known = sum(len(note.messages) for _, note in there)
+    if known < len(session.messages):
+        yield f"strange: {len(session.messages) - known} messages"
+    if session.mapped != len(there):
+        yield f"half: {session.mapped} tool ids for {len(there)} turns"
+    if session.version != len(there):
+        yield f"misplaced: version {session.version} after {len(there)} turns"
+    yield from _order([note for _, note in sorted(there, key=lambda turn: turn[0])])
+
+
+def _order(turns: Sequence[Note]) -> Iterator[str]:
+    latest = 0
+    for version, note in enumerate(turns, 1):
+        if note.version is not None and note.version != version:
+            yield f"misplaced: {note.messages[0]} was kept as {note.version} and is {version}"
+        if note.kept is not None and note.kept < latest:
+            yield f"reordered: {note.messages[0]} was kept before a turn in front of it was begun"
+        latest = max(latest, note.begun)

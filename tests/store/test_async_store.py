@@ -1,0 +1,79 @@
+"""The awaited twin does the same."""
+
+import inspect
+
+import anyio
+import pytest
+
+from dragoman.canonical.message import Message
+from dragoman.store import AsyncStore, ConflictError, Store
+
+
+def test_the_twins_have_the_same_calls() -> None:
+    """With the same arguments; `create` passes them on by name."""
+    for name, method in inspect.getmembers(Store, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        twin = inspect.signature(getattr(AsyncStore, name)).parameters
+        if name != "create":
+            assert list(twin) == list(inspect.signature(method).parameters), name
+        assert inspect.iscoroutinefunction(getattr(AsyncStore, name))
+
+
+def test_every_call_is_awaited(place: str) -> None:
+    """From making a session to deleting it."""
+
+    async def main() -> None:
+        async with AsyncStore(Store(place, synchronous="normal")) as store:
+            session = await store.create("a:b", [Message.user("hello")], title="T")
+            assert await store.append(session.id, [Message.user("there")], expected_version=1) == 2
+            with pytest.raises(ConflictError):
+                await store.append(session.id, expected_version=1)
+            assert [message.text for message in (await store.load(session.id)).messages] == ["hello", "there"]
+            assert (await store.record(session.id)).title == "T"
+            fork = await store.fork(session.id)
+            assert len(await store.search("hell")) == 2
+            assert len((await store.list(model="a:b")).sessions) == 2
+            lines = await store.export(fork.id)
+            await store.delete(fork.id)
+            assert (await store.import_lines(lines)).id == fork.id
+
+    anyio.run(main)
+
+
+def test_many_turns_at_once_are_all_kept(place: str) -> None:
+    """Fifty tasks, one session."""
+
+    async def main() -> None:
+        async with AsyncStore(Store(place, synchronous="normal")) as store:
+            session = await store.create()
+
+            async def say(number: int) -> None:
+                await store.append(session.id, [Message.user(str(number))], expected_version=None)
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(50):
+                    tasks.start_soon(say, number)
+            found = await store.load(session.id)
+            assert sorted(int(message.text) for message in found.messages) == list(range(50))
+            assert found.version == 50
+
+    anyio.run(main)
+
+
+def test_a_cancelled_call_is_finished_first(place: str) -> None:
+    """The turn is kept, so the version tells whether it was."""
+
+    async def main() -> None:
+        async with AsyncStore(Store(place, synchronous="normal")) as store:
+            session = await store.create()
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await store.append(session.id, [Message.user("x")], expected_version=0)
+            assert (await store.record(session.id)).version in (0, 1)
+            with anyio.move_on_after(0.0001):
+                await store.append(session.id, [Message.user("y")], expected_version=None)
+            found = await store.load(session.id)
+            assert len(found.messages) == found.version
+
+    anyio.run(main)

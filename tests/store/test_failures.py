@@ -1,0 +1,112 @@
+"""A failure at any statement leaves the old state or the new one, and never a part."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from dragoman.canonical.message import Message
+from dragoman.store import Store, StoreError
+from tests.store.turns import everything, reply, tool_turn
+
+
+class CrashError(Exception):
+    """What a driver, a signal or a full disk may do."""
+
+
+@contextmanager
+def failing_at(store: Store, number: int, when: str) -> Iterator[list[str]]:
+    """Raises at the given statement: before it runs, after it ran, or where the transaction is committed."""
+    seen: list[str] = []
+
+    def strike(_: Any, __: Any, statement: str, *___: Any) -> None:
+        seen.append(statement)
+        if len(seen) == number:
+            raise CrashError(statement)
+
+    def strike_commit(_: Any) -> None:
+        raise CrashError("commit")
+
+    name, action = {"before": ("before_cursor_execute", strike), "after": ("after_cursor_execute", strike)}.get(
+        when, ("commit", strike_commit)
+    )
+    event.listen(store._database.engine, name, action)
+    try:
+        yield seen
+    finally:
+        event.remove(store._database.engine, name, action)
+
+
+Work = Callable[[Store], Any]
+
+
+def _append(store: Store) -> Any:
+    turn = tool_turn()
+    return store.append(
+        "there", turn.messages, expected_version=1, tool_ids=turn.tool_ids, model="c:d", attempts=[reply("broken")],
+        extensions={turn.messages[0].id: {"a": 1}},
+    )  # fmt: skip
+
+
+WORKS: dict[str, Work] = {
+    "append": _append,
+    "answer": lambda store: store.append("there", [Message.tool("waiting", "x")], expected_version=1),
+    "create": lambda store: store.create("a:b", tool_turn().messages, session_id="new", attempts=[reply("x")]),
+    "fork": lambda store: store.fork("there", new_session_id="new"),
+    "delete": lambda store: store.delete("there"),
+    "import": lambda store: store.import_lines(list(store.export("there")), session_id="new"),
+}
+
+
+def prepared(store: Store) -> None:
+    turn = tool_turn(native="toolu_0")
+    waiting = turn.messages[1].model_copy(
+        update={"content": (turn.messages[1].tool_uses[0].model_copy(update={"id": "waiting"}),)}
+    )
+    store.create("a:b", [turn.messages[0], waiting], session_id="there", tool_ids=turn.tool_ids, attempts=[reply("y")])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", WORKS)
+def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: str, when: str) -> None:
+    """The first, the second, and so on until none is left; then the whole of it is there."""
+    prepared(store)
+    before = everything(store)
+    number = 0
+    while True:
+        number += 1
+        with failing_at(store, number, when) as seen:
+            try:
+                WORKS[name](store)
+            except CrashError:
+                pass
+            else:
+                break
+        assert everything(store) == before, seen[-1]
+    assert number > {"answer": 3, "delete": 1}.get(name, 4)
+    assert everything(store) != before
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_a_failure_at_the_commit_leaves_the_old_state(store: Store, name: str) -> None:
+    """The last moment at which nothing has happened yet."""
+    prepared(store)
+    before = everything(store)
+    with failing_at(store, 0, "commit"), pytest.raises(CrashError):
+        WORKS[name](store)
+    assert everything(store) == before
+    WORKS[name](store)
+    assert everything(store) != before
+
+
+def test_an_error_of_the_database_is_the_stores_own(store: Store) -> None:
+    """With what the database said, and without what anybody else did."""
+    prepared(store)
+    with store._database.engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE tool_ids")
+    with pytest.raises(StoreError, match="tool_ids") as failed:
+        store.append("there", [Message.user("my secret")], expected_version=1, tool_ids=tool_turn().tool_ids)
+    assert "my secret" not in str(failed.value)
+    assert store.record("there").version == 1

@@ -1,0 +1,222 @@
+"""Opening makes or migrates a database, and leaves alone what is not its own."""
+
+import multiprocessing
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy.event import listen, remove
+
+import dragoman.store
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.canonical.message import Message
+from dragoman.store import Store, StoreBusyError, StoreError, StoreVersionError
+from dragoman.store.schema import HEAD, SEARCH_TABLE, VERSION_TABLE, metadata
+from tests.store.turns import change, everything, rows
+
+
+def test_the_migrations_end_where_the_tables_are(place: str) -> None:
+    """What the steps make is what the code believes."""
+    with Store(place) as store, store._database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        found = [
+            difference
+            for difference in compare_metadata(context, metadata)
+            if not (difference[0] == "remove_table" and difference[1].name.startswith(SEARCH_TABLE))
+        ]
+        assert found == []
+
+
+def test_the_newest_step_is_the_last_one() -> None:
+    """The shortcut past Alembic knows where the steps end."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(dragoman.store.__file__).parent / "migrations"))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_opening_again_finds_what_was_there(lasting_place: str) -> None:
+    """And changes nothing."""
+    with Store(lasting_place) as store:
+        session = store.create(messages=[Message.user("hi")])
+        before = everything(store)
+    with Store(lasting_place) as store:
+        assert everything(store) == before
+        assert store.load(session.id).messages[0].text == "hi"
+
+
+@pytest.mark.parametrize("found", ["0002", "9999", "", "junk", "0001'; DROP TABLE sessions; --"])
+def test_a_newer_database_is_refused(lasting_place: str, found: str) -> None:
+    """With a word on what to do, and untouched."""
+    with Store(lasting_place) as store:
+        store.create(session_id="kept")
+        change(store, f"UPDATE {VERSION_TABLE} SET version_num = :found", found=found[:32])
+    with pytest.raises(StoreVersionError, match="upgrade dragoman" if found.isdigit() else "which version"):
+        Store(lasting_place)
+    engine = create_engine(make_url(lasting_place))
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT id FROM sessions").scalars().all() == ["kept"]
+    engine.dispose()
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    """A name in common is no invitation."""
+    file = tmp_path / "other.db"
+    other = sqlite3.connect(file)
+    other.execute("CREATE TABLE sessions (cookie TEXT)")
+    other.commit()
+    with pytest.raises(StoreError, match="tables of another program \\(sessions\\)"):
+        Store(f"sqlite:///{file}")
+    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("sessions",)]
+    other.close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """And stays what it was."""
+    file = tmp_path / "notes.txt"
+    file.write_text("Dear diary, " * 100)
+    with pytest.raises(StoreError, match="not a database"):
+        Store(f"sqlite:///{file}")
+    assert file.read_text() == "Dear diary, " * 100
+    with pytest.raises(StoreError, match="unable to open"):
+        Store(f"sqlite:///{tmp_path}/nowhere/a.db")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "chats.db", "mysql://root:hunter2@h/x", "sqlite+aiosqlite:///x", "http://[", "a:b"]
+)
+def test_a_wrong_url_is_refused(url: str) -> None:
+    """Without repeating the password that may be in it."""
+    with pytest.raises(ConfigurationError) as refused:
+        Store(url)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_server_that_is_not_there_is_a_store_error() -> None:
+    """One class for all that a database can do wrong; the password stays unsaid."""
+    with pytest.raises(StoreError, match="the database failed") as refused:
+        Store("postgresql://ann:hunter2@127.0.0.1:1/x", timeout=1)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_store_shows_where_it_is_but_no_password(tmp_path: Path) -> None:
+    """In a log, say."""
+    store = Store("sqlite://")
+    assert repr(store) == "Store('sqlite://')"
+    store._database.url = make_url("postgresql://ann:hunter2@h/x")
+    assert repr(store) == "Store('postgresql://ann:***@h/x')"
+    store.close()
+
+
+def test_without_a_url_there_is_a_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the folder where the platform keeps such data."""
+    monkeypatch.setattr("platformdirs.user_data_path", lambda *names, **_: tmp_path / "data" / names[0])
+    with Store() as store:
+        session = store.create()
+    assert (tmp_path / "data" / "dragoman" / "sessions.db").exists()
+    with Store() as store:
+        assert store.record(session.id) == session
+
+
+def test_sqlite_is_set_up_to_keep_what_it_acknowledges(tmp_path: Path) -> None:
+    """WAL, foreign keys, a busy timeout, and a sync with each commit unless that was given up."""
+    for synchronous, number in (("full", 2), ("normal", 1)):
+        with Store(f"sqlite:///{tmp_path}/a.db", synchronous=synchronous) as store:  # type: ignore[arg-type]
+            assert rows(store, "PRAGMA journal_mode") == [("wal",)]
+            assert rows(store, "PRAGMA foreign_keys") == [(1,)]
+            assert rows(store, "PRAGMA synchronous") == [(number,)]
+            assert rows(store, "PRAGMA busy_timeout")[0][0] > 0
+
+
+def _without_fts5(*event: Any) -> tuple[str, Any]:
+    _, _, statement, parameters, _, _ = event
+    return statement.replace("USING fts5(", "USING fts_unknown("), parameters
+
+
+def test_without_full_text_search_the_store_works() -> None:
+    """A SQLite that was built without FTS5 has no index, and every search reads."""
+    listen(Engine, "before_cursor_execute", _without_fts5, retval=True)
+    try:
+        with Store("sqlite://") as store:
+            assert rows(store, "SELECT name FROM sqlite_master WHERE name LIKE :like", like=f"{SEARCH_TABLE}%") == []
+            session = store.create(messages=[Message.user("a needle in it")])
+            assert [hit.session_id for hit in store.search("Needle")] == [session.id]
+            store.delete(session.id)
+    finally:
+        remove(Engine, "before_cursor_execute", _without_fts5)
+
+
+def test_a_database_that_others_hold_is_busy(tmp_path: Path) -> None:
+    """After the time that the store was given, and never as an error of the database's."""
+    file = tmp_path / "a.db"
+    with Store(f"sqlite:///{file}", timeout=0.2) as store:
+        session = store.create()
+        holder = sqlite3.connect(file, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusyError, match=r"over 0\.2 s"):
+            store.append(session.id, [Message.user("x")], expected_version=0)
+        assert store.load(session.id).version == 0  # reading goes on meanwhile
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert store.append(session.id, [Message.user("x")], expected_version=0) == 1
+
+
+def test_a_row_that_others_hold_is_busy(lasting_place: str) -> None:
+    """The same on PostgreSQL."""
+    if lasting_place.startswith("sqlite"):
+        pytest.skip("SQLite locks files, not rows")
+    with Store(lasting_place, timeout=0.2) as store:
+        session = store.create()
+        with store._database.engine.begin() as holder:
+            holder.exec_driver_sql("UPDATE sessions SET title = 'held'")
+            with pytest.raises(StoreBusyError, match=r"over 0\.2 s"):
+                store.append(session.id, [Message.user("x")], expected_version=0)
+
+
+def test_without_sqlalchemy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a bare import error."""
+    for name in [name for name in sys.modules if name.startswith("dragoman.store")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in sys.modules if name.split(".")[0] == "sqlalchemy"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Without("sqlalchemy"), *sys.meta_path])
+    with pytest.raises(MissingExtraError, match=r"dragoman\[store\]"):
+        __import__("dragoman.store")
+
+
+class _Without:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.split(".")[0] == self.name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def _open(url: str, barrier: object, outcomes: object) -> None:
+    barrier.wait()  # type: ignore[attr-defined]
+    try:
+        with Store(url) as store:
+            outcomes.put(store.create().version)  # type: ignore[attr-defined]
+    except Exception as error:
+        outcomes.put(repr(error))  # type: ignore[attr-defined]
+
+
+def test_programs_may_open_a_new_database_at_once(lasting_place: str) -> None:
+    """One of them makes the tables, and all of them can use it."""
+    spawn = multiprocessing.get_context("spawn")
+    barrier, outcomes = spawn.Barrier(4), spawn.Queue()
+    programs = [spawn.Process(target=_open, args=(lasting_place, barrier, outcomes)) for _ in range(4)]
+    for program in programs:
+        program.start()
+    assert [outcomes.get(timeout=60) for _ in programs] == [0, 0, 0, 0]
+    for program in programs:
+        program.join()
+    with Store(lasting_place) as store:
+        assert len(store.list().sessions) == 4

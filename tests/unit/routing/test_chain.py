@@ -1,0 +1,263 @@
+"""Who may propose a model, in which order, and who wins."""
+
+from itertools import combinations
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
+from dragoman.canonical.routing import RoutingMode
+from dragoman.routing import NoModelError, Policy, Recommendation, Router, RouteRequest, Rule, Verdict, When
+from tests.unit.routing.models import KEYLESS, find, router
+
+ORDER = list(Policy)
+MODES = {
+    Policy.PER_MESSAGE_OVERRIDE: RoutingMode.OVERRIDE,
+    Policy.MANUAL_STICKY: RoutingMode.MANUAL,
+    Policy.RULE: RoutingMode.RULE,
+    Policy.PATTERN: RoutingMode.PATTERN,
+    Policy.DELEGATE_REQUEST: RoutingMode.DELEGATE,
+    Policy.WORKSPACE_DEFAULT: RoutingMode.DEFAULT,
+    Policy.GLOBAL_DEFAULT: RoutingMode.DEFAULT,
+}
+
+
+def proposing(models: dict[Policy, str]) -> tuple[Router, RouteRequest]:
+    """A router and a request in which each of these policies proposes its model."""
+    recommended = models.get(Policy.PATTERN)
+    made = router(
+        rules=[Rule(model=models[Policy.RULE], name="always")] if Policy.RULE in models else [],
+        recommender=(lambda _: Recommendation(recommended, 0.9, "it did well")) if recommended else None,
+        workspace_default=models.get(Policy.WORKSPACE_DEFAULT),
+        global_default=models.get(Policy.GLOBAL_DEFAULT),
+    )
+    request = RouteRequest(
+        override=models.get(Policy.PER_MESSAGE_OVERRIDE),
+        sticky=models.get(Policy.MANUAL_STICKY),
+        delegate=models.get(Policy.DELEGATE_REQUEST),
+        images=True,
+    )
+    return made, request
+
+
+@pytest.mark.parametrize("policy", ORDER)
+def test_each_policy_alone_chooses_its_model(policy: Policy) -> None:
+    """Every link of the chain can be the one that decides, and the record names it."""
+    made, request = proposing({policy: "north:able"})
+    decision = made.choose(request)
+    assert decision.model == decision.record.chosen_model == "north:able"
+    assert decision.winner.policy is policy
+    assert decision.record.mode is MODES[policy]
+    assert decision.record.alternatives_considered == ()
+    assert [link.policy for link in decision.chain] == ORDER
+    assert {link.verdict for link in decision.chain if link is not decision.winner} == {Verdict.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize(("first", "second"), combinations(ORDER, 2))
+def test_of_two_policies_the_earlier_one_wins(first: Policy, second: Policy) -> None:
+    """The order of the specification holds for every pair; who was outranked is on record."""
+    made, request = proposing({first: "north:able", second: "south:able"})
+    decision = made.choose(request)
+    assert decision.model == "north:able"
+    assert decision.record.alternatives_considered == ("south:able",)
+    assert [(link.policy, link.verdict) for link in decision.candidates] == [
+        (first, Verdict.CHOSE),
+        (second, Verdict.DEFERRED),
+    ]
+
+
+@pytest.mark.parametrize(("first", "second"), combinations(ORDER, 2))
+def test_a_refused_model_leaves_the_turn_to_the_next_policy(first: Policy, second: Policy) -> None:
+    """Whoever is refused is passed over, with the reason, whatever its rank."""
+    made, request = proposing({first: "east:blind", second: "south:able"})
+    decision = made.choose(request)
+    assert decision.model == "south:able"
+    assert decision.record.mode is MODES[second]
+    assert "passed over: east:blind (no_vision_support)" in decision.record.reason
+    rejected, chosen = decision.candidates
+    assert (rejected.verdict, rejected.reasons, chosen.verdict) == (
+        Verdict.REJECTED,
+        ("no_vision_support",),
+        Verdict.CHOSE,
+    )
+
+
+def test_every_policy_at_once() -> None:
+    """All candidates are listed in order, each with its source."""
+    made, request = proposing(dict(zip(ORDER, ["east:blind", KEYLESS, *["south:able"] * 5], strict=True)))
+    decision = made.choose(request)
+    assert [(link.policy, link.verdict) for link in decision.candidates] == [
+        (Policy.PER_MESSAGE_OVERRIDE, Verdict.REJECTED),
+        (Policy.MANUAL_STICKY, Verdict.REJECTED),
+        (Policy.RULE, Verdict.CHOSE),
+        *((policy, Verdict.DEFERRED) for policy in ORDER[3:]),
+    ]
+    assert decision.record.rule_name == "always"
+    assert decision.record.alternatives_considered == ("east:blind", KEYLESS)
+
+
+def test_nothing_left_is_an_error_with_every_reason() -> None:
+    """The turn does not start, and no model that nobody asked for takes it."""
+    made, request = proposing(
+        {Policy.MANUAL_STICKY: KEYLESS, Policy.RULE: "east:blind", Policy.GLOBAL_DEFAULT: "west:nothing"}
+    )
+    with pytest.raises(NoModelError) as caught:
+        made.choose(request)
+    assert caught.value.reasons == {
+        KEYLESS: ("not_configured",),
+        "east:blind": ("no_vision_support",),
+        "west:nothing": ("no_vision_support",),
+    }
+    assert [(model, by) for model, by, _ in caught.value.candidates] == [
+        (KEYLESS, "manual_sticky"),
+        ("east:blind", "rule"),
+        ("west:nothing", "global_default"),
+    ]
+    assert "set LOCKED_API_KEY" in str(caught.value)
+
+
+def test_an_empty_chain_is_an_error() -> None:
+    """A router without defaults takes only what somebody asks for."""
+    with pytest.raises(NoModelError, match="none was asked for, and there is no default"):
+        router().choose(RouteRequest())
+
+
+def test_a_mention_chooses_and_is_not_sent() -> None:
+    """``@model`` beats the session's model, and what is sent does not hold it."""
+    made = router(aliases={"top": "north:large"})
+    decision = made.choose(RouteRequest(text="@top what is this?", sticky="south:able"))
+    assert (decision.model, decision.text) == ("north:large", "what is this?")
+    assert decision.record.reason == "the text begins with @top"
+
+
+def test_an_argument_comes_before_a_mention() -> None:
+    """The program knows of both; the mention is not sent either way."""
+    decision = router().choose(RouteRequest(text="@north:able hello", override="south:able"))
+    assert (decision.model, decision.text) == ("south:able", "hello")
+    assert [link.model for link in decision.candidates] == ["south:able", "north:able"]
+
+
+@pytest.mark.parametrize("text", ["@sonet hello", "@nowhere:model hello"])
+def test_a_mention_of_no_model_does_not_start_the_turn(text: str) -> None:
+    """A slip of the pen must not be answered by another model."""
+    with pytest.raises(UnknownProviderError, match="begin with a backslash"):
+        router(global_default="north:able").choose(RouteRequest(text=text))
+
+
+def test_an_argument_that_is_no_model_does_not_start_the_turn() -> None:
+    """Nor must a wrong argument."""
+    made = router(global_default="north:able")
+    with pytest.raises(UnknownProviderError, match="did you mean 'sonnet'"):
+        made.choose(RouteRequest(override="sonet"))
+    with pytest.raises(UnknownProviderError):
+        made.choose(RouteRequest(override="nowhere:model"))
+
+
+def test_a_model_that_exists_without_a_key_is_not_configured() -> None:
+    """It is no slip of the pen, so the chain goes on, and says so."""
+    decision = router(global_default="north:able").choose(RouteRequest(text=f"@{KEYLESS} hello"))
+    assert decision.model == "north:able"
+    assert decision.candidates[0].reasons == ("not_configured",)
+
+
+def test_with_mentions_off_the_text_is_text() -> None:
+    """Where strangers write, they do not choose what is paid for."""
+    decision = router(global_default="north:able", mentions=False).choose(RouteRequest(text="@north:large hello"))
+    assert (decision.model, decision.text) == ("north:able", "@north:large hello")
+
+
+def test_rules_are_tried_in_order_and_the_next_one_steps_in() -> None:
+    """A second rule with the same conditions is a second choice."""
+    made = router(
+        rules=[
+            Rule(model="south:able", when=When(has_tools=True)),
+            Rule(model="east:blind", name="seeing", when=When(has_images=True)),
+            Rule(model="north:able", name="seeing too", when=When(has_images=True)),
+            Rule(model="north:large"),
+        ]
+    )
+    decision = made.choose(RouteRequest(images=True))
+    assert (decision.model, decision.record.rule_name) == ("north:able", "seeing too")
+    assert [link.rule_name for link in decision.candidates] == ["seeing", "seeing too", "rule 4"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "nothing is recommended"),
+        (("north:able", 0.4, "perhaps"), "north:able is recommended with 0.40, less than 0.50"),
+        (("north:able", float("nan"), "?"), "the recommender's confidence is none"),
+        (("north:able", 1.5, "surely"), "the recommender's confidence is none"),
+        (("no model", 0.9, "?"), "the recommender failed: UnknownProviderError"),
+        (("north:able",), "the recommender failed: TypeError"),
+    ],
+)
+def test_a_recommender_that_says_nothing_usable_has_nothing_to_say(answer: object, said: str) -> None:
+    """A suggestion never stops a turn."""
+    made = router(recommender=lambda _: answer, global_default="south:able")
+    decision = made.choose(RouteRequest())
+    assert decision.model == "south:able"
+    (link,) = [link for link in decision.chain if link.policy is Policy.PATTERN]
+    assert (link.verdict, link.reason) == (Verdict.NOT_APPLICABLE, said)
+
+
+def test_a_recommender_that_breaks_stops_no_turn(caplog: pytest.LogCaptureFixture) -> None:
+    """What it raises is logged."""
+
+    def broken(request: RouteRequest) -> None:
+        raise ValueError("no data")
+
+    assert router(recommender=broken, global_default="south:able").choose(RouteRequest()).model == "south:able"
+    assert "the recommender failed: ValueError" in caplog.text
+
+
+def test_a_recommendation_is_on_record() -> None:
+    """With its confidence, its reason made printable, and what would have been next."""
+    made = router(
+        recommender=lambda _: Recommendation("north:able", 0.75, "14 turns\nlike this \ud800", ("south:able",)),
+        global_default="south:able",
+    )
+    decision = made.choose(RouteRequest())
+    assert (decision.model, decision.record.confidence) == ("north:able", 0.75)
+    assert decision.record.reason == "14 turns\\nlike this \\ud800"
+    assert decision.winner.alternatives == ("south:able",)
+
+
+def test_a_recommendation_is_asked_for_even_where_it_is_outranked() -> None:
+    """What it would have said is worth knowing."""
+    made = router(recommender=lambda _: ("south:able", 0.9, "cheaper"))
+    decision = made.choose(RouteRequest(sticky="north:able"))
+    assert [(link.model, link.verdict) for link in decision.candidates] == [
+        ("north:able", Verdict.CHOSE),
+        ("south:able", Verdict.DEFERRED),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"rules": [Rule(model="a:b", name="x"), Rule(model="a:c", name="x")]}, "two rules are named 'x'"),
+        ({"rules": [Rule(model="a:b", name="rule 2"), Rule(model="a:c")]}, "two rules are named 'rule 2'"),
+        ({"rules": [Rule(model="nothing")]}, "neither a model id nor an alias"),
+        ({"global_default": "nothing"}, "neither a model id nor an alias"),
+        ({"workspace_default": ":x"}, "neither a model id nor an alias"),
+        ({"aliases": {"a:b": "north:able"}}, "is no alias"),
+        ({"aliases": {"9": "north:able"}}, "is no alias"),
+        ({"aliases": {"x": "able"}}, "which is no model id"),
+    ],
+)
+def test_a_router_that_cannot_be_right_is_refused(settings: dict[str, object], said: str) -> None:
+    """At once, not at the turn that needs it."""
+    with pytest.raises(ConfigurationError, match=said):
+        Router(find=find, **settings)  # type: ignore[arg-type]
+
+
+def test_the_chain_can_be_read() -> None:
+    """One line a link: who, what became of it, and why."""
+    made = router(rules=[Rule(model="east:blind", name="cheap")], global_default="north:able")
+    assert str(made.choose(RouteRequest(images=True))).splitlines()[2:] == [
+        "rule: rejected east:blind (the rule 'cheap' fits; no_vision_support: the turn holds images)",
+        "pattern: not_applicable (nothing is recommended)",
+        "delegate_request: not_applicable (nothing was delegated)",
+        "workspace_default: not_applicable (the workspace has no default)",
+        "global_default: chose north:able (the global default)",
+    ]

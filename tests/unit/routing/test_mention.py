@@ -1,0 +1,92 @@
+"""``@model`` at the start of a text, and everything that only looks like it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.routing.mention import read_mention
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "rest"),
+    [
+        ("@sonnet hello", "sonnet", "hello"),
+        ("@Sonnet  hello", "Sonnet", "hello"),
+        ("@sonnet\thello", "sonnet", "hello"),
+        ("@openai:gpt-6.1-sol hello", "openai:gpt-6.1-sol", "hello"),
+        ("@openrouter:vendor/model:free hello", "openrouter:vendor/model:free", "hello"),
+        ("@cloudflare:@cf/meta/llama hello", "cloudflare:@cf/meta/llama", "hello"),
+        ("@gpt-6.2 hello", "gpt-6.2", "hello"),
+        ("@sonnet", "sonnet", ""),
+        ("@sonnet\n    indented code", "sonnet", "    indented code"),
+        ("@sonnet \n\nhello", "sonnet", "\nhello"),
+        ("@sonnet @opus hello", "sonnet", "@opus hello"),
+    ],
+)
+def test_a_mention_is_taken_out(text: str, name: str, rest: str) -> None:
+    """It begins the text and ends at white space."""
+    assert read_mention(text) == (name, rest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "@",
+        "@ sonnet",
+        "hello @sonnet",
+        " @sonnet hello",
+        "bob@example.com wrote",
+        "Email me @haiku tomorrow",
+        "@bob@example.social hello",
+        "@sonnet, hello",
+        "@sonnet: hello",
+        "@@sonnet hello",
+        "@-sonnet hello",
+        "@7 o'clock",
+        "@sonnet\u200b hello",
+        "@openai:gpt\u202e hello",
+        "@openai: hello",
+        "@" + "a" * 65 + " hello",
+        "@a:" + "b" * 201 + " hello",
+        "@ünïcode hello",
+        "\uff20sonnet hello",
+    ],
+)
+def test_what_is_no_mention_stays_as_it_is(text: str) -> None:
+    """Addresses, handles, names further behind and characters that cannot be seen."""
+    assert read_mention(text) == (None, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("\\@sonnet hello", "@sonnet hello"),
+        ("\\@dataclass\nclass A: ...", "@dataclass\nclass A: ..."),
+        ("\\\\@sonnet hello", "\\\\@sonnet hello"),
+        ("\\@{x} hello", "\\@{x} hello"),
+    ],
+)
+def test_a_backslash_says_it_literally(text: str, rest: str) -> None:
+    """And only where there was a mention is it taken out."""
+    assert read_mention(text) == (None, rest)
+
+
+@given(st.text(alphabet=st.sampled_from("@\\ab:-. \n\té\ud800"), max_size=40) | st.text())
+def test_reading_never_fails_and_only_takes_from_the_front(text: str) -> None:
+    """Whatever the text is, what is left of it is its end."""
+    name, rest = read_mention(text)
+    assert text.endswith(rest)
+    if name is None:
+        assert len(text) - len(rest) in (0, 1)
+    else:
+        assert text.startswith(f"@{name}")
+        assert text[: len(text) - len(rest)].strip() == f"@{name}"
+
+
+@given(st.text())
+def test_a_backslash_always_helps(text: str) -> None:
+    """Any text can be sent as it is."""
+    name, _ = read_mention(text)
+    if name is not None:
+        assert read_mention("\\" + text) == (None, text)
