@@ -7,6 +7,8 @@ from typing import Any
 
 from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.details import Detail
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
@@ -34,6 +36,9 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 SAMPLING = ("temperature", "top_p", "top_k")
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+
+_LACKING: tuple[Detail, ...] = ("citations", "resolution", "link_types")
+"""What the wire has no place for in what others said."""
 
 _IN_BASE64 = ("application/pdf",)
 _PLAIN = "text/plain"
@@ -218,12 +223,24 @@ def _blocks(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
     notes = raw.get("blocks", {})
     encoded: list[dict[str, Any]] = []
     for index, content in enumerate(turn.blocks):
-        request.lose_details(turn, index, "arguments", *(() if raw else ("citations",)))
+        request.lose_details(turn, index, "arguments", *(() if raw else _LACKING))
+        _lose_text_types(request, turn, index)
         if isinstance(content, TextBlock) and content.citations and not raw:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(turn.origins[index]), {})
         encoded.append(request.restored(turn, index, block(content, request.tool_id, note)))
     return encoded
+
+
+def _lose_text_types(request: Outgoing, turn: Turn, index: int) -> None:
+    """Documents that are text are plain text here, of whatever type they were."""
+    content = turn.blocks[index]
+    for each in content.content if isinstance(content, ToolResultBlock) else (content,):
+        if isinstance(each, DocumentBlock) and each.media_type is not None:
+            changed = (each.source.kind, each.media_type) != ("text", _PLAIN)
+            if changed and _source(each.source, each.media_type)["type"] == "text":
+                reason = f"a document of the type {each.media_type} is sent as plain text"
+                request.lose_block(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
 
 
 def block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter import schemas
+from dragoman.adapter.details import Detail
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -33,6 +34,8 @@ Note = Mapping[str, Any]
 ToolId = Callable[[str], str]
 Naming = Callable[[str | None], str]
 
+_LACKING: tuple[Detail, ...] = ("citations", "resolution", "guesses")
+"""What the wire has no place for in what others said."""
 _OPENING = "Continue."
 _BESIDE_DOCUMENTS = "Attached:"
 _NOTHING = "(empty)"
@@ -81,7 +84,12 @@ def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
             encoded.append({"role": role, "content": []})
         content = encoded[-1]["content"]
         blocks = list(_blocks(request, turn, names))
-        content += blocks if raw else _beside_documents(content, blocks)
+        spoken = blocks if raw else _beside_documents(content, blocks)
+        if len(spoken) > len(blocks):
+            index = next(index for index, block in enumerate(turn.blocks) if isinstance(block, DocumentBlock))
+            reason = "a document wants a text beside it: one is put in front"
+            request.lose_block(turn, index, LossKind.MEDIA, reason, Severity.INFO)
+        content += spoken
     if request.opens and turns and (not encoded or encoded[0]["role"] == "assistant"):
         request.lose(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
         encoded.insert(0, {"role": "user", "content": [{"text": _OPENING}]})
@@ -116,12 +124,35 @@ def _blocks(request: Outgoing, turn: Turn, names: media.Names) -> Iterator[Nativ
     takes_text = request.adapter.capabilities.wire["document_text"]
     yield from raw.get("ahead", ())
     for index, (content, origin) in enumerate(turn.pairs()):
-        request.lose_details(turn, index, "arguments", *(() if raw else ("citations",)))
+        request.lose_details(turn, index, "arguments", *(() if raw else _LACKING))
         if _is_cited(content) and not raw:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(origin), {})
-        yield restored(block(content, request.tool_id, name, note, takes_text=takes_text), note)
+        encoded = restored(block(content, request.tool_id, name, note, takes_text=takes_text), note)
+        _lose_forms(request, turn, index, encoded)
+        yield encoded
         yield from note.get("behind", ())
+
+
+def _lose_forms(request: Outgoing, turn: Turn, index: int, encoded: Native) -> None:
+    """Notes where documents go by another name, or as bytes instead of text, and where an answer gets a word."""
+
+    def lose(kind: LossKind, reason: str) -> None:
+        request.lose_block(turn, index, kind, reason, Severity.INFO)
+
+    content = turn.blocks[index]
+    sent, meant = [encoded], [content]
+    if isinstance(content, ToolResultBlock):
+        sent, meant = encoded["toolResult"]["content"], list(content.content)
+        texts = [part.text for part in meant if isinstance(part, TextBlock)]
+        if not meant or any(not text.strip() for text in texts):
+            lose(LossKind.EMPTY_TEXT, "Converse takes no answer without words")
+    documents = [part for part in meant if isinstance(part, DocumentBlock)]
+    for native, document in zip((part["document"] for part in sent if "document" in part), documents, strict=True):
+        if native["name"] != document.title:
+            lose(LossKind.MEDIA, f"a document goes by the name {native['name']!r}")
+        if document.source.kind == "text" and "bytes" in native["source"]:
+            lose(LossKind.FLATTENED, "a document of plain text is sent as bytes")
 
 
 def restored(encoded: Native, note: Note) -> Native:

@@ -6,6 +6,7 @@ from typing import Any
 
 from dragoman.adapter import demands, schemas, structured, wirejson
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.details import Detail
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -34,6 +35,9 @@ OPTIONS = {
     "seed": "seed",
 }
 """Our options and the names of Cohere's."""
+
+_LACKING: tuple[Detail, ...] = ("citations", "link_types", "text_documents")
+"""What the wire has no place for in what others said."""
 
 Piece = tuple[str, Any]
 """A field of a message and one value of it: a content part, the plan, a call."""
@@ -135,7 +139,7 @@ def _message(request: Outgoing, turn: Turn) -> dict[str, Any]:
     notes = raw.get("blocks", {})
     pieces: list[Piece] = []
     for index, (block, origin) in enumerate(turn.pairs()):
-        request.lose_details(turn, index, "arguments", *(() if raw else ("citations",)))
+        request.lose_details(turn, index, "arguments", "signatures", *(() if raw else _LACKING))
         field, value = piece(block, request.tool_id, notes.get(str(origin), {}))
         pieces.append((field, restore(value, notes.get(str(origin))) if isinstance(value, dict) else value))
     for index in turn.words_behind_calls():
@@ -224,7 +228,7 @@ def _results(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
     for index, (block, origin) in enumerate(turn.pairs()):
         if isinstance(block, ToolResultBlock):
-            request.lose_details(turn, index, "errors")
+            request.lose_details(turn, index, "errors", *(() if turn.raw(PROVIDER) else _LACKING))
             encoded.append(result(block, request.tool_id, notes.get(str(origin), {})))
     return encoded
 

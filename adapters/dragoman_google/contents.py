@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dragoman.adapter.details import Detail
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -21,7 +22,10 @@ from dragoman_google import parts
 from dragoman_google.parts import Media, Note
 
 CONTINUE = "Continue."
+_LACKING_IN_ANSWERS: tuple[Detail, ...] = ("resolution", "title", "note", "order")
 _DETAILS = ("low", "medium", "high", "ultra_high")
+LACKING: tuple[Detail, ...] = ("citations", "guesses", "seams")
+"""What the wire has no place for in what others said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +183,11 @@ class _Contents:
             note = _note(own, turn, index)
             call = self._calls.get(block.tool_use_id) or _Call(note.get("name", "unknown"), None, len(self._calls))
             if not note:
+                self._request.lose_details(turn, index, *LACKING, *_LACKING_IN_ANSWERS)
                 block = self._without_misfits(turn, index, block, content)
             if call.id is None:
+                if any(other.name == call.name and other.position > call.position for _, other in content.answers):
+                    self._lose(turn, index, "answers to calls of one name go in the order of the calls")
                 content.answers.append((len(content.parts), call))
             encoded = parts.result_part(block, call.name, call.id)
             content.parts.append(parts.restored(encoded, note))
@@ -225,7 +232,10 @@ def _parts(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[dic
     if own:
         yield parts.restored(parts.part(block), _note(own, turn, index))
         return
-    request.lose_details(turn, index, "citations")
+    scaled = isinstance(block, ImageBlock) and block.detail in _DETAILS and request.adapter.capabilities.wire[
+        "media_resolution"
+    ]
+    request.lose_details(turn, index, *LACKING, *(() if scaled else ("resolution",)))
     if isinstance(block, TextBlock) and not block.text:
         request.lose_block(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
         return
@@ -240,11 +250,7 @@ def _parts(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[dic
             yield {"text": block.source.data}
             return
     encoded = parts.part(block)
-    if (
-        isinstance(block, ImageBlock)
-        and block.detail in _DETAILS
-        and request.adapter.capabilities.wire["media_resolution"]
-    ):
+    if scaled:
         encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{block.detail.upper()}"}
     yield encoded
 

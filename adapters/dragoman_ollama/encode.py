@@ -5,6 +5,7 @@ from typing import Any
 
 from dragoman.adapter import demands, schemas, structured
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.details import Detail
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -23,6 +24,9 @@ OPTIONS = {
     "seed": "seed",
 }
 """Our options and the names of Ollama's."""
+
+_LACKING: tuple[Detail, ...] = ("citations", "arguments", "signatures", "errors", "seams", "resolution", "types")
+"""What the wire has no place for."""
 
 _ROLES = {Role.DEVELOPER: "system"}
 
@@ -98,7 +102,7 @@ def tool(definition: ToolDefinition) -> dict[str, Any]:
 def _messages(request: Outgoing, turn: Turn, names: dict[str, str]) -> list[dict[str, Any]]:
     """One message a turn; a turn of several tool results becomes several. ``names`` are the tools by call."""
     for index in range(len(turn.blocks)):
-        request.lose_details(turn, index, "citations", "arguments", "errors")
+        request.lose_details(turn, index, *_LACKING)
     if turn.role is Role.TOOL:
         return [
             request.restored(turn, index, tool_result(block, request.tool_id, names))
@@ -113,6 +117,8 @@ def _messages(request: Outgoing, turn: Turn, names: dict[str, str]) -> list[dict
             calls.append(tool_call(block, request.tool_id, notes.get(str(origin), {})))
     for index in turn.words_behind_calls():
         request.lose_block(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    for index in turn.thoughts_inside():
+        request.lose_block(turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO)
     _lose_seams(request, turn)
     encoded = message(_ROLES.get(turn.role, str(turn.role)), turn.blocks)
     if calls:

@@ -84,7 +84,7 @@ def kill_at_random(kills: int, at_once: int, start: Callable[[int], BaseProcess]
             program = start(begun)
             program.start()
             begun += 1
-            living[program] = time.monotonic() + chance.uniform(0.02, 0.3)
+            living[program] = time.monotonic() + chance.uniform(0.02, 0.5)
         due = min(living, key=living.__getitem__)
         time.sleep(max(0.0, living.pop(due) - time.monotonic()))
         assert due.pid is not None

@@ -12,7 +12,7 @@ from dragoman.adapter.turns import MADE, Turn
 from dragoman.canonical.blocks import DocumentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_google.contents import CONTINUE, notes_of
+from dragoman_google.contents import CONTINUE, LACKING, notes_of
 from dragoman_google.interactions import contents
 from dragoman_google.parts import Note
 
@@ -30,13 +30,7 @@ def goes_on_from_store(extra: Mapping[str, Any]) -> bool:
 def body(request: Outgoing, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
     listed = [turn for turn in request.turns if turn.role is not Role.SYSTEM]
-    instruction = "\n\n".join(
-        block.text
-        for turn in request.turns
-        if turn.role is Role.SYSTEM
-        for block in turn.blocks
-        if isinstance(block, TextBlock)
-    )
+    instruction = _instruction(request)
     agent = "agent" in request.options.extra.get(request.provider, {})
     encoded: dict[str, Any] = {} if agent else {"model": request.adapter.model}
     if instruction:
@@ -45,6 +39,22 @@ def body(request: Outgoing, definitions: Sequence[ToolDefinition]) -> dict[str, 
     if usable := schemas.fit_tools(request, request.usable(definitions)):
         encoded["tools"] = [tool(each, _own(each, request.provider)) for each in usable]
     return encoded | parameters(request, tools=bool(usable))
+
+
+def _instruction(request: Outgoing) -> str:
+    """All of the instruction as one text."""
+    told = [
+        (turn, index, block.text)
+        for turn in request.turns
+        if turn.role is Role.SYSTEM
+        for index, block in enumerate(turn.blocks)
+        if isinstance(block, TextBlock)
+    ]
+    for turn, index, _ in told:
+        request.lose_details(turn, index, "citations")
+        if len(told) > 1:
+            request.lose_block(turn, index, LossKind.FLATTENED, "the instructions are sent as one text", Severity.INFO)
+    return "\n\n".join(text for _, _, text in told)
 
 
 def parameters(request: Outgoing, *, tools: bool) -> dict[str, Any]:
@@ -144,6 +154,8 @@ def _answer(request: Outgoing, turn: Turn, own: Note, names: Mapping[str, str], 
     for index, block in enumerate(turn.blocks):
         if not isinstance(block, ToolResultBlock):
             continue
+        if not own:
+            request.lose_details(turn, index, *LACKING)
         native = contents.answer(block, names.get(block.tool_use_id, "unknown"), request.tool_id(block.tool_use_id))
         native = request.restored(turn, index, native) if own else native
         if not own.get("inside"):
@@ -215,7 +227,7 @@ def _content(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[d
     if own and turn.origins[index] != MADE:
         yield request.restored(turn, index, contents.content(block))
         return
-    request.lose_details(turn, index, "citations")
+    request.lose_details(turn, index, *LACKING, "resolution")
     if isinstance(block, TextBlock) and not block.text:
         request.lose_block(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
         return

@@ -5,11 +5,13 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter import schemas
+from dragoman.adapter.details import Detail
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import MADE, Turn
 from dragoman.canonical.blocks import (
+    AudioBlock,
     ContentBlock,
     DocumentBlock,
     RedactedThinkingBlock,
@@ -77,6 +79,9 @@ def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
     ]
     for index in turn.words_behind_calls():
         request.lose_block(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    if not dialect.thinking_parts:
+        for index in turn.thoughts_inside():
+            request.lose_block(turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO)
     wrote = written(blocks, request.tool_id, dialect)
     if dialect.reasoning_required and "tool_calls" in wrote and parameters.may_reason(request):
         wrote.setdefault(dialect.reasoning_fields[0], [""])
@@ -92,13 +97,15 @@ def _noted(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
 
 def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
     """Whether a block has a place on this wire; what has none, or only in part, is named as a loss."""
+    if not turn.raw(request.provider):
+        request.lose_details(turn, index, *_lacking(turn.blocks[index], dialect))
     match turn.blocks[index]:
         case TextBlock() as text if text.citations and not _is_backed(text, dialect):
             severity = Severity.INFO if turn.raw(request.provider) else Severity.WARNING
             request.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent", severity)
-        case DocumentBlock() as document if document.context:
-            request.lose_block(turn, index, LossKind.MEDIA, "the note that goes with a document is not sent")
-        case ToolUseBlock() as call if call.raw_input and not ("inner" in note or _is_free(turn, request, dialect)):
+        case ToolUseBlock() as call if call.raw_input is not None and not (
+            "inner" in note or (call.raw_input and _is_free(turn, request, dialect))
+        ):
             request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
         case RedactedThinkingBlock() if not dialect.reasoning_details:
             request.lose_block(turn, index, LossKind.THINKING, "the endpoint takes no sealed reasoning: left out")
@@ -112,6 +119,18 @@ def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dia
         case _:
             pass
     return True
+
+
+def _lacking(block: ContentBlock, dialect: Dialect) -> tuple[Detail, ...]:
+    """What the wire has no place for in what others said."""
+    found: tuple[Detail, ...] = ("note", "link_types", "kept_titles", "text_documents")
+    if not (dialect.reasoning_details or dialect.thinking_parts):
+        found = (*found, "signatures")
+    if isinstance(block, AudioBlock) and dialect.media_as_text:
+        found = (*found, "types")
+    if isinstance(block, ToolResultBlock) and "tool" not in dialect.part_roles:
+        found = (*found, "seams")
+    return found if dialect.media_as_text else (*found, "names", "link_names")
 
 
 def _is_free(turn: Turn, request: Outgoing, dialect: Dialect) -> bool:
@@ -187,7 +206,8 @@ def _results(request: Outgoing, turn: Turn, names: Mapping[str, str], dialect: D
     for index, (block, note) in enumerate(_noted(turn, turn.raw(request.provider))):
         if not isinstance(block, ToolResultBlock):
             continue
-        request.lose_details(turn, index, "errors")
+        own = bool(turn.raw(request.provider))
+        request.lose_details(turn, index, "errors", *(() if own else _lacking(block, dialect)))
         answer = result(block, note, request.tool_id, dialect)
         if dialect.tool_name and block.tool_use_id in names and not turn.raw(request.provider):
             answer["name"] = names[block.tool_use_id]

@@ -47,6 +47,8 @@ def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     turns = request.turns
     if instructions := _instructions(turns, request.provider):
         encoded["instructions"] = instructions
+        if not turns[0].raw(request.provider):
+            request.lose_details(turns[0], 0, "citations")
         turns = turns[1:]
     if turns:
         encoded["input"] = _input(request, turns)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.losses import LossKind
+from dragoman.adapter.details import Detail
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
 from dragoman.adapter.turns import Turn
@@ -31,6 +32,9 @@ SEPARATOR = "\n\n"
 _FOREIGN: Mapping[str, Any] = {"string": True}
 """How a message is written that was not read from this wire: output parts would need the id of an item, so that each
 text of the assistant's is a message of its own whose content is a string."""
+
+_LACKING: tuple[Detail, ...] = ("link_types", "names", "text_documents")
+"""What the wire has no place for in what others said."""
 
 ToolId = Callable[[str], str]
 Note = Mapping[str, Any]
@@ -78,8 +82,12 @@ def _parts(request: Outgoing, turn: Turn, index: int, note: Note) -> list[dict[s
     side = "output" if turn.role is Role.ASSISTANT else "input"
     if isinstance(block, TextBlock) and block.citations:
         block = _cited(request, turn, index, block)
+    if not turn.raw(request.provider):
+        request.lose_details(turn, index, *_LACKING)
     encoded = [request.restored(turn, index, parts.encode(block, side, note))]
     if isinstance(block, DocumentBlock) and block.context:
+        reason = "the note that goes with a document stands in front of it as text"
+        request.lose_block(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
         encoded.insert(0, {"type": "input_text", "text": block.context})
     return encoded
 
@@ -101,6 +109,9 @@ def _item(request: Outgoing, turn: Turn, index: int, note: Note) -> dict[str, An
             item = request.restored(turn, index, reasoning(block, note))
             stored = "id" in item and turn.raw(request.provider).get("store") is not False
             if item.get("encrypted_content") or item.get("content") or stored:
+                if isinstance(block, RedactedThinkingBlock):
+                    reason = "sealed thinking is sent as reasoning without a summary"
+                    request.lose_block(turn, index, LossKind.THINKING, reason, Severity.INFO)
                 return item
             reason = "reasoning that neither the item itself nor the provider's store holds: left out"
             request.lose_block(turn, index, LossKind.THINKING, reason)
@@ -111,7 +122,7 @@ def _item(request: Outgoing, turn: Turn, index: int, note: Note) -> dict[str, An
                 request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
             return item
         case ToolResultBlock() as block:
-            request.lose_details(turn, index, "errors")
+            request.lose_details(turn, index, "errors", *(() if turn.raw(request.provider) else ("note", *_LACKING)))
             return request.restored(turn, index, output(block, request.tool_id, note))
         case ProviderBlock() as block:
             return block.data

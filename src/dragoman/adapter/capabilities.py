@@ -73,6 +73,8 @@ class ThinkingPolicy(Frozen):
     accepts_unsigned: bool = False
     own_unsigned: bool = False
     """Its own thinking may go back without a signature: the provider finds it again by an id."""
+    sealed: bool = True
+    """Whether the wire has a place for thinking of which nothing can be read."""
     foreign: Literal["drop", "text", "refuse"] = "drop"
 
     def reads(self, model: str | None) -> bool:
@@ -106,6 +108,8 @@ class AdapterCapabilities(Frozen):
     """Whether the last message of a request may be the assistant's."""
     supports_neighbours: Support = ABSENT
     """Whether neighbouring messages of the assistant count as one turn, so that results may follow the last."""
+    channels: tuple[str, ...] = ()
+    """The channels of the assistant's messages that the wire has a word for."""
     supports_batch_api: Support = ABSENT
 
     supports_images: Support = ABSENT

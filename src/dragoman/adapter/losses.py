@@ -28,6 +28,7 @@ class LossKind(StrEnum):
     FLATTENED = "flattened"
     CITATIONS = "citations"
     ROLE = "role"
+    CHANNEL = "channel"
     MISPLACED_BLOCK = "misplaced_block"
     EMPTY_TEXT = "empty_text"
     EMPTY_MESSAGE = "empty_message"

@@ -4,17 +4,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any
 
-from dragoman.adapter import prefix_ledger, wirejson
+from dragoman.adapter import details, prefix_ledger, wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.adapter.details import Detail
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.adapter.projection import Target, project, refuse_critical
 from dragoman.adapter.settled import INSTRUCTING, NOTHING, History, Settled, boundary, first_turn_of, run_of
 from dragoman.adapter.turns import MADE, Turn
 from dragoman.adapter.wire import WireRequest
-from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
@@ -140,18 +140,10 @@ class Outgoing:
         refuse_critical([turn.message], [loss])
         self.losses.append(loss)
 
-    def lose_details(self, turn: Turn, index: int, *lacking: Literal["citations", "arguments", "errors"]) -> None:
+    def lose_details(self, turn: Turn, index: int, *lacking: Detail) -> None:
         """Notes what a block says besides its content, where the wire lacks a place for it."""
-        match turn.blocks[index]:
-            case TextBlock(citations=cited) if cited and "citations" in lacking:
-                self.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent")
-            case ToolUseBlock(raw_input=raw) if raw is not None and "arguments" in lacking:
-                self.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
-            case ToolResultBlock(is_error=True) if "errors" in lacking and turn.origins[index] != MADE:
-                reason = "the wire has no flag for a failed tool: its answer must say so itself"
-                self.lose_block(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
-            case _:
-                pass
+        for kind, reason, severity in details.lost(turn.blocks[index], lacking, made=turn.origins[index] == MADE):
+            self.lose_block(turn, index, kind, reason, severity)
 
     def lose(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
         """Notes a loss of the request as a whole."""

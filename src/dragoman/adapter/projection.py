@@ -142,7 +142,7 @@ class _Projector:
 
         def readable(block: ContentBlock) -> bool:
             if isinstance(block, RedactedThinkingBlock):
-                return own
+                return own and policy.sealed
             if isinstance(block, ThinkingBlock):
                 return (own and (block.signature is not None or policy.own_unsigned)) or (
                     policy.accepts_unsigned and block.signature is None
@@ -158,7 +158,9 @@ class _Projector:
             if isinstance(block, ThinkingBlock) and policy.foreign == "text" and block.text.strip():
                 self._lose(turn, index, LossKind.THINKING, f"{why}: sent as plain text")
                 return (TextBlock(text=block.text),)
-            self._lose(turn, index, LossKind.THINKING, f"{why}: left out")
+            says_nothing = isinstance(block, ThinkingBlock) and not (block.text or block.signature)
+            severity = Severity.INFO if says_nothing else Severity.WARNING
+            self._lose(turn, index, LossKind.THINKING, f"{why}: left out", severity)
             return ()
 
         return turn.mapped(change)
@@ -287,7 +289,15 @@ class _Projector:
             late = turn.role in _INSTRUCTING and not leading
             if late and not self._abilities.supports_mid_conversation_system:
                 turn = self._as(turn, Role.USER, "no system message in mid-conversation: sent as the user's")
+            self._channel(turn)
             yield self._fitting(turn)
+
+    def _channel(self, turn: Turn) -> None:
+        channel = turn.message.channel
+        if channel is None or (turn.role is Role.ASSISTANT and str(channel) in self._abilities.channels):
+            return
+        if MADE not in turn.origins[:1]:
+            self._lose(turn, MADE, LossKind.CHANNEL, f"the wire has no {channel} channel", Severity.INFO)
 
     def _as(self, turn: Turn, role: Role, reason: str) -> Turn:
         self._lose(turn, MADE, LossKind.ROLE, reason, Severity.INFO)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.adapter.residue import restore
-from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
 MADE = -1
@@ -59,11 +59,17 @@ class Turn:
         return replace(self, blocks=blocks, origins=origins, plain=False)
 
     def words_behind_calls(self) -> Iterator[int]:
-        """The texts that stand behind a call: on some wires all words of a message come before its calls."""
+        """Texts and thinking behind a call: on some wires all words of a message come before its calls."""
         called = False
         for index, block in enumerate(self.blocks):
             called = called or isinstance(block, ToolUseBlock)
-            if called and isinstance(block, TextBlock) and block.text:
+            if called and _says_something(block):
+                yield index
+
+    def thoughts_inside(self) -> Iterator[int]:
+        """Thinking that does not begin its message: on some wires it has a field of its own, which comes first."""
+        for index, block in enumerate(self.blocks):
+            if index and isinstance(block, ThinkingBlock) and _says_something(block):
                 yield index
 
     def raw(self, provider: str) -> Mapping[str, Any]:
@@ -76,3 +82,10 @@ class Turn:
         origin = self.origins[index]
         blocks = self.raw(provider).get("blocks")
         return restore(encoded, blocks.get(str(origin)) if blocks and origin != MADE else None)
+
+
+def _says_something(block: ContentBlock) -> bool:
+    """Whether a block is a text, or thinking, that is not empty."""
+    return (isinstance(block, TextBlock) and bool(block.text)) or (
+        isinstance(block, ThinkingBlock) and bool(block.text or block.signature)
+    )

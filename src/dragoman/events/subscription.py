@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -19,6 +20,9 @@ from dragoman.canonical.guard import one_line
 from dragoman.events.event import Actor, Event, Sensitivity
 
 logger = logging.getLogger("dragoman.events")
+
+_LOOK_AGAIN = 0.5
+"""Seconds after which whoever waits looks whether the event loop of a handler still is there."""
 
 Handler = Callable[[Event], Awaitable[None] | None]
 
@@ -58,7 +62,7 @@ class Subscription:
         self._loop = running_loop() if inspect.iscoroutinefunction(_called(handler)) else None
 
     def close(self) -> None:
-        """Idempotent. A call of the handler that is under way comes to its end."""
+        """Idempotent. A call of the handler that is under way comes to its end. `EventBus.unsubscribe` does this too."""
         with self._changed:
             if missed := len(self._waiting):
                 logger.warning("handler %s is taken off with %d events still waiting for it", self.name, missed)
@@ -71,6 +75,10 @@ class Subscription:
         with self._changed:
             if self._closed:
                 return True
+            if self._gone():
+                logger.warning("the event loop of handler %s is closed: the handler is taken off", self.name)
+                self.close()
+                return True
             if len(self._waiting) >= self._capacity:
                 return False
             self._waiting.append(event)
@@ -81,7 +89,8 @@ class Subscription:
                 self._changed.notify_all()
             elif not self._busy:
                 self._busy = True
-                self._wake(self._loop)
+                with suppress(RuntimeError):  # closed in this moment: the next event finds it so
+                    self._loop.call_soon_threadsafe(self._begin)
             return True
 
     def after_fork(self) -> None:
@@ -97,25 +106,32 @@ class Subscription:
     def wait(self, deadline: float) -> bool:
         """Waits until all is handed over, or until that moment of the monotonic clock; whether it is."""
         with self._changed:
-            return self._changed.wait_for(self._idle, max(deadline - time.monotonic(), 0))
+            while not self._idle():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(min(left, _LOOK_AGAIN))
+            return True
 
     def _idle(self) -> bool:
-        return not self._waiting and not self._busy
+        return (not self._waiting and not self._busy) or self._gone()
 
-    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            loop.call_soon_threadsafe(self._begin)
-        except RuntimeError:  # the loop is closed: nobody is left who could be told
-            logger.warning("the event loop of handler %s is closed: the handler is taken off", self.name)
-            self._busy = False
-            self.close()
+    def _gone(self) -> bool:
+        """Whether the event loop is closed, and nobody is left who could be told."""
+        return self._loop is not None and self._loop.is_closed()
 
     def _begin(self) -> None:
         self._task = asyncio.ensure_future(self._run_here())  # kept, or it could vanish half-way
 
     async def _run_here(self) -> None:
-        while (event := self._next()) is not None:
-            await self._hand_over_here(event)
+        try:
+            while (event := self._next()) is not None:
+                await self._hand_over_here(event)
+        except BaseException:
+            with self._changed:
+                self._busy = False
+                self.close()
+            raise
 
     def _next(self) -> Event | None:
         with self._changed:
@@ -154,7 +170,6 @@ class Subscription:
         except asyncio.CancelledError as error:
             self._failed(event, error)
             if (task := asyncio.current_task()) is not None and task.cancelling():
-                self.close()
                 raise
         except (Exception, SystemExit) as error:
             self._failed(event, error)

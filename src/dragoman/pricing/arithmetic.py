@@ -81,9 +81,18 @@ class Arithmetic:
         ]
         return " || ".join((*lists, _if("unknown IS NOT NULL", "unknown"), _if(CUT_OFF, literal(CUT_OFF_GAP))))
 
-    def named(self, gaps: int) -> tuple[str, ...]:
-        """The names that the digits stand for; what ``unread`` lists is for the caller to add."""
-        return tuple(name for place, name in enumerate(self.gaps) if gaps >> place & 1 and name != UNREAD)
+    def gap_counts(self) -> dict[str, str]:
+        """Over ``priced``: by name, whether that is without a price. What only ``unread`` knows is not among them."""
+        holds: dict[str, list[str]] = {CUT_OFF_GAP: [CUT_OFF]}
+        for place, name in enumerate(self.gaps):
+            if name != UNREAD:
+                holds.setdefault(name, []).append(f"(gaps // {1 << place}) % 2 = 1")
+        for words in sorted({line.unknown for line in self.sheet.lines if line.unknown is not None}):
+            holds.setdefault(words, []).append(f"unknown = {literal(words)}")
+        if UNREAD in self.gaps:
+            for name, conditions in holds.items():
+                conditions.append(f"list_contains({UNREAD}, {literal(name)})")
+        return {name: f"coalesce({' OR '.join(conditions)}, false)" for name, conditions in holds.items()}
 
     @cached_property
     def _split(self) -> Mapping[str, tuple[str, ...]]:

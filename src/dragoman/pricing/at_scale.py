@@ -6,6 +6,7 @@ length of prompt, is asked of the table (`rate_sheet`); the database only multip
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.usage import CostStatus
-from dragoman.pricing.arithmetic import CUT_OFF, CUT_OFF_GAP, UNREAD, Arithmetic, kind_columns
+from dragoman.pricing.arithmetic import UNREAD, Arithmetic, kind_columns
 from dragoman.pricing.lines import CostLine, added
 from dragoman.pricing.quote import EXACT
 from dragoman.pricing.rate_sheet import DAY, MONDAY, Kind, rate_sheet, surcharge_fields
@@ -80,10 +81,9 @@ class Usages:
         with _as_request_error():
             arithmetic = self._arithmetic(_table(table, version), at, as_model)
             try:
-                lines = self._lines(replace(arithmetic, wide=False), keys)
+                return added(self._lines(replace(arithmetic, wide=False), keys))
             except duckdb.OutOfRangeException:  # more than 64 bits hold
-                lines = self._lines(arithmetic, keys)
-        return added(lines)
+                return added(self._lines(arithmetic, keys))
 
     def rows(
         self,
@@ -112,24 +112,31 @@ class Usages:
         columns = ", ".join((kept, *(f"{sql} AS {name}" for name, sql in made.items())))
         return self._query(f"{arithmetic.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
 
-    def _lines(self, arithmetic: Arithmetic, keys: Mapping[str, str]) -> list[CostLine]:
-        """Not added up yet: one for each group and way of being priced."""
-        groups = [*keys, "cost_status", "known", "gaps", "unknown", CUT_OFF]
-        if UNREAD in arithmetic.gaps:
-            groups.append(UNREAD)
-        sums = "count(*), sum(prompt), sum(output_tokens), sum(units)"
-        sql = arithmetic.sql(keys)
-        found = self._query(f"{sql} SELECT {sums}, {', '.join(groups)} FROM priced GROUP BY ALL").fetchall()
-        lines = []
-        for replies, prompt, output, units, *rest in found:
-            key, (status, known, gaps, unknown, cut_off, *unread) = rest[: len(keys)], rest[len(keys) :]
-            names = [*arithmetic.named(gaps), *(unread[0] if unread else ())]
-            names += [unknown] if unknown is not None else []
-            names += [CUT_OFF_GAP] if cut_off else []
-            cost = Decimal(units).scaleb(-arithmetic.sheet.scale, EXACT) if known else None
-            line = CostLine(tuple(map(_key_text, key)), replies, prompt, output, cost)
-            lines.append(replace(line, statuses={CostStatus(status): replies}, unpriced=dict.fromkeys(names, replies)))
-        return lines
+    def _lines(self, arithmetic: Arithmetic, keys: Mapping[str, str]) -> Iterator[CostLine]:
+        """First by key and outcome, of which there are few, then by key: so that each row is added only once."""
+        outcome = [*keys, "cost_status", "known", "quoted", "gaps", "unknown"]
+        unread = UNREAD in arithmetic.gaps
+        gaps = arithmetic.gap_counts()
+        sums = ["sum(replies)", "sum(prompt)", "sum(output_tokens)", "sum(units) FILTER (known)"]
+        sums += [f"sum(replies) FILTER (cost_status = '{status}')" for status in CostStatus]
+        sums += [f"sum(replies) FILTER ({holds})" for holds in gaps.values()]
+        sums += [f"list(({UNREAD}, replies)) FILTER (len({UNREAD}) > 0)"] if unread else []
+        query = f"""{arithmetic.sql(keys)}, outcomes AS (
+            SELECT {", ".join([*outcome, *([UNREAD] if unread else [])])}, count(*) AS replies, sum(prompt) AS prompt,
+            sum(output_tokens) AS output_tokens, sum(units) AS units FROM priced GROUP BY ALL
+        ) SELECT {", ".join([*sums, *keys])} FROM outcomes GROUP BY ALL"""
+        scale = arithmetic.sheet.scale
+        for replies, prompt, output, units, *rest in self._query(query).fetchall():
+            if replies is None:  # one row of nothing, where there are neither keys nor usages
+                continue
+            statuses = {status: count for status, count in zip(CostStatus, rest, strict=False) if count}
+            counts = rest[len(CostStatus) :]
+            unpriced = Counter({name: count for name, count in zip(gaps, counts, strict=False) if count})
+            for names, count in (counts[len(gaps)] or ()) if unread else ():
+                unpriced.update(dict.fromkeys(set(names) - gaps.keys(), count))
+            key = tuple(map(_key_text, rest[len(rest) - len(keys) :]))
+            cost = None if units is None else Decimal(units).scaleb(-scale, EXACT)
+            yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced))
 
     def _arithmetic(self, table: PriceTable, at: datetime | None, as_model: str | None) -> Arithmetic:
         """What there is to multiply: the kinds of replies are looked for first."""

@@ -106,7 +106,7 @@ class RouteDecision:
     @property
     def failed(self) -> tuple[str, ...]:
         """The models that were asked before this one, and failed before they answered."""
-        return tuple(link.model for link in self.chain if link.failure is not None and link.model is not None)
+        return tuple(dict.fromkeys(link.model for link in self.candidates if link.failure is not None and link.model))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.chain))

@@ -16,8 +16,9 @@ from dragoman.session import calls
 from dragoman.session.calls import Prepared
 from dragoman.session.conversation import IN_A_TURN, Conversation
 from dragoman.session.events import SessionEvent
+from dragoman.session.keeping import SessionStore
 from dragoman.session.reading import Reading
-from dragoman.session.settings import Options, Said
+from dragoman.session.settings import Options, Said, Settings
 from dragoman.session.turn import Ask, BrokenReplyError, Fill, Keep, RunTools, Turn, Wait, advance
 from dragoman.transport import AsyncTransport
 
@@ -58,9 +59,17 @@ class AsyncSession(Conversation[AsyncTransport]):
                 pass
         return self._messages[-1]
 
+    @classmethod
+    async def resume(
+        cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[Settings]
+    ) -> Self:
+        """As `Session.resume`; the store is read, and written each turn, in a thread."""
+        return await asyncio.to_thread(cls._from_store, session_id, store, model, settings)
+
     async def close(self) -> None:
         """As `Session.close`."""
         await self._end_turn()
+        await self._keep_turn_aside()
         for transport in self._transports.values():
             await transport.close()
         self._transports.clear()
@@ -82,6 +91,11 @@ class AsyncSession(Conversation[AsyncTransport]):
         finally:
             if self._under_way is driven:
                 await self._end_turn()
+            await self._keep_turn_aside()
+
+    async def _keep_turn_aside(self) -> None:
+        if self._keeper is not None:
+            await asyncio.to_thread(self._keep_turn)
 
     async def _end_turn(self) -> None:
         driven = self._under_way

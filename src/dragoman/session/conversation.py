@@ -26,6 +26,7 @@ from dragoman.session import spending, stored
 from dragoman.session.budget import Account, Budget, Purse, Spent
 from dragoman.session.calls import DECLINED, Prepared, error_result
 from dragoman.session.compaction import Compaction, run_compaction
+from dragoman.session.keeping import Keeper, SessionStore
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
 from dragoman.session.reading import Reading, with_lower_bound
@@ -62,6 +63,7 @@ class Conversation(Generic[TransportT]):
         approve: Approve | None = None,
         max_rounds: int = 20,
         budgets: Iterable[Budget] = (),
+        store: SessionStore | None = None,
         prices: Prices | None = None,
         tool_ids: ToolIdMap | None = None,
         session_id: str | None = None,
@@ -77,7 +79,9 @@ class Conversation(Generic[TransportT]):
         the model is told what it declined; without it every call runs. ``workspace`` is the folder below which media
         of the kind ``file_ref`` are read: once, so that what was sent stays the same though the file may change.
         ``fetch``, such as a `dragoman.transport.fetch.Fetcher`, is asked for media that the model takes, but not by
-        URL: once for each URL. Without it nothing is ever fetched. ``budgets`` are checked before each request.
+        URL: once for each URL. Without it nothing is ever fetched. ``budgets`` are checked before each request. A
+        ``store`` keeps each turn when it ends; a ConflictError or StoreError of it is raised there, and the session
+        holds the turn all the same.
 
         ``providers`` holds settings by provider name, for its transport: api_key, base_url, client (an httpx client, or
         the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class.
@@ -106,6 +110,7 @@ class Conversation(Generic[TransportT]):
         self._budgets = tuple(budgets)
         self._accounts: dict[Budget, Account] = {}
         self._attempts: list[Message] = []
+        self._keeper = None if store is None else Keeper(store)
         self._transports: dict[str, TransportT] = {}
         self._messages = [self._own(message) for message in messages]
         if system is not None:
@@ -177,7 +182,7 @@ class Conversation(Generic[TransportT]):
 
     def dump(self) -> bytes:
         """The session as JSON: model, history, tool-id map. Tools, keys and options are the program's own."""
-        return stored.write(stored.Stored(self.session_id, self.model, self._messages, self.tool_ids, self._attempts))
+        return stored.write(self._stored())
 
     @classmethod
     def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[Settings]) -> Self:
@@ -185,7 +190,10 @@ class Conversation(Generic[TransportT]):
 
         Raises ConfigurationError where the data is no stored session, and SwapRefusedError as `swap` does.
         """
-        found = stored.read(data, partial(_new_tool_id, settings.get("new_id", new_message_id)))
+        return cls._from_stored(stored.read(data, _minting(settings)), model, settings)
+
+    @classmethod
+    def _from_stored(cls, found: stored.Stored, model: str | None, settings: Settings) -> Self:
         session = cls(
             model or found.model,
             session_id=found.session_id,
@@ -197,6 +205,30 @@ class Conversation(Generic[TransportT]):
         if session.model != found.model:
             session.swap(session.model)
         return session
+
+    @classmethod
+    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: Settings) -> Self:
+        """A session that its store has, and keeps from here on."""
+        found = store.load(session_id)
+        answering = found.model or model
+        if answering is None:
+            raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
+        tool_ids = ToolIdMap.load(found.tool_ids, _minting(settings))
+        known = stored.Stored(found.id, answering, found.messages, tool_ids, found.attempts)
+        whose: Settings = {"user_id": found.record.user_id, "team_id": found.record.team_id}
+        session = cls._from_stored(known, model, {**whose, **settings})
+        session._keeper = Keeper(
+            store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
+        )
+        return session
+
+    def _stored(self) -> stored.Stored:
+        return stored.Stored(self.session_id, self.model, self._messages, self.tool_ids, self._attempts)
+
+    def _keep_turn(self) -> None:
+        """Hands the store what the turn added."""
+        if self._keeper is not None:
+            self._keeper.keep(self._stored(), user_id=self.user_id, team_id=self.team_id)
 
     def _turn(self, said: Said | None, options: Options, *, stream: bool) -> Turn:
         return run_turn(self._plan(() if said is None else (self._said(said),), options, stream=stream))
@@ -376,6 +408,10 @@ class Conversation(Generic[TransportT]):
             created_at=self._clock(),
             **fields,
         )
+
+
+def _minting(settings: Settings) -> Callable[[], str]:
+    return partial(_new_tool_id, settings.get("new_id", new_message_id))
 
 
 def _new_tool_id(new_id: Callable[[], str]) -> str:

@@ -19,6 +19,7 @@ from dragoman.session import calls
 from dragoman.session.calls import Prepared
 from dragoman.session.conversation import IN_A_TURN, Conversation
 from dragoman.session.events import SessionEvent
+from dragoman.session.keeping import SessionStore
 from dragoman.session.reading import Reading
 from dragoman.session.settings import Options, Said, Settings
 from dragoman.session.turn import Ask, BrokenReplyError, Fill, Keep, RunTools, Turn, Wait, advance
@@ -77,9 +78,21 @@ class Session(Conversation[Transport]):
             pass
         return self._messages[-1]
 
+    @classmethod
+    def resume(
+        cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[Settings]
+    ) -> Self:
+        """A session of a store, to go on with on its model or on another one; ``settings`` as for a new one. Its next
+        turns are kept there.
+
+        Raises SessionNotFoundError, UnreadableError, and SwapRefusedError as `swap` does.
+        """
+        return cls._from_store(session_id, store, model, settings)
+
     def close(self) -> None:
         """Releases the connections. The conversation stays readable, and asking again opens new ones."""
         self._end_turn()
+        self._keep_turn()
         for transport in self._transports.values():
             transport.close()
         self._transports.clear()
@@ -101,6 +114,7 @@ class Session(Conversation[Transport]):
         finally:
             if self._under_way is driven:
                 self._end_turn()
+            self._keep_turn()
 
     def _end_turn(self) -> None:
         """Leaves a stream that is still open. Raises ConfigurationError where it is called from inside a turn."""

@@ -28,9 +28,9 @@ Synchronous = Literal["full", "normal"]
 _WRITES = "dragoman_writes"
 _OLDEST_SQLITE = (3, 35)
 """The first that knows RETURNING."""
-_PATIENCE = 2.0
+_PATIENCE = 0.1
 """Seconds that SQLite itself waits for a lock, before the loop here begins again."""
-_LONGEST_PAUSE = 0.05
+_LONGEST_PAUSE = 0.02
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _POSTGRES_AGAIN = {"40001", "40P01"}
 """Serialization failure, deadlock: run it again."""

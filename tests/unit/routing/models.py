@@ -84,4 +84,5 @@ class Prices:
 
 
 def router(**settings: Any) -> Router:
-    return Router(**({"find": find, "prices": Prices(), "clock": Clock()} | settings))
+    fields: dict[str, Any] = {"find": find, "prices": Prices(), "clock": Clock()}
+    return Router(**(fields | settings))

@@ -10,6 +10,7 @@ from dragoman.routing import NoModelError, Policy, Recommendation, Router, Route
 from tests.unit.routing.models import KEYLESS, find, router
 
 ORDER = list(Policy)
+PAIRS = list(combinations(ORDER, 2))
 MODES = {
     Policy.PER_MESSAGE_OVERRIDE: RoutingMode.OVERRIDE,
     Policy.MANUAL_STICKY: RoutingMode.MANUAL,
@@ -52,7 +53,7 @@ def test_each_policy_alone_chooses_its_model(policy: Policy) -> None:
     assert {link.verdict for link in decision.chain if link is not decision.winner} == {Verdict.NOT_APPLICABLE}
 
 
-@pytest.mark.parametrize(("first", "second"), combinations(ORDER, 2))
+@pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_of_two_policies_the_earlier_one_wins(first: Policy, second: Policy) -> None:
     """The order of the specification holds for every pair; who was outranked is on record."""
     made, request = proposing({first: "north:able", second: "south:able"})
@@ -65,7 +66,7 @@ def test_of_two_policies_the_earlier_one_wins(first: Policy, second: Policy) -> 
     ]
 
 
-@pytest.mark.parametrize(("first", "second"), combinations(ORDER, 2))
+@pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_a_refused_model_leaves_the_turn_to_the_next_policy(first: Policy, second: Policy) -> None:
     """Whoever is refused is passed over, with the reason, whatever its rank."""
     made, request = proposing({first: "east:blind", second: "south:able"})

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from dragoman.adapter.registry import get_adapter
 from dragoman.routing import RouteRequest, Rule, When
 from tests.unit.routing.models import router
 
@@ -88,7 +89,7 @@ def test_a_model_that_is_not_known_has_no_size_and_no_price(when: dict[str, Any]
 
 def test_prices_are_those_of_the_rules_own_model() -> None:
     """The same turn costs ten times as much in the south."""
-    cheap = When(cost_under_usd="0.1")  # type: ignore[arg-type]
+    cheap = When(cost_under_usd=Decimal("0.1"))
     made = router(rules=[Rule(model="south:able", when=cheap), Rule(model="north:able", when=cheap)])
     assert made.choose(RouteRequest(estimated_tokens=50_000)).model == "north:able"
 
@@ -96,7 +97,7 @@ def test_prices_are_those_of_the_rules_own_model() -> None:
 def test_bundled_prices_are_used_without_others() -> None:
     """A router that is given no prices knows those of the library."""
     made = router(
-        find=__import__("dragoman").get_adapter,
+        find=get_adapter,
         prices=None,
         rules=[Rule(model="haiku", when=When(cost_under_usd=Decimal("0.5")))],
         global_default="sonnet",

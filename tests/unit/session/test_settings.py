@@ -12,8 +12,8 @@ from dragoman.session.settings import Options, Settings
 from tests.unit.session.actors import ANTHROPIC, SyncWay, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
-STORED = {"self", "model", "system", "messages", "tool_ids", "session_id"}
-"""Arguments that say what a stored session holds already."""
+STORED = {"self", "model", "system", "messages", "tool_ids", "session_id", "store"}
+"""Arguments that say what a stored session holds already, and where it is kept."""
 
 
 def test_settings_are_those_of_the_constructor() -> None:

@@ -1,0 +1,98 @@
+"""What a block says besides its content, and what of it is lost on a wire that has no place for it."""
+
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+
+Detail = Literal[
+    "citations", "arguments", "signatures", "errors", "seams", "order", "resolution", "title", "note", "names", "link_names", "kept_titles", "text_documents", "types",
+    "link_types", "guesses",
+]  # fmt: skip
+"""What a wire may lack: the sources of a text, arguments that are no JSON object, the signature of
+thinking, a flag for a failed tool, the border between two texts of a tool's answer and the order of texts and media, the resolution of an image, the title of a document and the note that goes with
+it, files or linked files without a name, titles
+of files that the provider keeps, documents of plain text, media types at all or for links and kept files alone.
+``guesses``: a link without a type is given one, or read as of another."""
+
+Lost = tuple[LossKind, str, Severity]
+_INFO, _WARNING = Severity.INFO, Severity.WARNING
+
+
+def lost(block: ContentBlock, lacking: Collection[Detail], *, made: bool = False) -> Iterator[Lost]:
+    """The losses of a block on a wire that lacks those details. ``made``: the block is none of the history's own."""
+    match block:
+        case TextBlock() if block.citations and "citations" in lacking:
+            yield LossKind.CITATIONS, "the sources of a text are not sent", _WARNING
+        case ToolUseBlock() if block.raw_input is not None and "arguments" in lacking:
+            yield LossKind.INVALID_INPUT, "arguments that are no JSON object: left out", _WARNING
+        case ThinkingBlock() if block.signature and "signatures" in lacking:
+            yield LossKind.THINKING, "the signature of thinking is not sent", _WARNING
+        case ToolResultBlock():
+            yield from _of_answer(block, lacking, made=made)
+        case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
+            yield from _of_medium(block, lacking)
+        case _:
+            pass
+
+
+def _of_answer(block: ToolResultBlock, lacking: Collection[Detail], *, made: bool) -> Iterator[Lost]:
+    if block.is_error and "errors" in lacking and not made:
+        yield LossKind.FLATTENED, "the wire has no flag for a failed tool: its answer must say so itself", _INFO
+    if "seams" in lacking and sum(isinstance(part, TextBlock) for part in block.content) > 1:
+        yield LossKind.FLATTENED, "the texts of a tool's answer are sent as one", _INFO
+    texts = [isinstance(part, TextBlock) for part in block.content]
+    if "order" in lacking and texts != sorted(texts, reverse=True):
+        yield LossKind.FLATTENED, "the texts of a tool's answer go before its media", _INFO
+    for part in block.content:
+        if not isinstance(part, TextBlock):  # the projection names the sources of texts in answers
+            yield from lost(part, lacking)
+
+
+def _of_medium(
+    block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, lacking: Collection[Detail]
+) -> Iterator[Lost]:
+    kind = block.type
+    if isinstance(block, ImageBlock) and block.detail not in (None, "auto") and "resolution" in lacking:
+        yield LossKind.MEDIA, "the resolution that an image was meant for is not sent", _INFO
+    if isinstance(block, DocumentBlock):
+        yield from _of_document(block, lacking)
+    if isinstance(block, AudioBlock) and block.transcript is not None:
+        yield LossKind.MEDIA, "sound is sent without its transcript", _INFO
+    if isinstance(block, AudioBlock | VideoBlock) and block.duration_ms is not None:
+        yield LossKind.MEDIA, f"the duration of the {kind} is not sent", _INFO
+    yield from _of_type(block, lacking)
+
+
+def _of_document(block: DocumentBlock, lacking: Collection[Detail]) -> Iterator[Lost]:
+    kind = block.source.kind
+    if block.title and ("title" in lacking or (kind == "file_id" and "kept_titles" in lacking)):
+        yield LossKind.MEDIA, "the title of a document is not sent", _WARNING
+    if not block.title and ((kind == "base64" and "names" in lacking) or (kind == "url" and "link_names" in lacking)):
+        yield LossKind.MEDIA, "a document without a title is sent under a name", _INFO
+    if block.context and "note" in lacking:
+        yield LossKind.MEDIA, "the note that goes with a document is not sent", _WARNING
+    if kind == "text" and "text_documents" in lacking:
+        yield LossKind.FLATTENED, "a document of plain text is sent as text", _INFO
+
+
+def _of_type(
+    block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, lacking: Collection[Detail]
+) -> Iterator[Lost]:
+    linked = block.source.kind in ("url", "file_id")
+    if block.media_type is None:
+        if "guesses" in lacking if linked else "types" not in lacking:
+            yield LossKind.MEDIA, f"the media type of the {block.type} is not known: a likely one is sent", _INFO
+    elif "types" in lacking or (linked and "link_types" in lacking):
+        yield LossKind.MEDIA, f"the media type of the {block.type} is not sent", _INFO

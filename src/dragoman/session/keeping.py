@@ -1,0 +1,84 @@
+"""A session and its store: what a turn added is kept when the turn ends, all of it in one transaction."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.canonical.message import Message
+from dragoman.session.stored import Stored
+
+
+class SessionStore(Protocol):
+    """What a session asks of its store; `dragoman.store.Store` is one. Its errors reach the caller as they are."""
+
+    def create(
+        self,
+        model: str | None = None,
+        messages: Sequence[Message] = (),
+        *,
+        session_id: str | None = None,
+        tool_ids: ToolIdMap | None = None,
+        attempts: Sequence[Message] = (),
+        user_id: str | None = None,
+        team_id: str | None = None,
+    ) -> Any:
+        """A record with the new session's ``version``."""
+        ...
+
+    def append(
+        self,
+        session_id: str,
+        messages: Sequence[Message] = (),
+        *,
+        expected_version: int | None,
+        tool_ids: ToolIdMap | None = None,
+        model: str | None = None,
+        attempts: Sequence[Message] = (),
+    ) -> int:
+        """The new version."""
+        ...
+
+    def load(self, session_id: str) -> Any:
+        """The session as a `dragoman.store.StoredSession` has it."""
+        ...
+
+
+class Keeper:
+    """Knows what the store has of one session. ``version`` is the store's; None where it does not know it yet."""
+
+    def __init__(
+        self, store: SessionStore, *, version: int | None = None, messages: int = 0, attempts: int = 0
+    ) -> None:
+        self._store = store
+        self._version = version
+        self._messages = messages
+        self._attempts = attempts
+
+    def keep(self, session: Stored, *, user_id: str | None, team_id: str | None) -> None:
+        """Adds what is new; nothing where nothing is. Raises ConflictError where another program added to the session
+        meanwhile: nothing is overwritten, and what this one holds is not lost. StoreError.
+        """
+        messages, attempts = session.messages[self._messages :], session.attempts[self._attempts :]
+        if not (messages or attempts):
+            return
+        if self._version is None:
+            record = self._store.create(
+                session.model,
+                messages,
+                session_id=session.session_id,
+                tool_ids=session.tool_ids,
+                attempts=attempts,
+                user_id=user_id,
+                team_id=team_id,
+            )
+            self._version = record.version
+        else:
+            self._version = self._store.append(
+                session.session_id,
+                messages,
+                expected_version=self._version,
+                tool_ids=session.tool_ids,
+                model=session.model,
+                attempts=attempts,
+            )
+        self._messages, self._attempts = len(session.messages), len(session.attempts)

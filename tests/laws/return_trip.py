@@ -1,0 +1,93 @@
+"""The return trip of a history: to a wire and back, and whether the list of losses tells what changed on the way.
+
+What counts as the same conversation is who said which blocks, in which order, on which channel. Message ids, times
+and metadata do not count, as for the return trip of requests. Tool ids count by the calls that they stand for, as
+each provider has its own. Neighbouring messages of one role are one, as no provider tells them apart. Texts and
+thinking without a character say nothing, nor do messages of nothing else. An image of the detail ``auto`` is one
+without any.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dragoman import AdapterOptions, Message, RequestContext, Role
+from dragoman.adapter.losses import Loss
+from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+
+Said = tuple[Role, str | None, ContentBlock]
+"""Who says a block, on which channel."""
+
+_MADE_SIGNATURE = "its own word for none"
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A history before and after, and its losses. Each block of ``before`` has the id of its message."""
+
+    before: list[tuple[str, Said]]
+    after: list[Said]
+    losses: tuple[Loss, ...]
+
+    @classmethod
+    def of(cls, model: str, history: Sequence[Message]) -> "Trip":
+        adapter = get_adapter(model)
+        wire = adapter.to_wire(history, [], AdapterOptions())
+        back, _, _ = adapter.from_wire_request(wire.body, RequestContext(model=model))
+        losses = tuple(loss for loss in wire.losses if _MADE_SIGNATURE not in loss.reason)
+        return cls(list(_said(history)), [said for _, said in _said(back)], losses)
+
+    @property
+    def same(self) -> bool:
+        return [said for _, said in self.before] == self.after
+
+    @property
+    def unsaid(self) -> list[Said]:
+        """What changed although no loss names its message: all else comes back, in the order in which it was said."""
+        named = {loss.message_id for loss in self.losses}
+        rest = iter(self.after)
+        return [said for message, said in self.before if message not in named and said not in rest]
+
+
+def _said(messages: Sequence[Message]) -> Iterator[tuple[str, Said]]:
+    count = 0
+    waiting: list[tuple[str, int]] = []
+    before: Role | None = None
+    for message in messages:
+        if message.role is not Role.TOOL and not (message.role is before is Role.ASSISTANT):
+            waiting.clear()  # a call that was not answered by now never is
+        before = message.role
+        for block in message.content:
+            if isinstance(block, ToolUseBlock):
+                waiting.append((block.id, count))
+                block = block.model_copy(update={"id": f"call {count}"})
+                count += 1
+            elif isinstance(block, ToolResultBlock):
+                call = next((each for each in waiting if each[0] == block.tool_use_id), None)
+                if call is not None:
+                    waiting.remove(call)
+                block = block.model_copy(update={"tool_use_id": f"call {call[1]}" if call else "nobody's"})
+            if not _is_silent(block):
+                yield message.id, (message.role, message.channel, _plain(block))
+
+
+def _is_silent(block: ContentBlock) -> bool:
+    if isinstance(block, ThinkingBlock):
+        return not (block.text or block.signature)
+    return isinstance(block, TextBlock) and not (block.text or block.citations)
+
+
+def _plain(block: ContentBlock) -> ContentBlock:
+    if isinstance(block, ToolResultBlock):
+        parts = tuple(_plain(part) for part in block.content if not _is_silent(part))
+        return block.model_copy(update={"content": parts})
+    if isinstance(block, ImageBlock) and block.detail == "auto":
+        return block.model_copy(update={"detail": None})
+    return block

@@ -1,0 +1,357 @@
+"""The bus: everybody is told in order, nobody holds up anybody else."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import ClassVar
+
+import pytest
+
+from dragoman.canonical.events import TextDelta
+from dragoman.events import (
+    Actor,
+    Event,
+    EventBus,
+    EventError,
+    EventOverflowError,
+    LlmCallStarted,
+    Payload,
+    Sensitivity,
+    TurnStarted,
+)
+from tests.unit.events.payloads import FAILED, PAYLOADS, STARTED
+
+PATIENCE = 10.0
+"""Seconds that a test waits for a handler at most."""
+
+
+class OwnEvent(Payload):
+    type: ClassVar[str] = "shop.order_placed"
+    floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
+
+    amount: int
+
+
+def test_handlers_are_told_everything_in_order() -> None:
+    """Each of them, plain or not."""
+    plain: list[str] = []
+    awaited: list[str] = []
+
+    async def coroutine(event: Event) -> None:
+        await asyncio.sleep(0)
+        awaited.append(event.id)
+
+    with EventBus(strict=True) as bus:
+        bus.subscribe(lambda event: plain.append(event.id))
+        bus.subscribe(coroutine)
+        sent = [event.id for number in range(200) if (event := bus.emit(STARTED, session_id=f"s{number}"))]
+    assert plain == awaited == sent == sorted(sent)
+
+
+def test_the_envelope_is_filled() -> None:
+    """Who, when, in which session and turn, because of what."""
+    seen: list[Event] = []
+    moment = datetime(2026, 11, 21, tzinfo=UTC)
+    ids = iter("ab")
+    with EventBus(strict=True, clock=lambda: moment, new_id=lambda: next(ids)) as bus:
+        bus.subscribe(seen.append)
+        first = bus.emit(STARTED, session_id="s", turn_id="t")
+        bus.emit(FAILED, session_id="s", turn_id="t", parent=first, actor=Actor.WORKER)
+    one, two = seen
+    assert (one.id, one.timestamp, one.session_id, one.turn_id, one.parent_event_id) == ("a", moment, "s", "t", None)
+    assert (one.type, one.actor, one.sensitivity) == ("llm.call_started", Actor.AGENT, Sensitivity.PRIVATE)
+    assert (two.parent_event_id, two.actor, two.sensitivity) == ("a", Actor.WORKER, Sensitivity.PSEUDONYMOUS)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, 11),
+        ({"types": "llm.*"}, 3),
+        ({"types": ["llm.call_failed", "turn.*"]}, 4),
+        ({"types": []}, 0),
+        ({"session_ids": ["s"]}, 11),
+        ({"session_ids": ["other"]}, 0),
+        ({"actors": [Actor.USER]}, 2),
+        ({"least": Sensitivity.PSEUDONYMOUS}, 5),
+        ({"least": Sensitivity.AGGREGATABLE}, 0),
+    ],
+)
+def test_a_handler_sees_what_it_wants(wanted: dict[str, object], expected: int) -> None:
+    """By type, session, actor and sensitivity."""
+    seen: list[Event] = []
+    with EventBus(strict=True) as bus:
+        bus.subscribe(seen.append, **wanted)  # type: ignore[arg-type]
+        for payload in PAYLOADS:
+            bus.emit(payload, session_id="s")
+    assert len(seen) == expected
+
+
+def _raise(error: BaseException) -> Callable[[Event], None]:
+    def handler(event: Event) -> None:
+        raise error
+
+    return handler
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_a_broken_handler_is_logged_and_fails_alone(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    """It is called with the next event, and all others see both."""
+    seen: list[str] = []
+
+    async def broken(event: Event) -> None:
+        raise error
+
+    with EventBus(strict=True) as bus:
+        bus.subscribe(_raise(error), name="broken")
+        bus.subscribe(broken, name="broken too")
+        bus.subscribe(lambda event: seen.append(event.type))
+        bus.emit(STARTED, session_id="s")
+        bus.emit(FAILED, session_id="s")
+    assert seen == ["llm.call_started", "llm.call_failed"]
+    assert caplog.text.count("handler broken failed at llm.call_") == 2
+    assert caplog.text.count("handler broken too failed at llm.call_") == 2
+    assert type(error).__name__ in caplog.text
+
+
+def test_what_a_handler_fails_with_is_masked_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """And stays on one line."""
+    with EventBus() as bus:
+        bus.subscribe(_raise(ValueError("key sk-abcdefghijklmnop\nsecond line")))
+        bus.emit(STARTED, session_id="s")
+    assert "sk-abcdef" not in caplog.text
+    assert "\\nsecond line" in caplog.text
+
+
+def test_a_handler_that_hangs_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the others nor whoever emits; when it is too far behind, that is said."""
+    hold, begun = threading.Event(), threading.Event()
+    seen: list[Event] = []
+    bus = EventBus(strict=True, capacity=3)
+
+    def hanging(event: Event) -> None:
+        begun.set()
+        hold.wait(PATIENCE)
+
+    stuck = bus.subscribe(hanging, name="stuck")
+    bus.emit(STARTED, session_id="s")
+    assert begun.wait(PATIENCE)
+    for _ in range(3):
+        bus.emit(STARTED, session_id="s")
+    bus.subscribe(seen.append)
+    with pytest.raises(EventOverflowError, match=r"handler stuck is 3 events behind and missed llm\.call_failed"):
+        bus.emit(FAILED, session_id="s")
+    assert not bus.flush(0.01)
+    hold.set()
+    assert bus.flush(PATIENCE)
+    assert [event.type for event in seen] == ["llm.call_failed"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    bus.emit(FAILED, session_id="s")
+    bus.unsubscribe(stuck)
+    bus.close()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        TextDelta("m", 0, "Hello"),
+        lambda: TextDelta("m", 0, "Hello"),
+        OwnEvent(amount=3),
+        lambda: LlmCallStarted(model="a:x", provider="a", request_id="\ud800"),
+        LlmCallStarted,
+        {"type": "llm.call_started"},
+        None,
+    ],
+)
+def test_what_is_not_in_the_catalogue_is_no_event(made: Payload, caplog: pytest.LogCaptureFixture) -> None:
+    """A strict bus raises, another one logs and drops it: what streams above all."""
+    with EventBus(strict=True) as strict, pytest.raises(EventError):
+        strict.emit(made, session_id="s")
+    seen: list[Event] = []
+    with EventBus() as lenient:
+        lenient.subscribe(seen.append)
+        assert lenient.emit(made, session_id="s") is None
+    assert seen == []
+    assert "an event is dropped" in caplog.text
+    assert "Hello" not in caplog.text
+
+
+def test_events_of_a_programs_own() -> None:
+    """In a domain of its own, once."""
+    seen: list[Event] = []
+    with EventBus(strict=True, own=[OwnEvent]) as bus:
+        bus.subscribe(seen.append, types="shop.*")
+        bus.emit(OwnEvent(amount=3), session_id="s")
+    assert [event.payload for event in seen] == [OwnEvent(amount=3)]
+    with pytest.raises(EventError, match="declared twice"):
+        EventBus(own=[OwnEvent, OwnEvent])
+    taken = type("Taken", (Payload,), {"type": "llm.call_queued", "__annotations__": {"type": ClassVar[str]}})
+    with pytest.raises(EventError, match="choose one of your own"):
+        EventBus(own=[taken])
+
+
+def test_an_event_may_be_less_private_than_its_floor_and_never_more() -> None:
+    """Who asks for more has mistaken the type."""
+    shared = TurnStarted(user_message_hash="0", user_message_text_redacted="Hi")
+    with EventBus(strict=True) as bus:
+        told = bus.emit(shared, session_id="s", sensitivity=Sensitivity.USER_CONTROLLED)
+        assert told is not None
+        assert told.sensitivity is Sensitivity.USER_CONTROLLED
+        with pytest.raises(EventError, match="pseudonymous at most"):
+            bus.emit(FAILED, session_id="s", sensitivity=Sensitivity.PRIVATE)
+
+
+def test_a_payload_is_made_when_it_is_told() -> None:
+    """A function in its place makes it."""
+    with EventBus(strict=True) as bus:
+        event = bus.emit(lambda: STARTED, session_id="s")
+    assert event is not None
+    assert event.payload is STARTED
+
+
+async def _in_a_loop() -> None:
+    seen: list[tuple[str, bool]] = []
+    loop = asyncio.get_running_loop()
+
+    class Handler:
+        async def __call__(self, event: Event) -> None:
+            await asyncio.sleep(0)
+            seen.append((event.type, asyncio.get_running_loop() is loop))
+
+    async with EventBus(strict=True) as bus:
+        bus.subscribe(Handler())
+        bus.emit(STARTED, session_id="s")
+        await asyncio.to_thread(bus.emit, FAILED, session_id="s")
+        with pytest.raises(EventError, match="must not stand still"):
+            bus.flush()
+        assert await bus.flush_async(PATIENCE)
+        assert len(seen) == 2
+        bus.emit(STARTED, session_id="s")
+    assert seen == [("llm.call_started", True), ("llm.call_failed", True), ("llm.call_started", True)]
+
+
+def test_a_coroutine_runs_in_the_loop_in_which_it_was_subscribed() -> None:
+    """Wherever the event comes from; and that loop is never made to wait for itself."""
+    asyncio.run(_in_a_loop())
+
+
+def test_a_loop_that_is_gone_takes_its_handlers_along(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever emits notices nothing."""
+    bus = EventBus(strict=True)
+    seen: list[Event] = []
+
+    async def handler(event: Event) -> None:
+        seen.append(event)
+
+    async def subscribe() -> None:
+        bus.subscribe(handler, name="gone")
+
+    asyncio.run(subscribe())
+    assert bus.emit(STARTED, session_id="s") is not None
+    assert bus.emit(FAILED, session_id="s") is not None
+    assert caplog.text.count("the event loop of handler gone is closed") == 1
+    bus.close()
+    assert seen == []
+
+
+def test_a_loop_may_end_before_its_handlers_begin() -> None:
+    """Nothing waits for ever, and later events are not piled up."""
+    bus = EventBus(strict=True, capacity=1)
+
+    async def handler(event: Event) -> None: ...
+
+    async def program() -> None:
+        bus.subscribe(handler)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(program())
+    bus.emit(STARTED, session_id="s")
+    loop.close()
+    assert bus.flush(PATIENCE)
+    assert bus.emit(STARTED, session_id="s") is not None
+    assert bus.emit(STARTED, session_id="s") is not None
+    bus.close()
+
+
+def test_a_loop_that_ends_cancels_its_handlers(caplog: pytest.LogCaptureFixture) -> None:
+    """What hangs there is not waited for."""
+    bus = EventBus(strict=True)
+
+    async def hanging(event: Event) -> None:
+        await asyncio.sleep(3600)
+
+    async def program() -> None:
+        bus.subscribe(hanging, name="hanging")
+        bus.emit(STARTED, session_id="s")
+        bus.emit(STARTED, session_id="s")
+        await asyncio.sleep(0.01)
+
+    asyncio.run(program())
+    assert "handler hanging is taken off with 1 events still waiting" in caplog.text
+    assert bus.flush(PATIENCE)
+    bus.close()
+
+
+def test_after_a_subscription_ends_nothing_is_told() -> None:
+    """Ending it twice is no error."""
+    seen: list[Event] = []
+    with EventBus(strict=True) as bus:
+        subscription = bus.subscribe(seen.append)
+        bus.emit(STARTED, session_id="s")
+        assert bus.flush(PATIENCE)
+        bus.unsubscribe(subscription)
+        bus.unsubscribe(subscription)
+        bus.emit(FAILED, session_id="s")
+    assert [event.type for event in seen] == ["llm.call_started"]
+
+
+def test_many_threads_may_emit() -> None:
+    """Every handler sees all of it, in one and the same order."""
+    one: list[str] = []
+    other: list[str] = []
+    with EventBus(strict=True) as bus:
+        bus.subscribe(lambda event: one.append(event.id))
+        bus.subscribe(lambda event: other.append(event.id))
+
+        def emit() -> None:
+            for _ in range(100):
+                bus.emit(STARTED, session_id="s")
+
+        threads = [threading.Thread(target=emit) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(set(one)) == 800
+    assert one == other == sorted(one)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_process_tells_its_own_events_alone() -> None:
+    """What waits at the fork is the parent's; the child's handlers run on."""
+    told, hold = os.pipe(), threading.Event()
+    bus = EventBus(strict=True)
+
+    def handler(event: Event) -> None:
+        if event.session_id == "parent":
+            hold.wait(PATIENCE)
+        os.write(told[1], f"{event.session_id} ".encode())
+
+    bus.subscribe(handler)
+    bus.emit(STARTED, session_id="parent")
+    bus.emit(STARTED, session_id="parent")
+    child = os.fork()
+    if child == 0:
+        bus.emit(STARTED, session_id="child")
+        os._exit(0 if bus.flush(PATIENCE) else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert os.read(told[0], 100) == b"child "
+    hold.set()
+    bus.close()
+    assert os.read(told[0], 100) == b"parent parent "
+    os.close(told[0])
+    os.close(told[1])

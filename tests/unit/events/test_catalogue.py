@@ -1,0 +1,183 @@
+"""What events tell, how private it is, and what they never tell."""
+
+import hashlib
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any, ClassVar, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from dragoman.adapter.errors import RateLimitError
+from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.message import Message, MessageMetadata, StopReason
+from dragoman.canonical.usage import CostStatus, Usage
+from dragoman.events import (
+    CATALOGUE,
+    Actor,
+    Event,
+    EventError,
+    LlmCallCompleted,
+    LlmCallFailed,
+    Payload,
+    PolicyEvaluation,
+    Sensitivity,
+    ToolCalled,
+    TurnStarted,
+    Unknown,
+    read_event,
+)
+from dragoman.routing import Policy, Verdict
+from tests.unit.events.payloads import PAYLOADS, STARTED
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def event(payload: Payload | Unknown = STARTED, **fields: Any) -> Event:
+    told: dict[str, Any] = {
+        "id": "01J", "timestamp": NOW, "session_id": "sess_1", "actor": Actor.AGENT, "sensitivity": Sensitivity.PRIVATE,
+    }  # fmt: skip
+    return Event(payload=payload, **(told | fields))
+
+
+def test_the_catalogue_is_that_of_the_specification() -> None:
+    """Names, payloads and floors: a change here is a change of the contract."""
+    assert {kind: payload.floor for kind, payload in CATALOGUE.items()} == {
+        "llm.call_started": "private",
+        "llm.call_completed": "pseudonymous",
+        "llm.call_failed": "pseudonymous",
+        "tool.called": "private",
+        "tool.completed": "private",
+        "tool.failed": "private",
+        "tool.input_invalid": "private",
+        "route.decided": "pseudonymous",
+        "turn.started": "private",
+        "turn.completed": "pseudonymous",
+        "turn.cancelled": "pseudonymous",
+    }
+    assert {payload.type for payload in PAYLOADS} == set(CATALOGUE)
+
+
+def test_the_chain_in_an_event_has_the_words_of_routing() -> None:
+    """Policies and verdicts are written twice, in two rooms: here they meet."""
+    fields = PolicyEvaluation.model_fields
+    assert get_args(fields["policy"].annotation) == tuple(map(str, Policy))
+    assert get_args(fields["verdict"].annotation) == tuple(map(str, Verdict))
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: payload.type)
+def test_an_event_comes_back_from_its_line(payload: Payload) -> None:
+    """Whole, and equal."""
+    written = event(payload, turn_id="turn_1", parent_event_id="01H")
+    assert read_event(written.to_json(), CATALOGUE) == written
+    assert "\n" not in written.to_json()
+
+
+def test_times_are_written_in_utc() -> None:
+    """With microseconds."""
+    moment = datetime(2026, 11, 21, 13, 0, 0, 5, tzinfo=timezone(timedelta(hours=1)))
+    assert event(timestamp=moment).as_dict()["timestamp"] == "2026-11-21T12:00:00.000005+00:00"
+
+
+def test_what_a_newer_version_wrote_is_kept() -> None:
+    """Types, fields and values that this one does not know."""
+    line = event().to_json()
+    newer = read_event(line.replace('"is_worker"', '"is_newer":1,"is_worker"'), CATALOGUE)
+    assert newer.payload.model_extra == {"is_newer": 1}  # type: ignore[union-attr]
+    other = read_event(line.replace("llm.call_started", "llm.call_queued"), CATALOGUE)
+    assert (other.type, isinstance(other.payload, Unknown)) == ("llm.call_queued", True)
+    assert read_event(other.to_json(), CATALOGUE) == other
+    strange = read_event(line.replace('"estimated_input_tokens":12', '"estimated_input_tokens":"many"'), CATALOGUE)
+    assert isinstance(strange.payload, Unknown)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '{"type":1,"payload":{}}',
+        event().to_json()[:-1],
+        event().to_json().replace('"agent"', '"nobody"'),
+        event().to_json().replace("2026-11-21", "soon"),
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_event_is_refused(line: str) -> None:
+    """With an error of the house."""
+    with pytest.raises(EventError):
+        read_event(line, CATALOGUE)
+
+
+@pytest.mark.parametrize("name", ["message.start", "text.delta", "thinking.delta", "tool.use_start", "x", "X.y", ".x"])
+def test_what_streams_is_no_event(name: str) -> None:
+    """Its names are reserved, and others have two parts in lower case."""
+    with pytest.raises(EventError):
+        type("Delta", (Payload,), {"type": name, "__annotations__": {"type": ClassVar[str]}})
+
+
+def test_a_level_covers_what_is_less_private() -> None:
+    """From private to aggregatable."""
+    levels = list(Sensitivity)
+    assert [[one.covers(other) for other in levels] for one in levels] == [
+        [True, True, True, True],
+        [False, True, True, True],
+        [False, False, True, True],
+        [False, False, False, True],
+    ]
+
+
+def test_a_reply_tells_its_counts() -> None:
+    """And unknown is None, not 0."""
+    usage = Usage(input_tokens=8, output_tokens=42, cost_usd=Decimal("0.000654"), cost_status=CostStatus.PRICED)
+    reply = Message.assistant(
+        [ThinkingBlock(text="hm"), TextBlock(text="Hi"), ToolUseBlock(id="tu_1", name="look", input={})],
+        metadata=MessageMetadata(
+            model="a:x", provider="a", usage=usage, stop_reason=StopReason.TOOL_USE, team_id="team_1"
+        ),
+    )
+    told = LlmCallCompleted.of(reply, gateway_key_id="gk_1")
+    assert (told.input_tokens, told.output_tokens, told.cost_usd) == (8, 42, Decimal("0.000654"))
+    assert (told.produced_tool_calls, told.produced_thinking_blocks) == (1, 1)
+    assert (told.stop_reason, told.team_id, told.gateway_key_id) == (StopReason.TOOL_USE, "team_1", "gk_1")
+    silent = LlmCallCompleted.of(Message.assistant("Hi"))
+    assert (silent.input_tokens, silent.cost_usd, silent.latency_ms) == (None, None, None)
+
+
+def test_a_failure_tells_its_kind_and_not_the_providers_words() -> None:
+    """They may quote the prompt."""
+    error = RateLimitError("Slow down: you said 'my secret'", status=429, code="rate_limit_exceeded")
+    error.attempts = (1, 2, 3)
+    told = LlmCallFailed.of("openai:gpt-6.1-sol", error, latency_ms=7)
+    assert told.error_message_redacted == "RateLimitError, status 429, code rate_limit_exceeded"
+    assert (told.provider, told.error_class, told.retry_count) == ("openai", "rate_limit", 2)
+
+
+def test_a_call_tells_the_hash_and_size_of_its_input() -> None:
+    """The same for the same input, whatever the order of its keys."""
+    one = ToolCalled.of(ToolUseBlock(id="tu_1", name="look", input={"b": 1, "a": "é"}))
+    other = ToolCalled.of(ToolUseBlock(id="tu_1", name="look", input={"a": "é", "b": 1}))
+    written = '{"a":"é","b":1}'.encode()
+    assert one == other
+    assert (one.input_hash, one.input_size_bytes) == (hashlib.sha256(written).hexdigest(), len(written))
+    assert one.side_effects is None
+
+
+def test_a_turn_tells_the_hash_of_what_is_said() -> None:
+    """And whether tools were called before."""
+    called = Message.assistant([ToolUseBlock(id="tu_1", name="look", input={})])
+    told = TurnStarted.of(Message.user("Hi"), (called,), estimated_input_tokens=3)
+    assert told.user_message_hash == hashlib.sha256(b"Hi").hexdigest()
+    assert (told.has_images, told.has_tool_calls_in_history, told.estimated_input_tokens) == (False, True, 3)
+    assert told.user_message_text_redacted is None
+    assert TurnStarted.of(None).user_message_hash == hashlib.sha256(b"").hexdigest()
+
+
+def test_payloads_cannot_change_and_are_checked() -> None:
+    """A misspelt field or a count below nothing is refused."""
+    with pytest.raises(ValidationError):
+        STARTED.model = "b:y"  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        TurnStarted(user_message_hash="x", estimated_input_tokens=-1)

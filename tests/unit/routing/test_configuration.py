@@ -1,0 +1,96 @@
+"""Rules, aliases and defaults, from TOML."""
+
+from decimal import Decimal
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.ids import ModelId
+from dragoman.routing import Router, RouteRequest, When
+from dragoman.routing.aliases import Aliases, _bundled
+from tests.unit.routing.models import find
+
+TEXT = """
+workspace_default = "house"
+global_default = "south:able"
+min_confidence = 0.25
+
+[aliases]
+house = "north:able"
+
+[[rule]]
+name = "dear"
+model = "west:small"
+when = { spent_over_usd = 4.99 }
+
+[[rule]]
+model = "north:large"
+when = { tokens_over = 80_000, none_of = [{ labels = ["pii"] }] }
+"""
+
+
+def test_a_file_says_all_that_a_program_can() -> None:
+    """Money is read exactly, names are looked up."""
+    made = Router.from_toml(TEXT, find=find)
+    assert made.workspace_default == "north:able"
+    assert made.rules[0].when.spent_over_usd == Decimal("4.99")
+    assert [rule.name for rule in made.rules] == ["dear", "rule 2"]
+    assert made.choose(RouteRequest(estimated_tokens=80_001)).model == "north:large"
+    assert made.choose(RouteRequest(estimated_tokens=80_001, labels=frozenset({"pii"}))).model == "north:able"
+    assert made.choose(RouteRequest(spent_usd=Decimal(5))).model == "west:small"
+
+
+def test_the_program_has_the_last_word() -> None:
+    """What it says replaces what the file says."""
+    assert Router.from_toml(TEXT, workspace_default=None, find=find).workspace_default is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = ", "no TOML"),
+        ("globel_default = 'a:b'", "globel_default: Extra inputs"),
+        ("[[rule]]\nwhen = {}", "rule.0.model: Field required"),
+        ("[[rule]]\nmodel = 'a:b'\nwhen = { tokens_ober = 1 }", "rule.0.when.tokens_ober: Extra inputs"),
+        ("[[rule]]\nmodel = 'a:b'\nwhen = { cost_under_usd = nan }", "rule.0.when.cost_under_usd"),
+        ("min_confidence = 2", "min_confidence"),
+        ("global_default = 'nothing'", "neither a model id nor an alias"),
+    ],
+)
+def test_every_fault_is_named(text: str, said: str) -> None:
+    """With its place."""
+    with pytest.raises(ConfigurationError, match=said):
+        Router.from_toml(text)
+
+
+def test_several_faults_are_named_at_once() -> None:
+    """So that a file is put right in one go."""
+    with pytest.raises(ConfigurationError, match=r"(?s)rule.0.model.*mentions"):
+        Router.from_toml("mentions = 'perhaps'\n[[rule]]\nname = 'x'")
+
+
+@pytest.mark.parametrize(("name", "model"), sorted(_bundled().items()))
+def test_a_bundled_alias_stands_for_a_model_that_its_adapter_lists(name: str, model: str) -> None:
+    """An alias that leads nowhere is worse than none."""
+    adapter = get_adapter(model)
+    assert adapter.capabilities
+    assert ModelId.parse(model).name in adapter.listed_models
+    assert name == name.lower()
+
+
+def test_own_aliases_are_laid_over_the_bundled_ones() -> None:
+    """Upper and lower case are one; a model id stands for itself."""
+    aliases = Aliases({"Sonnet": "bedrock:claude", "mine": "a:b"})
+    assert aliases.resolve("SONNET") == "bedrock:claude"
+    assert aliases.resolve("mine") == "a:b"
+    assert aliases.resolve("opus").startswith("anthropic:")
+    assert aliases.resolve("x:Y") == "x:Y"
+    assert "sonnet" in aliases
+    assert "x:Y" not in aliases
+
+
+def test_conditions_can_be_written_in_python() -> None:
+    """The same closed set, with types."""
+    when = When(tokens_over=80_000, has_tools=True, cost_under_usd=Decimal("0.10"), labels=frozenset({"pii"}))
+    assert When.model_validate_json(when.model_dump_json()) == when

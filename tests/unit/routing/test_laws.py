@@ -1,0 +1,154 @@
+"""What holds for every request and every router."""
+
+import pickle
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import AuthenticationError, ServerError
+from dragoman.routing import (
+    Availability,
+    NoModelError,
+    Policy,
+    RouteDecision,
+    Router,
+    RouteRequest,
+    Rule,
+    Verdict,
+    When,
+)
+from dragoman.routing.events import decided
+from dragoman.routing.validation import refusals
+from tests.unit.routing.models import KEYLESS, MODELS, START, find, router
+
+ORDER = list(Policy)
+models = st.sampled_from([*MODELS, KEYLESS])
+maybe = st.none() | models
+whens = st.builds(
+    When,
+    has_tools=st.none() | st.booleans(),
+    has_images=st.none() | st.booleans(),
+    tokens_over=st.none() | st.integers(0, 2_000),
+)
+requests = st.builds(
+    RouteRequest,
+    override=maybe,
+    sticky=maybe,
+    delegate=maybe,
+    estimated_tokens=st.integers(0, 200_000),
+    images=st.booleans(),
+    tools=st.booleans(),
+    system_prompt=st.booleans(),
+    output_schema=st.booleans(),
+)
+settings = st.fixed_dictionaries(
+    {
+        "rules": st.lists(st.builds(Rule, model=models, when=whens), max_size=4),
+        "workspace_default": maybe,
+        "global_default": maybe,
+        "recommended": maybe,
+        "unpaid": st.none() | st.sampled_from(["north", "south", "east", "west"]),
+    }
+)
+
+
+def made_of(described: dict[str, Any]) -> Router:
+    fields = dict(described)
+    recommended, unpaid = fields.pop("recommended"), fields.pop("unpaid")
+    availability = Availability()
+    if unpaid:
+        availability.report(f"{unpaid}:any", AuthenticationError("no"), START)
+    recommender = None if recommended is None else lambda _: (recommended, 0.9, "it did well")
+    return router(**fields, recommender=recommender, availability=availability)
+
+
+def chosen(made: Router, request: RouteRequest) -> RouteDecision | NoModelError:
+    try:
+        return made.choose(request)
+    except NoModelError as error:
+        return error
+
+
+@given(settings, requests)
+def test_the_chosen_model_validates_and_none_before_it_does(described: dict[str, Any], request: RouteRequest) -> None:
+    """The first that validates wins, and nothing else ever does."""
+    made = made_of(described)
+
+    def refused(model: str) -> tuple[str, ...]:
+        found = refusals(model, request, find=find, availability=made.availability, at=START)
+        return tuple(str(name) for name, _ in found)
+
+    outcome = chosen(made, request)
+    if isinstance(outcome, NoModelError):
+        assert all(refused(model) == reasons != () for model, reasons in outcome.reasons.items())
+        return
+    assert refused(outcome.model) == ()
+    for place, link in enumerate(outcome.chain):
+        if link.model is None:
+            assert link.verdict is Verdict.NOT_APPLICABLE
+        elif place < outcome.winner_index:
+            assert (link.verdict, link.reasons) == (Verdict.REJECTED, refused(link.model))
+            assert link.reasons
+        else:
+            assert link.verdict is (Verdict.CHOSE if place == outcome.winner_index else Verdict.DEFERRED)
+
+
+@given(settings, requests)
+def test_the_order_of_the_chain_is_kept(described: dict[str, Any], request: RouteRequest) -> None:
+    """Every policy has its say, in its place."""
+    outcome = chosen(made_of(described), request)
+    if isinstance(outcome, RouteDecision):
+        places = [ORDER.index(link.policy) for link in outcome.chain]
+        assert places == sorted(places)
+        assert set(places) == set(range(len(ORDER)))
+
+
+@given(settings, requests)
+def test_a_model_that_nobody_proposed_is_never_chosen(described: dict[str, Any], request: RouteRequest) -> None:
+    """There is no silent substitute."""
+    outcome = chosen(made_of(described), request)
+    proposed = {
+        request.override, request.sticky, request.delegate, described["recommended"],
+        described["workspace_default"], described["global_default"], *(rule.model for rule in described["rules"]),
+    }  # fmt: skip
+    if isinstance(outcome, RouteDecision):
+        assert outcome.model in proposed
+        assert outcome.record.chosen_model == outcome.winner.model == outcome.model
+        assert set(outcome.record.alternatives_considered) <= proposed - {outcome.model}
+
+
+@given(settings, requests)
+def test_the_same_request_is_decided_the_same_way(described: dict[str, Any], request: RouteRequest) -> None:
+    """In another router of the same settings too; and the error says the same."""
+    first, second = chosen(made_of(described), request), chosen(made_of(described), request)
+    assert str(first) == str(second)
+    assert isinstance(first, NoModelError) or first == second
+
+
+@given(settings, requests)
+def test_handing_over_only_ever_goes_forward(described: dict[str, Any], request: RouteRequest) -> None:
+    """Nobody is asked twice, and it ends."""
+    made = made_of(described)
+    outcome = chosen(made, request)
+    asked: list[str] = []
+    while isinstance(outcome, RouteDecision):
+        assert outcome.model not in asked
+        assert set(outcome.failed) == set(asked)
+        asked.append(outcome.model)
+        after = made.next_after(outcome, ServerError("it broke"))
+        if after is None:
+            break
+        assert after.winner_index > outcome.winner_index
+        outcome = after
+
+
+@given(settings, requests)
+def test_every_decision_is_an_event(described: dict[str, Any], request: RouteRequest) -> None:
+    """The catalogue takes all that a decision can be."""
+    outcome = chosen(made_of(described), request)
+    if isinstance(outcome, RouteDecision):
+        event = decided(outcome, 0.25)
+        assert event.chain[event.winner_index].candidate_model == event.chosen_model == outcome.model
+        assert [link.verdict for link in event.chain].count("chose") == 1
+        assert pickle.loads(pickle.dumps(outcome)).record == outcome.record
