@@ -121,7 +121,7 @@ def main() -> None:
             with duckdb.connect() as connection:
                 found = list(differences(connection.read_parquet(str(path))))
             print(f"{len(found)} of {given.rows:,} differ from the Python path", *found[:5], sep="\n")
-        for by in (given.by or ["model", "day"], ["model"]):
+        for by in [given.by] if given.by else [["model"], ["model", "day"], ["session"]]:
             wall, cpu = time.perf_counter(), time.process_time()
             lines = Usages(path, threads=given.threads, memory=given.memory).costs(by)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

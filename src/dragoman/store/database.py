@@ -70,14 +70,15 @@ class Database:
         self.engine.dispose(close=False)
 
     def _persist(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
-        deadline, pause = time.monotonic() + self.timeout, 0.001
+        deadline, pause, reconnected = time.monotonic() + self.timeout, 0.001, False
         while True:
             try:
-                with self._turn(writes), self.engine.connect() as connection:
-                    connection.execution_options(**self._options(writes))
-                    with connection.begin():
-                        return work(connection)
+                with self._turn(writes):
+                    return self._once(work, writes)
             except DBAPIError as error:
+                if error.connection_invalidated and not reconnected:
+                    reconnected = True  # a pooled connection that the server had closed meanwhile
+                    continue
                 if not _passes(error):
                     raise _translated(error) from error
                 if time.monotonic() >= deadline or _code(error) == _POSTGRES_BUSY:
@@ -88,6 +89,21 @@ class Database:
                 raise _translated(error) from error
             time.sleep(random.uniform(0, pause))
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _once(self, work: Callable[[Connection], Result], writes: bool) -> Result:
+        with self.engine.connect() as connection:
+            connection.execution_options(**self._options(writes))
+            with connection.begin() as transaction:
+                result = work(connection)
+                try:
+                    transaction.commit()
+                except DBAPIError as error:
+                    if not error.connection_invalidated:
+                        raise
+                    raise StoreError(
+                        "the connection broke while the turn was being kept: load the session to see whether it was"
+                    ) from error
+                return result
 
     def _turn(self, writes: bool) -> AbstractContextManager[Any]:
         """SQLite has one writer at a time: threads of one process queue here instead of polling the file's lock."""
@@ -138,7 +154,6 @@ class Database:
                 pool_size=pool_size,
                 max_overflow=0,
                 pool_timeout=self.timeout,
-                pool_pre_ping=True,
             )
         except ImportError:
             raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None

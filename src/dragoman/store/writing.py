@@ -130,7 +130,8 @@ def _keep(connection: Connection, session_id: str, first: int, turn: Turn) -> No
     ]
     if rows:
         try:
-            connection.execute(insert(messages), rows)
+            # With RETURNING the rows go in one statement, instead of one each.
+            connection.execute(insert(messages).returning(messages.c.number), rows)
         except IntegrityError:
             raise ConflictError("the session has a message with one of these ids already") from None
     if turn.attempts:

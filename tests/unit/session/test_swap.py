@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import SwapRefusedError, UnknownProviderError
-from dragoman.adapter.losses import LossKind
+from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
@@ -208,7 +208,7 @@ def test_files_that_cannot_be_read_refuse_the_swap(tmp_path: Path) -> None:
     session = Session(ANTHROPIC, messages=[Message.user([image])], workspace=tmp_path)
     assert refused(session, "ollama:gemma3:4b") == ("the file 'gone.png' is not there: put it into the workspace",)
     (tmp_path / "gone.png").write_bytes(b"hi")
-    assert session.swap("ollama:gemma3:4b").losses == ()
+    assert {loss.severity for loss in session.swap("ollama:gemma3:4b").losses} <= {Severity.INFO}
 
 
 def test_a_swap_is_no_message() -> None:
