@@ -145,8 +145,19 @@ def _message(request: Outgoing, turn: Turn) -> dict[str, Any]:
     for index in turn.words_behind_calls():
         request.lose_block(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
     if raw:
+        _lose_places(request, turn, [field for field, _ in pieces])
         pieces += [("citations", native) for native in (*cited(turn.blocks), *raw.get("citations", ()))]
     return message(str(turn.role), pieces, raw)
+
+
+def _lose_places(request: Outgoing, turn: Turn, fields: Sequence[str]) -> None:
+    """Sources name the part of the content that they back, or mean the first text: some may back another one now."""
+    parts = [index for index, field in enumerate(fields) if field == "content"]
+    first = next((index for index in parts if isinstance(turn.blocks[index], TextBlock)), -1)
+    for index, block in enumerate(turn.blocks):
+        told = [source.data.get("content_index") for source in getattr(block, "citations", ()) if source.data]
+        if any((first if at is None else dict(enumerate(parts)).get(at)) != index for at in told):
+            request.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text move to another", Severity.INFO)
 
 
 def cited(blocks: Iterable[ContentBlock]) -> list[dict[str, Any]]:

@@ -230,11 +230,14 @@ def _parts(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[dic
     """The part of a block; two for a document with a title, none for an empty text of others."""
     block = turn.blocks[index]
     if own:
+        request.lose_details(turn, index, "citations")
         yield parts.restored(parts.part(block), _note(own, turn, index))
         return
-    scaled = isinstance(block, ImageBlock) and block.detail in _DETAILS and request.adapter.capabilities.wire[
-        "media_resolution"
-    ]
+    scaled = (
+        isinstance(block, ImageBlock)
+        and block.detail in _DETAILS
+        and request.adapter.capabilities.wire["media_resolution"]
+    )
     request.lose_details(turn, index, *LACKING, *(() if scaled else ("resolution",)))
     if isinstance(block, TextBlock) and not block.text:
         request.lose_block(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)

@@ -101,9 +101,10 @@ def _add_answer(reader: HistoryReader, native: dict[str, Any], layout: dict[str,
 
 
 def _take(open_calls: list[_Open], name: str | None, wire_id: str | None) -> _Open | None:
-    """The call that an answer is to: that of its id, else the first open one of its name."""
+    """The call that an answer is to: that of its id, else the first open one of its name, one without an id first."""
     fits = [call for call in open_calls if wire_id and call.id == wire_id]
-    fits = fits or [call for call in open_calls if call.name == name and not (wire_id and call.id)]
+    fits = fits or [call for call in open_calls if call.name == name and not call.id]
+    fits = fits or [call for call in open_calls if call.name == name and not wire_id]
     if not fits:
         return None
     open_calls.remove(fits[0])

@@ -4,7 +4,7 @@ What counts as the same conversation is who said which blocks, in which order, o
 and metadata do not count, as for the return trip of requests. Tool ids count by the calls that they stand for, as
 each provider has its own. Neighbouring messages of one role are one, as no provider tells them apart. Texts and
 thinking without a character say nothing, nor do messages of nothing else. An image of the detail ``auto`` is one
-without any.
+without any, and a citation is the provider's own object where it has one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from dragoman import AdapterOptions, Message, RequestContext, Role
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import (
+    Citation,
     ContentBlock,
     ImageBlock,
     TextBlock,
@@ -88,6 +89,9 @@ def _plain(block: ContentBlock) -> ContentBlock:
     if isinstance(block, ToolResultBlock):
         parts = tuple(_plain(part) for part in block.content if not _is_silent(part))
         return block.model_copy(update={"content": parts})
+    if isinstance(block, TextBlock):
+        cited = tuple(each.data and Citation(kind="", data=each.data) or each for each in block.citations)
+        return block.model_copy(update={"citations": cited})
     if isinstance(block, ImageBlock) and block.detail == "auto":
         return block.model_copy(update={"detail": None})
     return block

@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from dragoman.canonical.blocks import (
     AudioBlock,
+    Citation,
     ContentBlock,
     DocumentBlock,
     ImageBlock,
@@ -23,11 +24,18 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    VideoBlock,
 )
 from dragoman.canonical.ids import encode_ulid
-from dragoman.canonical.message import Message, MessageMetadata, MessageStatus, Role, StopReason
+from dragoman.canonical.message import Channel, Message, MessageMetadata, MessageStatus, Role, StopReason
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+_PAGE = {"type": "page", "url": "https://example.org/rain"}
+CITED = TextBlock(text="It rains.", citations=(Citation(kind="page", title="Rain", start=0, end=9, data=_PAGE),))
+_SPAN = {"start": 0, "end": 9, "text": "It rains.", "sources": [], "type": "TEXT_CONTENT"}
+_SOURCED = TextBlock(text="It rains.", citations=(Citation(kind="TEXT_CONTENT", start=0, end=9, data=_SPAN),))
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Source:
     """What one provider's messages look like.
 
     ``ids`` are formats of its tool ids, filled with a number. ``thinking`` are blocks as its replies hold them,
-    ``natives`` blocks that only it reads. ``spoken`` are whole messages that were recorded, to be mixed in.
+    ``natives`` blocks that only it reads, ``cited`` texts with its sources. ``spoken`` are whole messages that were recorded, to be mixed in.
     """
 
     provider: str
@@ -44,6 +52,7 @@ class Source:
     names: tuple[str, ...] = ("get_weather", "read_file", "Search-Web_2")
     thinking: tuple[ContentBlock, ...] = ()
     natives: tuple[ProviderBlock, ...] = ()
+    cited: tuple[TextBlock, ...] = (CITED,)
     spoken: tuple[Message, ...] = ()
 
     @property
@@ -87,7 +96,7 @@ SOURCES = {
         Source("google-interactions", "gemini-3-flash-preview", ("{:08d}",), thinking=_SIGNED),
         Source("google-vertex", "gemini-2.5-flash", ("",), thinking=_PLAIN),
         Source("mistral", "mistral-large-latest", ("{:09d}",), thinking=_PLAIN),
-        Source("cohere", "command-a-plus-05-2026", ("get_weather_{:012d}", "{}"), thinking=_PLAIN),
+        Source("cohere", "command-a-plus-05-2026", ("get_weather_{:012d}", "{}"), thinking=_PLAIN, cited=(_SOURCED,)),
         Source("bedrock", "us.anthropic.claude-sonnet-4-6", ("tooluse_{:022d}",), thinking=_SIGNED),
         Source("groq", "openai/gpt-oss-120b", ("fc_{:036d}", "call_{:022d}"), thinking=_PLAIN),
         Source("deepseek", "deepseek-v4-flash", ("call_00_{:020d}", "call_{:024d}"), thinking=_PLAIN),
@@ -110,7 +119,10 @@ texts = st.sampled_from(_TEXTS).map(lambda text: TextBlock(text=text))
 images = st.sampled_from((
     ImageBlock(source=MediaSource(kind="base64", data=_PIXEL), media_type="image/png"),
     ImageBlock(source=MediaSource(kind="base64", data=_PIXEL), media_type="image/tiff"),
+    ImageBlock(source=MediaSource(kind="base64", data=_PIXEL), media_type="image/jpeg", detail="low"),
+    ImageBlock(source=MediaSource(kind="base64", data=_PIXEL)),
     ImageBlock(source=MediaSource(kind="url", data="https://example.org/a.png"), detail="high"),
+    ImageBlock(source=MediaSource(kind="url", data="https://example.org/a"), media_type="image/png"),
     ImageBlock(source=MediaSource(kind="file_id", data="file_1", provider="openai"), media_type="image/png"),
     ImageBlock(source=MediaSource(kind="file_ref", data="docs/a.png")),
 ))  # fmt: skip
@@ -119,15 +131,23 @@ documents = st.sampled_from((
     DocumentBlock(source=MediaSource(kind="base64", data="JVBERi0xLjQ="), media_type="application/pdf"),
     DocumentBlock(source=MediaSource(kind="url", data="https://example.org/a.pdf"), context="An offer."),
     DocumentBlock(source=MediaSource(kind="text", data="Plain words."), media_type="text/plain", title="ä/ö: §"),
+    DocumentBlock(source=MediaSource(kind="text", data="# Words"), media_type="text/markdown", context="Short."),
+    DocumentBlock(source=MediaSource(kind="base64", data="YSxi"), media_type="text/csv", title="a b.csv"),
+    DocumentBlock(source=MediaSource(kind="base64", data="JVBERi0xLjQ="), title="A.pdf", context="An offer."),
     DocumentBlock(source=MediaSource(kind="base64", data="UEsDBA=="), media_type="application/zip"),
     DocumentBlock(source=MediaSource(kind="file_id", data="file_2", provider="anthropic")),
 ))  # fmt: skip
 sounds = st.sampled_from((
     AudioBlock(source=MediaSource(kind="base64", data="UklGRg=="), media_type="audio/wav", transcript="Hello."),
     AudioBlock(source=MediaSource(kind="base64", data="SUQz"), media_type="audio/mpeg"),
-    AudioBlock(source=MediaSource(kind="base64", data="SUQz")),
+    AudioBlock(source=MediaSource(kind="base64", data="SUQz"), duration_ms=900),
 ))  # fmt: skip
-_media = images | documents | sounds
+films = st.sampled_from((
+    VideoBlock(source=MediaSource(kind="base64", data="AAAA"), media_type="video/mp4", duration_ms=900),
+    VideoBlock(source=MediaSource(kind="url", data="https://example.org/a.webm")),
+))  # fmt: skip
+_media = images | images | documents | documents | sounds | films
+_channels = st.sampled_from((None, None, None, None, None, None, *Channel))
 _inputs = st.sampled_from(({}, {"city": "Bern"}, {"a": {"b": [1, None, "ü"]}}))
 _ends = st.sampled_from((
     (MessageStatus.COMPLETE, StopReason.END_TURN), (MessageStatus.COMPLETE, StopReason.MAX_TOKENS),
@@ -174,7 +194,7 @@ def replies(draw: st.DrawFn, source: Source, *, calling: bool = False) -> Messag
     thinks: bool = draw(st.booleans())
     if source.thinking and thinks:
         parts += draw(st.lists(st.sampled_from(source.thinking), max_size=2))
-    spoken = texts | texts | st.sampled_from(source.natives) if source.natives else texts
+    spoken = texts | texts | st.sampled_from((*source.natives, *source.cited))
     parts += draw(st.lists(spoken, max_size=2))
     natives: dict[str, str] = {}
     if calling:
@@ -190,7 +210,8 @@ def replies(draw: st.DrawFn, source: Source, *, calling: bool = False) -> Messag
         stop_reason=reason,
         provider_raw={"by": source.provider, "tool_ids": natives} if natives else {"by": source.provider},
     )
-    return Message(role=Role.ASSISTANT, content=tuple(parts), metadata=metadata, created_at=NOW)
+    channel = draw(_channels)
+    return Message(role=Role.ASSISTANT, content=tuple(parts), channel=channel, metadata=metadata, created_at=NOW)
 
 
 @st.composite

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from dragoman import AdapterOptions, Message, RequestContext, Role
-from dragoman.adapter.registry import get_adapter
+from dragoman import Message, Role
+from dragoman.adapter.losses import Severity
 from dragoman.canonical.blocks import (
     ContentBlock,
     ImageBlock,
@@ -21,9 +21,13 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.ids import encode_ulid
 from dragoman.canonical.message import MessageMetadata
-from tests.conformance.handover import TARGETS
+from tests.conformance.handover import TARGETS, recorded, target_adapter
+from tests.exchanges import load_or_skip
+from tests.laws.return_trip import Trip
+from tests.laws.sources import SOURCES, histories_of
 
 _NOW = datetime(2026, 11, 1, tzinfo=UTC)
+targets = pytest.mark.parametrize("target", list(TARGETS))
 _PIXEL = MediaSource(kind="base64", data="iVBORw0KGgo=")
 
 words = st.sampled_from(("Hello.", "It rains.", "ü 😀")).map(lambda text: TextBlock(text=text))
@@ -59,34 +63,17 @@ def plain_histories(draw: st.DrawFn) -> list[Message]:
     return history
 
 
-def said(messages: Sequence[Message]) -> list[tuple[Role, list[ContentBlock]]]:
-    """What counts as the same conversation: who said which blocks, in which order.
-
-    Message ids, times and metadata do not count, as for the return trip of requests; tool ids count by their order,
-    as each provider has its own; neighbouring messages of one role are one, as no provider tells them apart; and an
-    image of the detail ``auto`` is one without any.
-    """
-    ids: dict[str, str] = {}
-    found: list[tuple[Role, list[ContentBlock]]] = []
-    for message in messages:
-        blocks: list[ContentBlock] = []
-        for block in message.content:
-            if isinstance(block, ToolUseBlock):
-                ids[block.id] = f"call {len(ids)}"
-                block = block.model_copy(update={"id": ids[block.id]})
-            elif isinstance(block, ToolResultBlock):
-                block = block.model_copy(update={"tool_use_id": ids[block.tool_use_id]})
-            elif isinstance(block, ImageBlock) and block.detail == "auto":
-                block = block.model_copy(update={"detail": None})
-            blocks.append(block)
-        if found and found[-1][0] is message.role:
-            found[-1][1].extend(blocks)
-        else:
-            found.append((message.role, blocks))
-    return found
+@st.composite
+def told(draw: st.DrawFn, target: str) -> list[Message]:
+    """What two models leave behind, one of them often the target's own: whole and broken turns, media, channels."""
+    own = target_adapter(target)
+    names = st.sampled_from(sorted(SOURCES))
+    first, second = (draw(names | st.just(own) if own in SOURCES else names) for _ in range(2))
+    scenes = [*draw(histories_of(SOURCES[first], max_scenes=3)), *draw(histories_of(SOURCES[second], max_scenes=3))]
+    return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(scenes)]
 
 
-@pytest.mark.parametrize("target", list(TARGETS))
+@targets
 @settings(max_examples=30)
 @given(history=plain_histories())
 def test_nothing_is_lost_exactly_where_all_comes_back(target: str, history: list[Message]) -> None:
@@ -94,8 +81,32 @@ def test_nothing_is_lost_exactly_where_all_comes_back(target: str, history: list
 
     What a wire wants beyond what was said, such as a word that stands for a missing signature, is no difference.
     """
-    adapter = get_adapter(TARGETS[target])
-    wire = adapter.to_wire(history, [], AdapterOptions())
-    back, _, _ = adapter.from_wire_request(wire.body, RequestContext(model=TARGETS[target]))
-    losses = [loss for loss in wire.losses if loss.message_id and "its own word for none" not in loss.reason]
-    assert (said(back) == said(history)) == (not losses), (losses, said(history), said(back))
+    trip = Trip.of(TARGETS[target], history)
+    assert trip.same == (not [loss for loss in trip.losses if loss.message_id]), trip
+
+
+@targets
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_changes_is_a_loss_of_its_message(target: str, data: st.DataObject) -> None:
+    """Of any history: without a loss it comes back the same, and what comes back changed has a loss of its own.
+
+    A warning is never for nothing: where content is said to be gone or reduced, the history comes back changed.
+    """
+    trip = Trip.of(TARGETS[target], data.draw(told(target)))
+    note(f"{trip.losses}")
+    assert trip.losses or trip.same
+    assert not trip.unsaid
+    assert not trip.same or all(loss.severity is Severity.INFO for loss in trip.losses if loss.message_id)
+
+
+@pytest.mark.exchanges
+@targets
+def test_what_changes_of_recorded_conversations_is_a_loss(target: str) -> None:
+    """The same of what was really said, native blocks, sources and signatures included."""
+    for source in ("anthropic", "openai-responses", "openai-chat", "google", "bedrock", "cohere"):
+        load_or_skip(source)
+        for history in list(recorded(source, prefixes=False))[::12]:
+            trip = Trip.of(TARGETS[target], history.messages)
+            assert not trip.unsaid, (history.name, trip.unsaid)
+            assert trip.losses or trip.same, history.name

@@ -225,7 +225,10 @@ def _with_beside(steps: list[dict[str, Any]], own: Note) -> list[dict[str, Any]]
 def _content(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[dict[str, Any]]:
     block = turn.blocks[index]
     if own and turn.origins[index] != MADE:
-        yield request.restored(turn, index, contents.content(block))
+        encoded = request.restored(turn, index, contents.content(block))
+        if "annotations" not in encoded:
+            request.lose_details(turn, index, "citations")
+        yield encoded
         return
     request.lose_details(turn, index, *LACKING, "resolution")
     if isinstance(block, TextBlock) and not block.text:

@@ -100,9 +100,8 @@ def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dia
     if not turn.raw(request.provider):
         request.lose_details(turn, index, *_lacking(turn.blocks[index], dialect))
     match turn.blocks[index]:
-        case TextBlock() as text if text.citations and not _is_backed(text, dialect):
-            severity = Severity.INFO if turn.raw(request.provider) else Severity.WARNING
-            request.lose_block(turn, index, LossKind.CITATIONS, "the sources of a text are not sent", severity)
+        case TextBlock() as text if not _is_backed(text, dialect):
+            request.lose_details(turn, index, "citations")
         case ToolUseBlock() as call if call.raw_input is not None and not (
             "inner" in note or (call.raw_input and _is_free(turn, request, dialect))
         ):

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from dragoman.adapter import demands, schemas, structured
@@ -81,12 +83,28 @@ def _input(request: Outgoing, turns: Sequence[Turn]) -> str | History:
         case [Turn(blocks=(TextBlock(text=text),)) as only] if only.raw(request.provider).get("string"):
             return text
         case _:
-            told = request.history(turns, lambda some: [item for turn in some for item in items.encode(request, turn)])
+            told = request.history(turns, partial(_items, request))
             if not told:
                 reason = "nothing is left to send: a user's turn is added"
                 request.lose(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
                 told.fresh.append({"role": "user", "content": _CONTINUE})
             return told
+
+
+def _items(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    for role, side in groupby(turns, key=lambda turn: turn.role):
+        if role is Role.ASSISTANT:
+            _lose_channels(request, list(side))
+    return [item for turn in turns for item in items.encode(request, turn)]
+
+
+def _lose_channels(request: Outgoing, turns: Sequence[Turn]) -> None:
+    """Phases stand on texts, and say something of all that is said side by side only where they are the same."""
+    phases = {items.PHASES.get(turn.message.channel) if turn.message.channel else None for turn in turns}
+    spoken = any(items.parts.is_part(block) for turn in turns for block in turn.blocks)
+    if len(phases) > 1 or (phases != {None} and not spoken):
+        for turn in turns:
+            request.lose_message(turn, LossKind.CHANNEL, "the channel is not told from that of what stands beside it")
 
 
 def parameters(request: Outgoing, *, tools: bool) -> dict[str, Any]:

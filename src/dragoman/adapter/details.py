@@ -30,11 +30,15 @@ Lost = tuple[LossKind, str, Severity]
 _INFO, _WARNING = Severity.INFO, Severity.WARNING
 
 
-def lost(block: ContentBlock, lacking: Collection[Detail], *, made: bool = False) -> Iterator[Lost]:
-    """The losses of a block on a wire that lacks those details. ``made``: the block is none of the history's own."""
+def lost(block: ContentBlock, lacking: Collection[Detail], *, made: bool = False, own: bool = False) -> Iterator[Lost]:
+    """The losses of a block on a wire that lacks those details.
+
+    ``made``: the block is none of the history's own. ``own``: it was read from that very wire, so that what it
+    says besides its content is nothing that the provider wants back.
+    """
     match block:
         case TextBlock() if block.citations and "citations" in lacking:
-            yield LossKind.CITATIONS, "the sources of a text are not sent", _WARNING
+            yield LossKind.CITATIONS, "the sources of a text are not sent", _INFO if own else _WARNING
         case ToolUseBlock() if block.raw_input is not None and "arguments" in lacking:
             yield LossKind.INVALID_INPUT, "arguments that are no JSON object: left out", _WARNING
         case ThinkingBlock() if block.signature and "signatures" in lacking:

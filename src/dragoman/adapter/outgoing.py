@@ -140,9 +140,14 @@ class Outgoing:
         refuse_critical([turn.message], [loss])
         self.losses.append(loss)
 
+    def lose_message(self, turn: Turn, kind: LossKind, reason: str) -> None:
+        """Notes a message that reaches the wire in another form."""
+        self.losses.append(Loss(kind, turn.message.id, MADE, reason, Severity.INFO))
+
     def lose_details(self, turn: Turn, index: int, *lacking: Detail) -> None:
         """Notes what a block says besides its content, where the wire lacks a place for it."""
-        for kind, reason, severity in details.lost(turn.blocks[index], lacking, made=turn.origins[index] == MADE):
+        made, own = turn.origins[index] == MADE, bool(turn.raw(self.provider))
+        for kind, reason, severity in details.lost(turn.blocks[index], lacking, made=made, own=own):
             self.lose_block(turn, index, kind, reason, severity)
 
     def lose(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:

@@ -62,7 +62,7 @@ class Subscription:
         self._loop = running_loop() if inspect.iscoroutinefunction(_called(handler)) else None
 
     def close(self) -> None:
-        """Idempotent. A call of the handler that is under way comes to its end. `EventBus.unsubscribe` does this too."""
+        """Idempotent. A call of the handler that is under way comes to its end."""
         with self._changed:
             if missed := len(self._waiting):
                 logger.warning("handler %s is taken off with %d events still waiting for it", self.name, missed)

@@ -146,9 +146,7 @@ class Usages:
         words = surcharge_fields(table, models)
         columns = kind_columns(self._columns, words)
         kinds = [
-            Kind(
-                model, tier, speed, batch, tuple(pair for pair in zip(words, said, strict=True) if pair[1] is not None)
-            )
+            Kind(model, tier, speed, batch, tuple(zip(words, said, strict=True)))
             for model, tier, speed, batch, *said in self._distinct(columns)
         ]
         tools = set(self._columns.flat_tools)

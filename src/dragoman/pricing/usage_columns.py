@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from dragoman.adapter.errors import MissingExtraError, RequestError
 from dragoman.pricing.rate_sheet import COUNTS
@@ -40,6 +42,8 @@ def connect(*, threads: int | None = None, memory: str | None = None) -> DuckDBP
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET enable_progress_bar = false")
+    # Made and removed by the database, if it is ever needed; otherwise it would be in the working directory.
+    connection.execute("SET temp_directory = $1", [str(Path(gettempdir()) / f"dragoman-{uuid4().hex}")])
     if threads is not None:
         connection.execute(f"SET threads = {int(threads)}")
     if memory is not None:

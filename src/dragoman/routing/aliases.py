@@ -21,11 +21,13 @@ class Aliases:
     """
 
     def __init__(self, own: Mapping[str, str] | None = None) -> None:
-        self._models = dict(_bundled())
+        self.own: dict[str, str] = {}
+        """Those that are not bundled, in lower case."""
         for name, model in (own or {}).items():
             if not (isinstance(name, str) and _ALIAS.fullmatch(name)):
                 raise ConfigurationError(f"{name!r:.80} is no alias: letters, digits, '-', '_' and '.', a letter first")
-            self._models[name.lower()] = _model_id(name, model)
+            self.own[name.lower()] = _model_id(name, model)
+        self._models = {**_bundled(), **self.own}
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._models

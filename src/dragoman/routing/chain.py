@@ -33,7 +33,7 @@ from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.routing.aliases import Aliases
 from dragoman.routing.availability import Availability
-from dragoman.routing.configuration import read_configuration
+from dragoman.routing.configuration import Configuration, read_configuration, read_policy, write_policy
 from dragoman.routing.decision import Candidate, Policy, RouteDecision, Verdict
 from dragoman.routing.mention import Mention, read_mention
 from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
@@ -91,6 +91,26 @@ class Router:
         Raises ConfigurationError, naming every fault.
         """
         return cls(**(read_configuration(text) | settings))
+
+    @classmethod
+    def from_policy(cls, policy: Mapping[str, Any], **settings: Any) -> Self:
+        """A router from what `policy` wrote; otherwise as `from_toml`."""
+        return cls(**(read_policy(policy) | settings))
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """Rules, own aliases and defaults as JSON takes them, to be kept with a session: aliases have become the models
+        that they stand for today, so that later it is still known what was meant."""
+        return write_policy(
+            Configuration(
+                rule=self.rules,
+                aliases=self.aliases.own,
+                workspace_default=self.workspace_default,
+                global_default=self.global_default,
+                min_confidence=Decimal(str(self._min_confidence)),
+                mentions=self._mentions,
+            )
+        )
 
     def choose(self, request: RouteRequest) -> RouteDecision:
         """The model for the whole turn.

@@ -1,6 +1,7 @@
-"""A router's configuration as TOML: money is read exactly, and every fault is named at once."""
+"""A router's configuration, as TOML or as JSON: money is read exactly, and every fault is named at once."""
 
 import tomllib
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -24,11 +25,17 @@ class Configuration(Frozen):
 
 
 def read_configuration(text: str) -> dict[str, Any]:
-    """The arguments of a Router. Raises ConfigurationError."""
+    """The arguments of a Router, from TOML. Raises ConfigurationError."""
     try:
-        found = Configuration.model_validate(tomllib.loads(text, parse_float=Decimal))
+        return read_policy(tomllib.loads(text, parse_float=Decimal))
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"the routing configuration is no TOML: {error}") from None
+
+
+def read_policy(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a Router, from what `write_policy` made or a file holds. Raises ConfigurationError."""
+    try:
+        found = Configuration.model_validate(dict(data))
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
         raise ConfigurationError("the routing configuration is not valid:\n  " + "\n  ".join(faults)) from None
@@ -40,3 +47,8 @@ def read_configuration(text: str) -> dict[str, Any]:
         "min_confidence": float(found.min_confidence),
         "mentions": found.mentions,
     }
+
+
+def write_policy(configuration: Configuration) -> dict[str, Any]:
+    """The configuration as JSON takes it, without what is not set."""
+    return configuration.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

@@ -1,10 +1,12 @@
 """What routing decided, and everything that it considered on the way."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dragoman.canonical.message import Message
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
-from dragoman.routing.request import RouteRequest
+from dragoman.routing.request import RouteRequest, with_text
 from dragoman.routing.validation import Refused
 
 
@@ -107,6 +109,10 @@ class RouteDecision:
     def failed(self) -> tuple[str, ...]:
         """The models that were asked before this one, and failed before they answered."""
         return tuple(dict.fromkeys(link.model for link in self.candidates if link.failure is not None and link.model))
+
+    def sent(self, said: Sequence[Message]) -> tuple[Message, ...]:
+        """What the user says as it is to be sent: without the mention. Raises RequestError where nothing is left."""
+        return with_text(said, self.text)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.chain))

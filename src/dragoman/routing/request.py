@@ -1,12 +1,13 @@
 """What routing knows of a turn: facts about what is to be sent, and who asks for which model."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import RequestError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
@@ -68,7 +69,7 @@ class RouteRequest:
         messages = [*history, *said]
         kinds = {kind for message in messages for kind in _kinds(message.content)}
         facts: dict[str, Any] = {
-            "text": next((text for message in said if (text := _first_text(message)) is not None), ""),
+            "text": next((block.text for _, _, block in _user_texts(said)), ""),
             "estimated_tokens": lambda model: get_adapter(model).estimate_input_tokens(messages, tools),
             "max_output_tokens": options.max_output_tokens,
             "images": "image" in kinds,
@@ -112,8 +113,27 @@ def _kinds(blocks: Iterable[ContentBlock]) -> Iterable[str]:
             yield from _kinds(block.content)
 
 
-def _first_text(message: Message) -> str | None:
-    """The text that a user's message begins with; behind an image there may still be one."""
-    if message.role is not Role.USER:
-        return None
-    return next((block.text for block in message.content if isinstance(block, TextBlock)), None)
+def with_text(said: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """What is said, beginning with that text: a mention of a model has been taken out of it.
+
+    Raises RequestError where nothing is left of a message.
+    """
+    changed = list(said)
+    for place, index, block in _user_texts(said):
+        if block.text == text:
+            break
+        content = changed[place].content
+        kept = (*content[:index], *([block.model_copy(update={"text": text})] if text else []), *content[index + 1 :])
+        if not kept:
+            raise RequestError("the message names a model and says nothing else")
+        changed[place] = changed[place].model_copy(update={"content": kept})
+        break
+    return tuple(changed)
+
+
+def _user_texts(said: Sequence[Message]) -> Iterator[tuple[int, int, TextBlock]]:
+    """The text blocks of what the user says, with the places of message and block; an image may stand before them."""
+    for place, message in enumerate(said):
+        for index, block in enumerate(message.content):
+            if message.role is Role.USER and isinstance(block, TextBlock):
+                yield place, index, block

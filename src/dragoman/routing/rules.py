@@ -8,7 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
 
 from dragoman.canonical.blocks import Frozen
@@ -24,6 +24,10 @@ def _exact(value: Any) -> Any:
 
 Usd = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, allow_inf_nan=False)]
 """An amount of US dollars."""
+
+
+Names = Annotated[frozenset[Text], PlainSerializer(sorted, return_type=list[str], when_used="json")]
+"""A set that is written in one order, always."""
 
 
 class When(Frozen):
@@ -43,11 +47,11 @@ class When(Frozen):
     has_output_schema: bool | None = None
     text_contains: tuple[Text, ...] = ()
     """Any of these, upper and lower case alike, in what the user says."""
-    labels: frozenset[Text] = frozenset()
+    labels: Names = frozenset()
     """All of these."""
-    users: frozenset[Text] = frozenset()
+    users: Names = frozenset()
     """One of these user ids."""
-    teams: frozenset[Text] = frozenset()
+    teams: Names = frozenset()
     cost_under_usd: Usd | None = None
     """The most that one reply can cost: the prompt, and all the output that it may have."""
     cost_over_usd: Usd | None = None

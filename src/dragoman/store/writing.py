@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Text, bindparam, delete, func, insert, literal, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dragoman.adapter.tool_ids import ToolIdMap
@@ -17,6 +17,22 @@ from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool
 from dragoman.store.tools import CANCELLED, PENDING, keep_calls, keep_tool_ids
 
 _MOST = 2**63
+
+# Made once: to build a statement takes as long as to run it.
+_ADVANCE = (
+    update(sessions)
+    .where(sessions.c.id == bindparam("of_session"))
+    .values(
+        version=sessions.c.version + 1,
+        next_seq=sessions.c.next_seq + bindparam("added"),
+        updated_at=bindparam("moment"),
+        active_model=func.coalesce(bindparam("answering", type_=Text()), sessions.c.active_model),
+    )
+    .returning(sessions.c.version, sessions.c.next_seq)
+)
+_ADVANCE_FROM = _ADVANCE.where(sessions.c.version == bindparam("seen"))
+# With RETURNING the rows go in one statement, instead of one each.
+_INSERT_MESSAGES = insert(messages).returning(messages.c.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +76,12 @@ def append(
 ) -> int:
     """The new version. The session's row is changed first: whoever holds it is the only one who appends."""
     row_id = key(session_id, "the session's id")
-    change = (
-        update(sessions)
-        .where(sessions.c.id == row_id)
-        .values(
-            version=sessions.c.version + 1,
-            next_seq=sessions.c.next_seq + len(turn.messages),
-            updated_at=now,
-            **({} if model is None else {"active_model": optional(model)}),
-        )
-        .returning(sessions.c.version, sessions.c.next_seq)
-    )
-    if expected is not None:
-        change = change.where(sessions.c.version == (expected if 0 <= expected < _MOST else -1))
-    changed = connection.execute(change).one_or_none()
+    values = {"of_session": row_id, "added": len(turn.messages), "moment": now, "answering": optional(model)}
+    if expected is None:
+        changed = connection.execute(_ADVANCE, values).one_or_none()
+    else:
+        seen = expected if 0 <= expected < _MOST else -1
+        changed = connection.execute(_ADVANCE_FROM, {**values, "seen": seen}).one_or_none()
     if changed is None:
         found = connection.execute(select(sessions.c.version).where(sessions.c.id == row_id)).scalar_one_or_none()
         if found is None:
@@ -130,8 +138,7 @@ def _keep(connection: Connection, session_id: str, first: int, turn: Turn) -> No
     ]
     if rows:
         try:
-            # With RETURNING the rows go in one statement, instead of one each.
-            connection.execute(insert(messages).returning(messages.c.number), rows)
+            connection.execute(_INSERT_MESSAGES, rows)
         except IntegrityError:
             raise ConflictError("the session has a message with one of these ids already") from None
     if turn.attempts:

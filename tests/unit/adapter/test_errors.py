@@ -15,6 +15,7 @@ from dragoman.adapter.errors import (
     ContextOverflowError,
     DragomanError,
     InvalidRequestError,
+    NoModelError,
     NotFoundError,
     OverloadedError,
     PermissionDeniedError,
@@ -67,6 +68,8 @@ def samples() -> Iterator[DragomanError]:
             yield SwapRefusedError("a:b", ["too long", "no tools"])
         elif kind is BudgetExceededError:
             yield BudgetExceededError("user", "usd", Decimal("2.5"), Decimal("2.4"), Decimal("0.2"))
+        elif kind is NoModelError:
+            yield NoModelError([("a:b", "rule", (("no_tool_support", "the turn offers tools"),))])
         elif kind is UnpricedModelError:
             yield UnpricedModelError("a:b", "turn")
         elif issubclass(kind, ProviderError):

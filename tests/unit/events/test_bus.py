@@ -211,6 +211,33 @@ def test_a_payload_is_made_when_it_is_told() -> None:
     assert event.payload is STARTED
 
 
+async def _broken_in_a_loop(seen: list[str]) -> None:
+    async def broken(event: Event) -> None:
+        raise ValueError("no")
+
+    async def stopped(event: Event) -> None:
+        raise asyncio.CancelledError
+
+    async def fine(event: Event) -> None:
+        seen.append(event.type)
+
+    async with EventBus(strict=True) as bus:
+        bus.subscribe(broken, name="broken")
+        bus.subscribe(stopped, name="stopped")
+        bus.subscribe(fine)
+        bus.emit(STARTED, session_id="s")
+        bus.emit(FAILED, session_id="s")
+
+
+def test_a_broken_coroutine_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """In the loop of the program, as in a thread."""
+    seen: list[str] = []
+    asyncio.run(_broken_in_a_loop(seen))
+    assert seen == ["llm.call_started", "llm.call_failed"]
+    assert caplog.text.count("handler broken failed at llm.call_") == 2
+    assert caplog.text.count("handler stopped failed at llm.call_") == 2
+
+
 async def _in_a_loop() -> None:
     seen: list[tuple[str, bool]] = []
     loop = asyncio.get_running_loop()

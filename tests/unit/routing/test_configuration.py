@@ -1,5 +1,6 @@
 """Rules, aliases and defaults, from TOML."""
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.ids import ModelId
-from dragoman.routing import Router, RouteRequest, When
+from dragoman.routing import Router, RouteRequest, Rule, When
 from dragoman.routing.aliases import Aliases, _bundled
 from tests.unit.routing.models import find
 
@@ -94,3 +95,29 @@ def test_conditions_can_be_written_in_python() -> None:
     """The same closed set, with types."""
     when = When(tokens_over=80_000, has_tools=True, cost_under_usd=Decimal("0.10"), labels=frozenset({"pii"}))
     assert When.model_validate_json(when.model_dump_json()) == when
+
+
+def test_a_policy_is_kept_as_json() -> None:
+    """And read again, the same in every process: sets have an order, money is exact."""
+    rule = Rule(
+        model="sonnet", when=When(labels=frozenset("cab"), users=frozenset({"u"}), cost_under_usd=Decimal("0.10"))
+    )
+    made = Router(rules=[rule], aliases={"House": "a:b"}, global_default="house", min_confidence=0.25, mentions=False)
+    assert made.policy == {
+        "rule": [
+            {
+                "model": "anthropic:claude-sonnet-5-5",
+                "when": {"labels": ["a", "b", "c"], "users": ["u"], "cost_under_usd": "0.10"},
+                "name": "rule 1",
+            }
+        ],
+        "aliases": {"house": "a:b"},
+        "global_default": "a:b",
+        "min_confidence": "0.25",
+        "mentions": False,
+    }
+    again = Router.from_policy(json.loads(json.dumps(made.policy)))
+    assert (again.policy, again.rules, again.global_default) == (made.policy, made.rules, "a:b")
+    assert Router().policy == {}
+    with pytest.raises(ConfigurationError, match=r"rule\.0\.model"):
+        Router.from_policy({"rule": [{}]})

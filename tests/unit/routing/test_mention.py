@@ -1,10 +1,17 @@
 """``@model`` at the start of a text, and everything that only looks like it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.adapter.errors import RequestError
+from dragoman.canonical.blocks import ContentBlock, ImageBlock, MediaSource, TextBlock
+from dragoman.canonical.message import Message
+from dragoman.routing import RouteRequest
 from dragoman.routing.mention import read_mention
+from tests.unit.routing.models import router
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,37 @@ def test_what_is_no_mention_stays_as_it_is(text: str) -> None:
 def test_a_backslash_says_it_literally(text: str, rest: str) -> None:
     """And only where there was a mention is it taken out."""
     assert read_mention(text) == (None, rest)
+
+
+IMAGE = ImageBlock(source=MediaSource(kind="url", data="https://example.com/a.png"))
+
+
+@pytest.mark.parametrize(
+    ("content", "sent"),
+    [
+        ("hello", [TextBlock(text="hello")]),
+        ("@north:able hello", [TextBlock(text="hello")]),
+        ("\\@north:able hello", [TextBlock(text="@north:able hello")]),
+        ([IMAGE, TextBlock(text="@north:able look"), TextBlock(text="!")],
+         [IMAGE, TextBlock(text="look"), TextBlock(text="!")]),
+        ([TextBlock(text="@north:able"), IMAGE], [IMAGE]),
+        ([IMAGE], [IMAGE]),
+    ],
+)  # fmt: skip
+def test_what_is_sent_is_what_is_said_without_the_mention(content: Any, sent: list[ContentBlock]) -> None:
+    """Everything else of the message stays."""
+    said = Message.user(content)
+    decision = router(global_default="north:able").choose(RouteRequest.of([], [said], estimated_tokens=1))
+    (left,) = decision.sent([said])
+    assert (left.id, list(left.content)) == (said.id, sent)
+
+
+def test_a_message_that_only_names_a_model_says_nothing() -> None:
+    """There is nothing to send."""
+    said = Message.user("@north:able")
+    decision = router().choose(RouteRequest.of([], [said], estimated_tokens=1))
+    with pytest.raises(RequestError, match="says nothing else"):
+        decision.sent([said])
 
 
 @given(st.text(alphabet=st.sampled_from("@\\ab:-. \n\té\ud800"), max_size=40) | st.text())

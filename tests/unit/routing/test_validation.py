@@ -10,7 +10,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.routing import Availability, NoModelError, Refusal, RouteRequest
+from dragoman.routing import Availability, NoModelError, Refusal, RouteRequest, Rule, When
 from tests.unit.routing.models import KEYLESS, START, router
 
 CASES: list[tuple[Refusal, str, dict[str, Any]]] = [
@@ -78,7 +78,8 @@ def test_sizes_are_those_of_the_model_itself() -> None:
         asked.append(model)
         return 2_000 if model == "west:small" else 10
 
-    made = router(workspace_default="west:small", global_default="north:able")
+    rules = [Rule(model="west:small", when=When(tokens_over=1)), Rule(model="north:able", when=When(tokens_over=9))]
+    made = router(rules=rules, workspace_default="west:small")
     decision = made.choose(RouteRequest(sticky="west:small", estimated_tokens=estimate))
     assert decision.model == "north:able"
     assert asked == ["west:small", "north:able"]
