@@ -184,6 +184,10 @@ def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
     previous: Turn | None = None
     for turn in turns:
+        if (text := turn.bare(request.provider)) is not None:
+            encoded.append({"role": _ROLES[turn.role], "content": [{"type": "text", "text": text}]})
+            previous = turn
+            continue
         blocks = _blocks(request, turn)
         raw = turn.raw(request.provider)
         joins = (

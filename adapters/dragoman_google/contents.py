@@ -24,7 +24,7 @@ from dragoman_google.parts import Media, Note
 CONTINUE = "Continue."
 _LACKING_IN_ANSWERS: tuple[Detail, ...] = ("resolution", "title", "note", "order")
 _DETAILS = ("low", "medium", "high", "ultra_high")
-LACKING: tuple[Detail, ...] = ("citations", "guesses", "seams")
+LACKING: tuple[Detail, ...] = ("citations", "guesses", "seams", "text_documents")
 """What the wire has no place for in what others said."""
 
 
@@ -201,7 +201,6 @@ class _Contents:
         for each in block.content:
             if isinstance(each, DocumentBlock) and each.source.kind == "text":
                 kept.append(TextBlock(text=each.source.data))
-                self._lose(turn, index, "a document of plain text is sent as text")
             elif isinstance(each, Media) and _type_of(each) not in self._facts["result_media"]:
                 content.behind.append(parts.media_part(each))
                 self._lose(turn, index, f"the tool's {each.type} follows its answer")
@@ -233,11 +232,7 @@ def _parts(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[dic
         request.lose_details(turn, index, "citations")
         yield parts.restored(parts.part(block), _note(own, turn, index))
         return
-    scaled = (
-        isinstance(block, ImageBlock)
-        and block.detail in _DETAILS
-        and request.adapter.capabilities.wire["media_resolution"]
-    )
+    scaled = _resolution(request, block)
     request.lose_details(turn, index, *LACKING, *(() if scaled else ("resolution",)))
     if isinstance(block, TextBlock) and not block.text:
         request.lose_block(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
@@ -247,15 +242,18 @@ def _parts(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[dic
             request.lose_block(turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO)
             yield {"text": said}
         if block.source.kind == "text":
-            request.lose_block(
-                turn, index, LossKind.FLATTENED, "a document of plain text is sent as text", Severity.INFO
-            )
             yield {"text": block.source.data}
             return
     encoded = parts.part(block)
     if scaled:
-        encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{block.detail.upper()}"}
+        encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{scaled.upper()}"}
     yield encoded
+
+
+def _resolution(request: Outgoing, block: ContentBlock) -> str | None:
+    """The resolution of an image, where the model takes one."""
+    detail = block.detail if isinstance(block, ImageBlock) else None
+    return detail if detail in _DETAILS and request.adapter.capabilities.wire["media_resolution"] else None
 
 
 def _note(own: Note, turn: Turn, index: int) -> Note:

@@ -12,7 +12,9 @@ from tests.conformance.subject import installed
 from tests.exchanges import folder, load_or_skip
 
 SOURCES = (*ADAPTERS, "local")
-_GENERATED = 25
+_SHARE = 2
+"""One recorded history in so many goes to a target."""
+_GENERATED = 20
 """For each pair of a source and a target; `python -m tests.conformance.swaps` tries thousands."""
 
 
@@ -22,14 +24,16 @@ _GENERATED = 25
 def test_every_recorded_conversation_fits_every_other_wire(source: str, target: str) -> None:
     """The projected request passes the other wire's rules and its SDK's types, and what it lacks is named as lost.
 
-    Every beginning of a history is a history: also one that stops between a call and its result.
+    Every beginning of a history is a history: also one that stops between a call and its result. Here each goes to
+    every other target; `python -m tests.conformance.swaps` hands all of them to all.
     """
     load_or_skip(source)
     _skip_without(source, target)
     told = _recorded(source)
     if not told:
         pytest.skip(f"{source} has no conversation to tell")
-    _assert_accepted(told, target)
+    turn = (list(ADAPTERS).index(source) + list(TARGETS).index(target)) % _SHARE
+    _assert_accepted(told[turn::_SHARE], target)
 
 
 @pytest.mark.parametrize("target", list(TARGETS))

@@ -90,7 +90,7 @@ def _plain(block: ContentBlock) -> ContentBlock:
         parts = tuple(_plain(part) for part in block.content if not _is_silent(part))
         return block.model_copy(update={"content": parts})
     if isinstance(block, TextBlock):
-        cited = tuple(each.data and Citation(kind="", data=each.data) or each for each in block.citations)
+        cited = tuple(Citation(kind="", data=each.data) if each.data else each for each in block.citations)
         return block.model_copy(update={"citations": cited})
     if isinstance(block, ImageBlock) and block.detail == "auto":
         return block.model_copy(update={"detail": None})

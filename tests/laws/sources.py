@@ -43,7 +43,8 @@ class Source:
     """What one provider's messages look like.
 
     ``ids`` are formats of its tool ids, filled with a number. ``thinking`` are blocks as its replies hold them,
-    ``natives`` blocks that only it reads, ``cited`` texts with its sources. ``spoken`` are whole messages that were recorded, to be mixed in.
+    ``natives`` blocks that only it reads, ``cited`` texts with its sources. ``spoken`` are whole messages that were
+    recorded, to be mixed in.
     """
 
     provider: str
@@ -191,10 +192,11 @@ def _calls(draw: st.DrawFn, source: Source, *, repeat: bool) -> tuple[list[ToolU
 def replies(draw: st.DrawFn, source: Source, *, calling: bool = False) -> Message:
     """A message of the provider's model: thinking, words, native blocks and calls, whole or broken off."""
     parts: list[ContentBlock] = []
+    known: tuple[ContentBlock, ...] = (*source.natives, *source.cited)
     thinks: bool = draw(st.booleans())
     if source.thinking and thinks:
         parts += draw(st.lists(st.sampled_from(source.thinking), max_size=2))
-    spoken = texts | texts | st.sampled_from((*source.natives, *source.cited))
+    spoken = texts | texts | st.sampled_from(known)
     parts += draw(st.lists(spoken, max_size=2))
     natives: dict[str, str] = {}
     if calling:

@@ -71,6 +71,22 @@ def test_what_was_sent_is_not_encoded_again(model: str) -> None:
     )
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_turns_without_words_settle_nothing(model: str) -> None:
+    """What stands in for them stands there once."""
+    history = [
+        Message.assistant(""),
+        Message.user(""),
+        Message.assistant([]),
+        Message.user("Hi"),
+        Message.assistant(""),
+    ]
+    session = RequestContext(model=model, session_id="s")
+    for end in range(1, len(history) + 1):
+        afresh = RequestContext(model=model, session_id="s")
+        assert told(built(model, history[:end], session)) == told(built(model, history[:end], afresh))
+
+
 def _empty(context: RequestContext) -> Any:
     from dragoman.adapter.settled import Settled
 

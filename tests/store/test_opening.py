@@ -167,16 +167,46 @@ def test_a_database_that_others_hold_is_busy(tmp_path: Path) -> None:
         assert store.append(session.id, [Message.user("x")], expected_version=0) == 1
 
 
-def test_a_row_that_others_hold_is_busy(lasting_place: str) -> None:
-    """The same on PostgreSQL."""
-    if lasting_place.startswith("sqlite"):
-        pytest.skip("SQLite locks files, not rows")
-    with Store(lasting_place, timeout=0.2) as store:
+def test_a_row_that_others_hold_is_busy(server_place: str) -> None:
+    """The same on PostgreSQL, which locks rows."""
+    with Store(server_place, timeout=0.2) as store:
         session = store.create()
         with store._database.engine.begin() as holder:
             holder.exec_driver_sql("UPDATE sessions SET title = 'held'")
             with pytest.raises(StoreBusyError, match=r"over 0\.2 s"):
                 store.append(session.id, [Message.user("x")], expected_version=0)
+
+
+def _cut(store: Store) -> None:
+    """What a restart of the server, or a proxy, does to connections that lie in the pool."""
+    with create_engine(store._database.url.update_query_dict({"application_name": "other"})).connect() as other:
+        other.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut me'"
+        )
+        other.engine.dispose()
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_anew(server_place: str) -> None:
+    """Nobody has to know how long a server keeps them."""
+    with Store(make_url(server_place).update_query_dict({"application_name": "cut me"}), pool_size=1) as store:
+        session = store.create()
+        _cut(store)
+        assert store.append(session.id, [Message.user("x")], expected_version=0) == 1
+
+
+def test_a_connection_that_breaks_in_the_commit_leaves_a_doubt_that_is_said(server_place: str) -> None:
+    """Nobody can know whether the turn was kept, so nobody claims it was not."""
+    with Store(make_url(server_place).update_query_dict({"application_name": "cut me"}), pool_size=1) as store:
+        session = store.create()
+
+        def cut(_: Any) -> None:
+            _cut(store)
+
+        listen(store._database.engine, "commit", cut)
+        with pytest.raises(StoreError, match="to see whether it was"):
+            store.append(session.id, [Message.user("x")], expected_version=0)
+        remove(store._database.engine, "commit", cut)
+        assert store.record(session.id).version == 0
 
 
 def test_without_sqlalchemy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

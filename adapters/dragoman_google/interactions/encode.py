@@ -240,9 +240,6 @@ def _content(request: Outgoing, turn: Turn, index: int, own: Note) -> Iterator[d
             yield {"type": "text", "text": said}
         if block.source.kind == "text":
             # Plain text is none of the types that a document may have.
-            request.lose_block(
-                turn, index, LossKind.FLATTENED, "a document of plain text is sent as text", Severity.INFO
-            )
             yield {"type": "text", "text": block.source.data}
             return
     yield contents.content(block)

@@ -13,7 +13,6 @@ from dragoman.adapter.turns import MADE, Turn
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
-    DocumentBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,

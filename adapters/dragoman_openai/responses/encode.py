@@ -16,7 +16,7 @@ from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import ProviderBlock, TextBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_openai.responses import items
+from dragoman_openai.responses import items, parts
 from dragoman_openai.strict import strict_schema
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -101,7 +101,7 @@ def _items(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
 def _lose_channels(request: Outgoing, turns: Sequence[Turn]) -> None:
     """Phases stand on texts, and say something of all that is said side by side only where they are the same."""
     phases = {items.PHASES.get(turn.message.channel) if turn.message.channel else None for turn in turns}
-    spoken = any(items.parts.is_part(block) for turn in turns for block in turn.blocks)
+    spoken = any(parts.is_part(block) for turn in turns for block in turn.blocks)
     if len(phases) > 1 or (phases != {None} and not spoken):
         for turn in turns:
             request.lose_message(turn, LossKind.CHANNEL, "the channel is not told from that of what stands beside it")

@@ -17,14 +17,17 @@ from dragoman.canonical.blocks import (
 )
 
 Detail = Literal[
-    "citations", "arguments", "signatures", "errors", "seams", "order", "resolution", "title", "note", "names", "link_names", "kept_titles", "text_documents", "types",
-    "link_types", "guesses",
+    "citations", "arguments", "signatures", "errors", "seams", "order", "resolution", "title", "note", "names",
+    "link_names", "kept_titles", "text_documents", "types", "link_types", "guesses",
 ]  # fmt: skip
-"""What a wire may lack: the sources of a text, arguments that are no JSON object, the signature of
-thinking, a flag for a failed tool, the border between two texts of a tool's answer and the order of texts and media, the resolution of an image, the title of a document and the note that goes with
-it, files or linked files without a name, titles
-of files that the provider keeps, documents of plain text, media types at all or for links and kept files alone.
-``guesses``: a link without a type is given one, or read as of another."""
+"""What a wire may lack.
+
+Of texts, calls, thinking: their sources, arguments that are no JSON object, signatures. Of a tool's answer: a flag for
+failure, the seams between its texts, the order of texts and media. Of media: the resolution of an image; the title of
+a document, also of a kept file alone, and the note that goes with it; files, also linked ones, that need no name;
+documents of plain text; media types, also of links and kept files alone. ``guesses``: a link or a kept file without a
+type is given one, or read as of another.
+"""
 
 Lost = tuple[LossKind, str, Severity]
 _INFO, _WARNING = Severity.INFO, Severity.WARNING
@@ -94,6 +97,8 @@ def _of_document(block: DocumentBlock, lacking: Collection[Detail]) -> Iterator[
 def _of_type(
     block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, lacking: Collection[Detail]
 ) -> Iterator[Lost]:
+    if block.source.kind == "text" and "text_documents" in lacking:
+        return
     linked = block.source.kind in ("url", "file_id")
     if block.media_type is None:
         if "guesses" in lacking if linked else "types" not in lacking:

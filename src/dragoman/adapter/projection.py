@@ -8,6 +8,7 @@ looks only backwards (except at the very end of the history), so a longer histor
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 
 from dragoman.adapter import pairing
 from dragoman.adapter.capabilities import EMULATED, AdapterCapabilities
@@ -69,11 +70,12 @@ def project(messages: Sequence[Message], target: Target, *, keys: CallKeys | Non
     turns = [Turn.of(message) for message in messages]
     turns = pairing.pair(turns, losses, keep_orphans=target.server_state, keys=keys)
     projector = _Projector(target, losses)
-    turns = [projector.thinking(projector.tools(projector.names(turn))) for turn in turns]
+    # A turn of plain text has no tools, thinking, media or native blocks: in most histories, that is most of them.
+    turns = [turn if turn.plain else projector.thinking(projector.tools(projector.names(turn))) for turn in turns]
     turns = list(projector.media(turns))
-    turns = [projector.native(turn) for turn in turns]
+    turns = [turn if turn.plain else projector.native(turn) for turn in turns]
     turns = list(projector.roles(turns))
-    turns = list(projector.empty(turns))
+    turns = projector.opening(list(projector.empty(turns)), messages)
     turns = projector.neighbours(turns)
     turns = projector.prefill(turns) if projector.is_said(turns, messages) else projector.instead(turns, messages)
     refuse_critical(messages, losses)
@@ -103,7 +105,7 @@ class _Projector:
     def names(self, turn: Turn) -> Turn:
         """Calls of tools whose names the wire refuses go under the names that such tools are offered under."""
         rule = self._abilities.tool_name_rule
-        if turn.plain or turn.role is not Role.ASSISTANT:
+        if turn.role is not Role.ASSISTANT:
             return turn
 
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
@@ -117,7 +119,7 @@ class _Projector:
 
     def tools(self, turn: Turn) -> Turn:
         """Calls and results become text where the model knows no tools."""
-        if turn.plain or self._abilities.supports_tools:
+        if self._abilities.supports_tools:
             return turn
         why = f"{self._target.model} knows no tools: sent as text"
 
@@ -134,7 +136,7 @@ class _Projector:
 
     def thinking(self, turn: Turn) -> Turn:
         """Thinking goes back to whoever can read it; what foreign thinking becomes is the model's policy."""
-        if turn.plain or turn.role is not Role.ASSISTANT:
+        if turn.role is not Role.ASSISTANT:
             return turn
         policy = self._abilities.thinking_policy
         issuer = turn.message.metadata.model
@@ -259,7 +261,7 @@ class _Projector:
 
     def native(self, turn: Turn) -> Turn:
         """Native blocks go to their issuer alone; resources and prompts become text."""
-        return turn if turn.plain else turn.mapped(lambda block, index: self._known(turn, block, index))
+        return turn.mapped(lambda block, index: self._known(turn, block, index))
 
     def _known(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
         """The block as one of a kind that the model's wire has, if it can be."""
@@ -321,7 +323,7 @@ class _Projector:
         """Empty texts go where the wire refuses them; a message that holds nothing is not sent."""
         takes_empty = self._abilities.supports_empty_text
         for turn in turns:
-            if not takes_empty:
+            if not (takes_empty or turn.says):
                 turn = turn.mapped(partial(self._unless_empty, turn))
             if turn.blocks or (takes_empty and not turn.message.content and turn.role is not Role.TOOL):
                 yield turn
@@ -343,6 +345,20 @@ class _Projector:
             why = f"{self._target.model} takes no text without words"
             self._lose(turn, index, LossKind.EMPTY_TEXT, why, Severity.INFO)
         return kept
+
+    def opening(self, turns: list[Turn], messages: Sequence[Message]) -> list[Turn]:
+        """Instructions of mid-conversation stay such where nothing is left of what was said before them.
+
+        They would become leading ones, which stand elsewhere on many wires and must not change.
+        """
+        leading = {id(message) for message in takewhile(lambda message: message.role in _INSTRUCTING, messages)}
+        place = next((index for index, turn in enumerate(turns) if id(turn.message) not in leading), len(turns))
+        if place == len(turns) or turns[place].role not in _INSTRUCTING:
+            return turns
+        first = turns[place]
+        why = "nothing is left of what was said before it: a user's turn is added"
+        self._lose(first, MADE, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
+        return [*turns[:place], Turn.made(first.message, Role.USER, (TextBlock(text=_CONTINUE),)), *turns[place:]]
 
     def neighbours(self, turns: list[Turn]) -> list[Turn]:
         """Where results must stand right behind the message that calls, the assistant's next message joins it."""

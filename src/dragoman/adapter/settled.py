@@ -17,6 +17,7 @@ from dragoman.adapter.pairing import CallKeys
 from dragoman.adapter.prefix_ledger import is_sealed
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.turns import MADE, Turn
+from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, Role
 
 INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
@@ -114,17 +115,25 @@ def boundary(said: Sequence[Message]) -> int:
 
 
 def first_turn_of(message: Message, turns: Sequence[Turn]) -> int:
-    """Where the message's turns begin, provided that it is sent as itself and behind one of the other side; else 0."""
+    """Where the message's turns begin, provided that it is sent as itself and behind one of the other side; else 0.
+
+    Both must say something: a wire may leave out a turn without words, and what is around it then stands together.
+    """
     for index in range(len(turns) - 1, 0, -1):
         turn, before = turns[index], turns[index - 1]
         if turn.message is message and before.message is not message:
-            as_itself = turn.role is message.role and MADE not in turn.origins[:1] and bool(turn.blocks)
-            return index if as_itself and _side(turn.role) != _side(before.role) else 0
+            as_itself = turn.role is message.role and MADE not in turn.origins[:1]
+            parted = _side(turn.role) != _side(before.role) and _speaks_up(turn) and _speaks_up(before)
+            return index if as_itself and parted else 0
     return 0
 
 
 def _side(role: Role) -> bool:
     return role is Role.ASSISTANT
+
+
+def _speaks_up(turn: Turn) -> bool:
+    return any(not isinstance(block, TextBlock) or block.text for block in turn.blocks)
 
 
 def _speaks(message: Message) -> bool:

@@ -38,6 +38,18 @@ class Turn:
         """A turn that no message stands for; ``message`` is the one that it was made because of."""
         return cls(message, role, blocks, (MADE,) * len(blocks))
 
+    @property
+    def says(self) -> bool:
+        """Whether the turn is plain text with words."""
+        return self.plain and any(block.text.strip() for block in self.blocks if isinstance(block, TextBlock))
+
+    def bare(self, provider: str) -> str | None:
+        """The text of a turn that is nothing else, to that provider: no sources, and no notes of its own."""
+        if not self.plain or self.raw(provider):
+            return None
+        (block,) = self.blocks or (None,)
+        return block.text if isinstance(block, TextBlock) and not block.citations else None
+
     def pairs(self) -> Iterator[tuple[ContentBlock, int]]:
         """Each block with its origin."""
         return zip(self.blocks, self.origins, strict=True)

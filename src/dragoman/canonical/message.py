@@ -1,9 +1,9 @@
 """Message: one turn of the canonical conversation (specification D2)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -22,6 +22,11 @@ from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import Usage
+
+if TYPE_CHECKING:
+    from dragoman.canonical.extensions import Extensions
+    from dragoman.canonical.view import MessageView
+    from dragoman.canonical.view_parts import CalledTool
 
 SCHEMA_VERSION = 1
 
@@ -171,6 +176,21 @@ class Message(Frozen):
         if metadata.parent_tool_use_id is None:
             metadata = metadata.model_copy(update={"parent_tool_use_id": tool_use_id})
         return cls(role=Role.TOOL, content=(result,), metadata=metadata, **fields)
+
+    def iter_views(
+        self,
+        hook: str | None = None,
+        extensions: "Extensions | None" = None,
+        *,
+        calls: "Mapping[str, CalledTool] | None" = None,
+    ) -> "Iterator[MessageView]":
+        """One read-only view for each block, in order, as policies see them; see `dragoman.canonical.view.iter_views`.
+
+        Raises UnknownPartError where a block has no view: native blocks of a provider, and kinds of a newer version.
+        """
+        from dragoman.canonical.view import iter_views
+
+        return iter_views(self, hook, extensions, calls=calls)
 
     @property
     def text(self) -> str:

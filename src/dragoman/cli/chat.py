@@ -36,7 +36,7 @@ def chat(
     else:
         session = Session(model, system=system, providers=providers)
     with session:
-        out.print(f"[bold]{escape(session.model)}[/] [dim]/help lists the commands[/]")
+        out.print(f"[bold]{escape(str(session.model))}[/] [dim]/help lists the commands[/]")
         while (line := _read(out)) is not None:
             if line.startswith("/"):
                 if not _command(out, session, line):

@@ -80,7 +80,7 @@ def _swap(out: Console, session: Session, model: str) -> None:
 
 
 def _part(out: Console, session: Session, where: str, prompt: str) -> None:
-    out.rule(f"[bold]{escape(session.model)}[/] · {where}", align="left", style="dim")
+    out.rule(f"[bold]{escape(str(session.model))}[/] · {where}", align="left", style="dim")
     out.print(f"[bold blue]you[/] {escape(prompt)}", soft_wrap=True)
     printer = EventPrinter(out)
     for event in session.stream(prompt, max_output_tokens=128):

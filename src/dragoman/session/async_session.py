@@ -7,6 +7,7 @@ from contextlib import aclosing, closing
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.decoding import decode_async
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
@@ -34,27 +35,29 @@ class AsyncSession(Conversation[AsyncTransport]):
     _asynchronous: ClassVar[bool] = True
     _under_way: AsyncGenerator[SessionEvent, None] | None = None
 
-    async def ask(self, said: Said | None, **options: Unpack[Options]) -> Message:
+    async def ask(self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]) -> Message:
         """As `Session.ask`."""
-        async with aclosing(self._events(self._turn(said, options, stream=False))) as events:
+        async with aclosing(self._events(self._turn(said, options, stream=False, model=model))) as events:
             async for event in events:
                 if isinstance(event, MessageComplete):
                     reply = event.message
             return reply
 
-    def stream(self, said: Said | None, **options: Unpack[Options]) -> AsyncGenerator[SessionEvent, None]:
+    def stream(
+        self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]
+    ) -> AsyncGenerator[SessionEvent, None]:
         """As `Session.stream`. Cancelling the task, or leaving the loop, cancels the reply.
 
         Python closes an async generator some time after its loop was left; `contextlib.aclosing` makes that at once,
         and so does the session's next turn.
         """
-        return self._events(self._turn(said, options, stream=True))
+        return self._events(self._turn(said, options, stream=True, model=model))
 
     async def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
     ) -> Message:
         """As `Session.compact`."""
-        async with aclosing(self._events(self._compaction(model, keep_last, instructions))) as events:
+        async with aclosing(self._events(self._told(self._compaction(model, keep_last, instructions)))) as events:
             async for _ in events:
                 pass
         return self._messages[-1]
@@ -124,14 +127,14 @@ class AsyncSession(Conversation[AsyncTransport]):
                                         outcome = event.message
                                     yield event
                         case RunTools():
-                            outcome = await self._run_tools(effect.calls)
+                            outcome = await self._run_tools(effect.adapter, effect.calls)
                         case Keep():
                             self._messages += effect.messages
                             for answered in effect.events:
                                 yield answered
                         case Wait():
                             await self._timing(effect.provider).sleep_async(effect.seconds)
-                except (ProviderError, BrokenReplyError) as error:
+                except Exception as error:  # the turn knows which it can do something about, and raises the others
                     outcome = error
 
     async def _send(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
@@ -161,10 +164,12 @@ class AsyncSession(Conversation[AsyncTransport]):
                 self._leave(ask, reading)
                 raise
 
-    async def _run_tools(self, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+    async def _run_tools(self, adapter: Adapter, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
         prepared = [await self._approved(self.toolbox.prepare(call)) for call in asked]
         results = await asyncio.gather(*(calls.run_async(item, asyncio.to_thread) for item in prepared))
-        return [await self._aside(self._checked, result) for result in results]
+        checked = [await self._aside(self._checked, adapter, result) for result in results]
+        self._teller.answered(prepared, checked)
+        return checked
 
     async def _aside(self, read: Callable[..., ResultT], *said: Any) -> ResultT:
         """Files are read where we are; where something may be fetched, a thread waits for it."""

@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import DragomanError
@@ -25,6 +25,8 @@ logger = logging.getLogger("dragoman.tools")
 
 DECLINED = "The user declined this call."
 
+Fault = Literal["not_found", "validation_error", "user_denied"]
+
 _RESULT_BLOCKS = (TextBlock, ResourceBlock, ResourceRefBlock, *MEDIA_BLOCKS)
 _MAX_ERROR = 2000
 """Characters of an error that the model is told."""
@@ -38,6 +40,8 @@ class Prepared:
     tool: "Tool | None" = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     refusal: str = ""
+    fault: Fault | None = None
+    """Why it may not, by the name that events have for it."""
 
 
 def run(prepared: Prepared) -> ToolResultBlock:

@@ -20,8 +20,9 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
-from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.events.bus import EventBus
+from dragoman.routing import Router, RouteRequest
 from dragoman.session import spending, stored
 from dragoman.session.budget import Account, Budget, Purse, Spent
 from dragoman.session.calls import DECLINED, Prepared, error_result
@@ -30,9 +31,11 @@ from dragoman.session.keeping import Keeper, SessionStore
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
 from dragoman.session.reading import Reading, with_lower_bound
+from dragoman.session.route import Route
 from dragoman.session.settings import Approve, Options, Said, Settings
 from dragoman.session.spending import Cost
 from dragoman.session.summaries import sent
+from dragoman.session.telling import Teller
 from dragoman.session.toolbox import Tool, Toolbox
 from dragoman.session.turn import Ask, Plan, Turn, run_turn
 from dragoman.transport import RetryPolicy, Timing, transport_for
@@ -51,7 +54,7 @@ class Conversation(Generic[TransportT]):
 
     def __init__(
         self,
-        model: str,
+        model: str | None,
         *,
         tools: Iterable[Tool | Callable[..., Any]] = (),
         system: str | None = None,
@@ -63,6 +66,8 @@ class Conversation(Generic[TransportT]):
         approve: Approve | None = None,
         max_rounds: int = 20,
         budgets: Iterable[Budget] = (),
+        router: Router | None = None,
+        events: EventBus | None = None,
         store: SessionStore | None = None,
         prices: Prices | None = None,
         tool_ids: ToolIdMap | None = None,
@@ -82,6 +87,10 @@ class Conversation(Generic[TransportT]):
         URL: once for each URL. Without it nothing is ever fetched. ``budgets`` are checked before each request. A
         ``store`` keeps each turn when it ends; a ConflictError or StoreError of it is raised there, and the session
         holds the turn all the same.
+
+        A ``router`` chooses the model of each turn, and another one where that fails before it says anything. The
+        session is then set to ``model``, or to that of a `swap`, which may be an alias; None sets it to none. The bus
+        ``events`` is told what happens in each turn, and never closed.
 
         ``providers`` holds settings by provider name, for its transport: api_key, base_url, client (an httpx client, or
         the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class.
@@ -106,7 +115,11 @@ class Conversation(Generic[TransportT]):
         self._files = Files(workspace, fetch=fetch)
         self._new_id = new_id
         self._clock = clock
-        self._adapter = get_adapter(model)
+        if model is None and router is None:
+            raise ConfigurationError("a session without a router needs a model")
+        self._router = router
+        self._teller = Teller(events, self.session_id, clock, self.toolbox.side_effects)
+        self._adapter = None if model is None else self._found(model)
         self._budgets = tuple(budgets)
         self._accounts: dict[Budget, Account] = {}
         self._attempts: list[Message] = []
@@ -118,9 +131,10 @@ class Conversation(Generic[TransportT]):
         self._refuse_coroutines()
 
     @property
-    def model(self) -> str:
-        """The model that answers the next turn, as ``provider:name``."""
-        return str(self._adapter.model_id)
+    def model(self) -> str | None:
+        """The model that answers the next turn, as ``provider:name``; with a router, the one that the session is set
+        to: None where it is set to none."""
+        return None if self._adapter is None else str(self._adapter.model_id)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -152,9 +166,9 @@ class Conversation(Generic[TransportT]):
         """What moving to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``, where
         the session has one. Raises UnknownProviderError.
         """
-        adapter = get_adapter(model)
+        adapter = self._found(model)
         tool_ids = ToolIdMap.load(self.tool_ids.dump())
-        trial = replace(self._context(adapter), tool_ids=tool_ids, encodings=Encodings())
+        trial = replace(self._context(self._own_route(adapter)), tool_ids=tool_ids, encodings=Encodings())
         seen = preview(
             adapter,
             self._sent(),
@@ -166,6 +180,8 @@ class Conversation(Generic[TransportT]):
             at=self._clock(),
             answer=spending.average_output(self._messages),
         )
+        if self._adapter is None:
+            return seen
         tokens = self._adapter.estimate_input_tokens(self._sent(), self.toolbox.definitions)
         return replace(seen, present_model=self.model, present_tokens=tokens)
 
@@ -177,7 +193,7 @@ class Conversation(Generic[TransportT]):
         seen = self.preview(model)
         if not seen.fits:
             raise SwapRefusedError(model, list(seen.reasons))
-        self._adapter = get_adapter(model)
+        self._adapter = self._found(model)
         return seen
 
     def dump(self) -> bytes:
@@ -202,7 +218,7 @@ class Conversation(Generic[TransportT]):
             **settings,
         )
         session._attempts = list(found.attempts)
-        if session.model != found.model:
+        if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
 
@@ -211,7 +227,7 @@ class Conversation(Generic[TransportT]):
         """A session that its store has, and keeps from here on."""
         found = store.load(session_id)
         answering = found.model or model
-        if answering is None:
+        if answering is None and settings.get("router") is None:
             raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
         tool_ids = ToolIdMap.load(found.tool_ids, _minting(settings))
         known = stored.Stored(found.id, answering, found.messages, tool_ids, found.attempts)
@@ -230,13 +246,66 @@ class Conversation(Generic[TransportT]):
         if self._keeper is not None:
             self._keeper.keep(self._stored(), user_id=self.user_id, team_id=self.team_id)
 
-    def _turn(self, said: Said | None, options: Options, *, stream: bool) -> Turn:
-        return run_turn(self._plan(() if said is None else (self._said(said),), options, stream=stream))
+    def _turn(self, said: Said | None, options: Options, *, stream: bool, model: str | None) -> Turn:
+        if model is not None and self._router is None:
+            raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
+        spoken = () if said is None else (self._said(said),)
+        turn = self._routed(spoken, replace(self.options, **options, stream=stream), self._adapter, model)
+        return self._told(turn, *spoken)
+
+    def _told(self, turn: Turn, said: Message | None = None) -> Turn:
+        """The turn, told to the bus, if there is one, from when it begins."""
+        if self._teller.bus is None:
+            yield from turn
+            return
+        kept, attempted = len(self._messages), len(self._attempts)
+
+        def billed() -> list[Message]:
+            return [*self._messages[kept:], *self._attempts[attempted:]]
+
+        yield from self._teller.told(turn, said, self._messages, billed)
+
+    def _routed(
+        self, said: tuple[Message, ...], options: AdapterOptions, sticky: Adapter | None, override: str | None
+    ) -> Turn:
+        """The turn, with the model that it has when it begins."""
+        if self._router is None:
+            assert sticky is not None
+            route = self._own_route(sticky)
+        else:
+            facts = self._route_facts(sticky, override=override)
+            route = self._chosen(RouteRequest.of(self._sent(), said, self.toolbox.definitions, options, **facts))
+            assert route.decision is not None
+            said = route.decision.sent(said)
+        yield from run_turn(self._plan(route, said, options))
+
+    def _own_route(self, adapter: Adapter) -> Route:
+        return Route.own(adapter, router=self._router, clock=self._clock)
+
+    def _chosen(self, request: RouteRequest) -> Route:
+        assert self._router is not None
+        return Route.chosen(self._router, request, clock=self._clock, decided=self._teller.decided)
+
+    def _route_facts(self, sticky: Adapter | None, **facts: Any) -> dict[str, Any]:
+        """What a router is told beside what is said. What a session spent is nothing before its first reply."""
+        cost = self.cost
+        return {
+            "sticky": None if sticky is None else str(sticky.model_id),
+            "user_id": self.user_id,
+            "team_id": self.team_id,
+            "spent_usd": cost.usd if cost.replies else Decimal(0),
+            **facts,
+        }
+
+    def _found(self, model: str) -> Adapter:
+        """The adapter of a model, or of what the router calls so. Raises UnknownProviderError."""
+        return get_adapter(model if self._router is None else self._router.aliases.resolve(model))
 
     def _compaction(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
+        writer = self._writer()
         compaction = Compaction(
-            plan=self._plan((), {}, stream=False),
-            target=self._adapter if model is None else get_adapter(model),
+            plan=self._plan(writer, (), self.options),
+            target=writer.adapter if model is None else self._found(model),
             keep_last=keep_last,
             instructions=instructions,
             new_question=self._said,
@@ -247,18 +316,24 @@ class Conversation(Generic[TransportT]):
             self._note_useless(error.reply)
             raise
 
-    def _plan(self, said: tuple[Message, ...], options: Options, *, stream: bool) -> Plan:
-        adapter = self._adapter
+    def _writer(self) -> Route:
+        """Who writes summaries: the model that the session is set to, or that its router would choose for a short text,
+        as what is to be told may be too long for any."""
+        if self._adapter is not None:
+            return self._own_route(self._adapter)
+        return replace(self._chosen(RouteRequest(**self._route_facts(None))), decision=None)
+
+    def _plan(self, route: Route, said: tuple[Message, ...], options: AdapterOptions) -> Plan:
         return Plan(
-            adapter=adapter,
+            route=route,
             history=self._sent,
             said=said,
             tools=self.toolbox.definitions,
-            options=replace(self.options, **options, stream=stream),
-            new_context=partial(self._context, adapter),
+            options=options,
+            new_context=self._context,
             new_result=self._result,
             max_rounds=self.max_rounds,
-            retry_delay=partial(self._retry_delay, adapter.provider),
+            retry_delay=self._retry_delay,
             purse=Purse([self._account(budget) for budget in self._budgets], self.prices, self._clock),
             broken=self._note_broken,
         )
@@ -267,10 +342,9 @@ class Conversation(Generic[TransportT]):
         """The history as it is sent: summaries in place of what they stand for."""
         return sent(self._messages)
 
-    def _context(self, adapter: Adapter) -> RequestContext:
-        model = str(adapter.model_id)
+    def _context(self, route: Route) -> RequestContext:
         return RequestContext(
-            model=model,
+            model=str(route.adapter.model_id),
             session_id=self.session_id,
             tool_ids=self.tool_ids,
             encodings=self._encodings,
@@ -278,7 +352,7 @@ class Conversation(Generic[TransportT]):
             new_id=self._new_id,
             clock=self._clock,
             started_at=self._clock(),
-            routing=RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model"),
+            routing=route.record,
             user_id=self.user_id,
             team_id=self.team_id,
         )
@@ -323,6 +397,7 @@ class Conversation(Generic[TransportT]):
         """Puts a reply, if there is one, into the history behind what it answers."""
         if reply is not None:
             ask.hold.settle(reply.usage)
+            self._teller.replied(reply)
         if reply is not None and ask.unkept is not None:
             self._messages += (*ask.unkept, reply)
 
@@ -367,13 +442,13 @@ class Conversation(Generic[TransportT]):
             if inspect.iscoroutine(allowed):
                 allowed.close()
             raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
-        return prepared if allowed else Prepared(prepared.call, refusal=DECLINED)
+        return prepared if allowed else Prepared(prepared.call, refusal=DECLINED, fault="user_denied")
 
-    def _checked(self, result: ToolResultBlock) -> ToolResultBlock:
+    def _checked(self, adapter: Adapter, result: ToolResultBlock) -> ToolResultBlock:
         """A tool's answer, or an error in its place where it names a file that cannot be read: left as it is, it would
         fail every request from here on."""
         try:
-            self._files.blocks(result.content, self._files.fetches(self._adapter.capabilities))
+            self._files.blocks(result.content, self._files.fetches(adapter.capabilities))
         except RequestError as error:
             return error_result(result.tool_use_id, str(error))
         return result

@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
+from dragoman.adapter.contract import Adapter
 from dragoman.adapter.decoding import decode
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
@@ -38,26 +39,30 @@ class Session(Conversation[Transport]):
     _asynchronous: ClassVar[bool] = False
     _under_way: Generator[SessionEvent, None, None] | None = None
 
-    def ask(self, said: Said | None, **options: Unpack[Options]) -> Message:
+    def ask(self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]) -> Message:
         """The assistant's answer, after all the tools it called.
 
-        A forced ``tool_choice`` holds for the turn's first reply. None goes on without saying anything, after a
-        TurnLimitError or a reply that paused. Raises ProviderError, and RequestError where what was said cannot be
-        sent; if nothing of the turn was answered, the history is as before.
+        ``model`` is for this turn alone, before what a router would choose; it needs one. A forced ``tool_choice``
+        holds for the turn's first reply. None goes on without saying anything, after a TurnLimitError or a reply that
+        paused. Raises ProviderError, and RequestError where what was said cannot be sent; with a router NoModelError,
+        and UnknownProviderError for a mention of no model. If nothing of the turn was answered, the history is as
+        before.
         """
-        for event in self._events(self._turn(said, options, stream=False)):
+        for event in self._events(self._turn(said, options, stream=False, model=model)):
             if isinstance(event, MessageComplete):
                 reply = event.message
         return reply
 
-    def stream(self, said: Said | None, **options: Unpack[Options]) -> Generator[SessionEvent, None, None]:
+    def stream(
+        self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]
+    ) -> Generator[SessionEvent, None, None]:
         """The same turn as it happens: stream events of each reply, and ToolAnswered for each tool.
 
         Raises ProviderError where the adapters' own streams end with an error event; ``error.partial`` is what had
         arrived. Leaving the loop cancels the reply: what had arrived stays in the history with status cancelled.
         Leaving at message_complete or tool_answered keeps what the event tells of.
         """
-        return self._events(self._turn(said, options, stream=True))
+        return self._events(self._turn(said, options, stream=True, model=model))
 
     def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
@@ -74,7 +79,7 @@ class Session(Conversation[Transport]):
         Raises CompactionError, saying what to do, where the rest would not fit, the reply is no summary, or there is
         nothing to compact; ProviderError as `ask` does, and the history is as before.
         """
-        for _ in self._events(self._compaction(model, keep_last, instructions)):
+        for _ in self._events(self._told(self._compaction(model, keep_last, instructions))):
             pass
         return self._messages[-1]
 
@@ -145,13 +150,13 @@ class Session(Conversation[Transport]):
                                         outcome = event.message
                                     yield event
                         case RunTools():
-                            outcome = self._run_tools(effect.calls)
+                            outcome = self._run_tools(effect.adapter, effect.calls)
                         case Keep():
                             self._messages += effect.messages
                             yield from effect.events
                         case Wait():
                             self._timing(effect.provider).sleep(effect.seconds)
-                except (ProviderError, BrokenReplyError) as error:
+                except Exception as error:  # the turn knows which it can do something about, and raises the others
                     outcome = error
 
     def _send(self, ask: Ask) -> Generator[StreamEvent, None, None]:
@@ -177,13 +182,18 @@ class Session(Conversation[Transport]):
                 self._leave(ask, reading)
                 raise
 
-    def _run_tools(self, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+    def _run_tools(self, adapter: Adapter, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
         prepared = [self._approved(self.toolbox.prepare(call)) for call in asked]
+        results = [self._checked(adapter, result) for result in self._run(prepared)]
+        self._teller.answered(prepared, results)
+        return results
+
+    def _run(self, prepared: Sequence[Prepared]) -> list[ToolResultBlock]:
         if len(prepared) == 1:
-            return [self._checked(calls.run(prepared[0]))]
+            return [calls.run(prepared[0])]
         with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL_TOOLS, len(prepared))) as pool:
             runs = [partial(copy_context().run, calls.run, item) for item in prepared]
-            return list(map(self._checked, pool.map(operator.call, runs)))
+            return list(pool.map(operator.call, runs))
 
     def _approved(self, prepared: Prepared) -> Prepared:
         if self._approve is None or prepared.tool is None:

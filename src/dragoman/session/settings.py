@@ -9,6 +9,8 @@ from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman.events.bus import EventBus
+from dragoman.routing import Router
 from dragoman.session.budget import Budget
 from dragoman.session.toolbox import Tool
 from dragoman.transport.fetch import Fetched
@@ -31,6 +33,8 @@ class Settings(TypedDict, total=False):
     approve: Approve | None
     max_rounds: int
     budgets: Iterable[Budget]
+    router: Router | None
+    events: EventBus | None
     prices: Prices | None
     new_id: Callable[[], str]
     clock: Callable[[], datetime]

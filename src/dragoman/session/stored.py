@@ -18,7 +18,8 @@ VERSION = 1
 @dataclass(frozen=True, slots=True)
 class Stored:
     session_id: str
-    model: str
+    model: str | None
+    """The one that the session was set to; None where its router chooses."""
     messages: Sequence[Message]
     tool_ids: ToolIdMap
     attempts: Sequence[Message] = ()
@@ -52,7 +53,7 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
             )
         return Stored(
             str(raw["session_id"]),
-            str(raw["model"]),
+            None if raw["model"] is None else str(raw["model"]),
             [read_message(message) for message in raw["messages"]],
             ToolIdMap.load(raw["tool_ids"], mint),
             [read_message(message) for message in raw.get("attempts", ())],

@@ -114,14 +114,20 @@ class Toolbox:
     def async_names(self) -> tuple[str, ...]:
         return tuple(item.name for item in self._tools.values() if item.is_async)
 
+    def side_effects(self, name: str) -> SideEffects | None:
+        """What a run of that tool does to the world; None where there is no such tool."""
+        found = self._tools.get(name)
+        return None if found is None else found.definition.side_effects
+
     def prepare(self, call: ToolUseBlock) -> Prepared:
         """Checks a call before anything runs: its name, that its arguments are whole, and that they fit the schema."""
         found = self._tools.get(call.name)
         if found is None:
             known = ", ".join(self._tools) or "none"
-            return Prepared(call, refusal=f"There is no tool {call.name!r}. Known tools: {known}.")
+            return Prepared(call, refusal=f"There is no tool {call.name!r}. Known tools: {known}.", fault="not_found")
         if call.raw_input is not None:
-            return Prepared(call, refusal="The arguments were no complete JSON object, so the tool was not run.")
+            incomplete = "The arguments were no complete JSON object, so the tool was not run."
+            return Prepared(call, refusal=incomplete, fault="validation_error")
         violations = [
             _violation(error.instance_path, error.message)
             for error in self._validators[call.name].iter_errors(call.input)
@@ -137,7 +143,8 @@ class Toolbox:
                 violations.append(_violation((name,), f"{type(error).__name__}: {error}"))
         if violations:
             logger.warning("tool.input_invalid: %s: %d violations", call.name, len(violations))
-            return Prepared(call, refusal="The arguments do not fit the schema: " + "; ".join(violations))
+            misfit = "The arguments do not fit the schema: " + "; ".join(violations)
+            return Prepared(call, refusal=misfit, fault="validation_error")
         return Prepared(call, found, arguments)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
-from dragoman.adapter.errors import ProviderError, TurnLimitError
+from dragoman.adapter.errors import DragomanError, MissingExtraError, MissingKeyError, ProviderError, TurnLimitError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, StopReason
@@ -17,6 +17,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
 from dragoman.session.budget import Hold, Purse
 from dragoman.session.events import ToolAnswered
+from dragoman.session.route import Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class RunTools:
-    """Run these calls, side by side; the result is one ToolResultBlock for each, in the same order."""
+    """Run these calls, side by side; the result is one ToolResultBlock for each, in the same order. ``adapter`` is of
+    the model that reads them."""
 
+    adapter: Adapter
     calls: tuple[ToolUseBlock, ...]
 
 
@@ -74,34 +77,43 @@ Turn = Generator[Effect, Any, None]
 class Plan:
     """What a turn needs: who answers, what has been said, and within which limits."""
 
-    adapter: Adapter
+    route: Route
     history: Callable[[], Sequence[Message]]
     """The history as it is sent; called when the turn begins."""
     said: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...]
     options: AdapterOptions
-    new_context: Callable[[], RequestContext]
+    new_context: Callable[[Route], RequestContext]
     new_result: Callable[[ToolResultBlock], Message]
     max_rounds: int
-    retry_delay: Callable[[ProviderError, int], float | None]
+    retry_delay: Callable[[str, ProviderError, int], float | None]
+    """Seconds until that provider is asked again after the error of that attempt, from 1; None where it is not."""
     purse: Purse
     broken: Callable[[ProviderError], Usage | None]
     """Notes a reply that broke; the result is what was billed for it, as far as it told."""
+
+    @property
+    def adapter(self) -> Adapter:
+        return self.route.adapter
 
 
 def run_turn(plan: Plan) -> Turn:
     """Asks, runs the tools that the reply calls, and asks again until the reply calls none.
 
+    Until something of the first reply was shown, another model may step in; from then on the turn is locked to one.
     A turn whose first request fails leaves no trace. Raises ProviderError as the driver reports it, and
     TurnLimitError after ``max_rounds`` rounds of tools.
     """
     history, unkept = [*plan.history(), *plan.said], plan.said
     options = plan.options
-    for _ in range(plan.max_rounds):
-        reply = yield from reply_to(plan, history, unkept, options)
+    for number in range(plan.max_rounds):
+        if number == 0:
+            plan, reply = yield from _first_reply(plan, history, unkept, options)
+        else:
+            reply = yield from reply_to(plan, history, unkept, options)
         if not _wants_results(reply):
             return
-        results: Sequence[ToolResultBlock] = yield RunTools(reply.tool_uses)
+        results: Sequence[ToolResultBlock] = yield RunTools(plan.adapter, reply.tool_uses)
         answers = tuple(map(plan.new_result, results))
         names = (call.name for call in reply.tool_uses)
         yield Keep(answers, tuple(map(ToolAnswered, names, results)))
@@ -136,30 +148,70 @@ def _unforced(options: AdapterOptions) -> AdapterOptions:
     return replace(options, tool_choice=None) if forced else options
 
 
+def _first_reply(
+    plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...], options: AdapterOptions
+) -> Generator[Effect, Any, tuple[Plan, Message]]:
+    """The first reply, and the plan of the model that gave it: where one fails, the router may know the next."""
+    passed: list[str] = []
+    while True:
+        error: DragomanError
+        try:
+            reply = yield from _tries(plan, history, unkept, options)
+            return plan, reply
+        except BrokenReplyError as broken:
+            error, seen = broken.error, broken.seen
+        except (ProviderError, MissingKeyError, MissingExtraError) as raised:
+            error, seen = raised, False
+        route = plan.route.after(error, seen=seen)
+        if route is None:
+            if passed:
+                error.add_note("before that, these were asked and failed:\n  " + "\n  ".join(passed))
+            raise error
+        passed.append(f"{plan.route.record.chosen_model}: {error}")
+        plan = replace(plan, route=route)
+
+
 def reply_to(
     plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...] | None, options: AdapterOptions
 ) -> Generator[Effect, Any, Message]:
-    """One reply. What breaks before the caller saw anything of it is asked again, as the retry policy allows.
+    """One reply of the plan's model.
 
     Raises BudgetExceededError before a request that a budget has too little left for.
+    """
+    try:
+        return (yield from _tries(plan, history, unkept, options))
+    except BrokenReplyError as broken:
+        raise broken.error from None
+
+
+def _tries(
+    plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...] | None, options: AdapterOptions
+) -> Generator[Effect, Any, Message]:
+    """What breaks before the caller saw anything of it is asked again, as the retry policy allows; the route is told
+    the end of it all. Raises BrokenReplyError as well.
     """
     attempt = 0
     while True:
         filled: Sequence[Message] = yield Fill(plan.adapter, history)
-        context = plan.new_context()
+        context = plan.new_context(plan.route)
         request = plan.adapter.to_wire(filled, plan.tools, options.with_context(context))
         attempt += 1
         hold = plan.purse.hold(plan.adapter, filled, plan.tools, options)
         try:
             reply: Message = yield Ask(plan.adapter, request, context, unkept, hold)
+            plan.route.ended(None)
             return reply
+        except ProviderError as error:
+            plan.route.ended(error)
+            raise
         except BrokenReplyError as broken:
             billed = plan.broken(broken.error)
             if billed is not None or broken.seen:
                 hold.settle(billed)
-            delay = None if broken.seen else plan.retry_delay(broken.error, attempt)
+            delay = None if broken.seen else plan.retry_delay(plan.adapter.provider, broken.error, attempt)
             if delay is None:
-                raise broken.error from None
+                plan.route.ended(broken.error)
+                raise
         finally:
             hold.release()
         yield Wait(delay, plan.adapter.provider)

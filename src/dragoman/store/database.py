@@ -91,19 +91,20 @@ class Database:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _once(self, work: Callable[[Connection], Result], writes: bool) -> Result:
-        with self.engine.connect() as connection:
-            connection.execution_options(**self._options(writes))
-            with connection.begin() as transaction:
-                result = work(connection)
-                try:
-                    transaction.commit()
-                except DBAPIError as error:
-                    if not error.connection_invalidated:
-                        raise
-                    raise StoreError(
-                        "the connection broke while the turn was being kept: load the session to see whether it was"
-                    ) from error
+        done = False
+        try:
+            with self.engine.connect() as connection:
+                connection.execution_options(**self._options(writes))
+                with connection.begin():
+                    result = work(connection)
+                    done = True
                 return result
+        except DBAPIError as error:
+            if done and error.connection_invalidated:
+                raise StoreError(
+                    "the connection broke while the turn was being kept: load the session to see whether it was"
+                ) from error
+            raise
 
     def _turn(self, writes: bool) -> AbstractContextManager[Any]:
         """SQLite has one writer at a time: threads of one process queue here instead of polling the file's lock."""

@@ -190,7 +190,7 @@ def test_plain_texts_go_where_no_files_do() -> None:
     first, second = body["messages"][0]["content"]
     assert first["text"] == "[document a.txt]\nOne"
     assert second["text"].startswith("[document left out")
-    assert [kind for kind, _ in losses(wire)] == ["media"]
+    assert [kind for kind, _ in losses(wire)] == ["media", "flattened"]
 
 
 @pytest.mark.parametrize(

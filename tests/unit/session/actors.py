@@ -139,7 +139,12 @@ class SyncWay:
     name = "sync"
 
     def session(
-        self, wires: Mapping[str, Wire], model: str = ANTHROPIC, *, patience: Patience | None = None, **settings: Any
+        self,
+        wires: Mapping[str, Wire],
+        model: str | None = ANTHROPIC,
+        *,
+        patience: Patience | None = None,
+        **settings: Any,
     ) -> Session:
         def client(wire: Wire) -> httpx.Client:
             return httpx.Client(transport=httpx.MockTransport(wire))
@@ -176,7 +181,12 @@ class AsyncWay:
         self.runner = asyncio.Runner()
 
     def session(
-        self, wires: Mapping[str, Wire], model: str = ANTHROPIC, *, patience: Patience | None = None, **settings: Any
+        self,
+        wires: Mapping[str, Wire],
+        model: str | None = ANTHROPIC,
+        *,
+        patience: Patience | None = None,
+        **settings: Any,
     ) -> AsyncSession:
         def client(wire: Wire) -> httpx.AsyncClient:
             return httpx.AsyncClient(transport=httpx.MockTransport(wire))

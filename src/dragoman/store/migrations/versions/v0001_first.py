@@ -126,11 +126,11 @@ def _search() -> None:
     except OperationalError:
         return
     connection.exec_driver_sql(
-        "CREATE TRIGGER message_search_insert AFTER INSERT ON messages WHEN new.search_text IS NOT NULL BEGIN"
+        "CREATE TRIGGER message_search_insert AFTER INSERT ON messages BEGIN"
         " INSERT INTO message_search(rowid, search_text) VALUES (new.number, new.search_text); END"
     )
     connection.exec_driver_sql(
-        "CREATE TRIGGER message_search_delete AFTER DELETE ON messages WHEN old.search_text IS NOT NULL BEGIN"
+        "CREATE TRIGGER message_search_delete AFTER DELETE ON messages BEGIN"
         " INSERT INTO message_search(message_search, rowid, search_text)"
         " VALUES ('delete', old.number, old.search_text); END"
     )

@@ -1,0 +1,78 @@
+"""Dicts and lists that cannot change: they compare, print, pickle and write as JSON like those they are made from."""
+
+import copy
+from typing import Any, NoReturn
+
+
+def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
+    raise TypeError(f"this {type(self).__base__.__name__} is read-only: change a copy, as thaw() gives it")
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that refuses to change. What it holds is frozen too where `freeze` made it."""
+
+    __slots__ = ()
+
+    def __new__(cls, *items: Any, **more: Any) -> "FrozenDict":
+        made = super().__new__(cls)
+        dict.update(made, *items, **more)
+        return made
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Filled before, and not again: a second call changes nothing."""
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return type(self), (dict(self),)
+
+    def __copy__(self) -> "FrozenDict":
+        return type(self)(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "FrozenDict":
+        return type(self)({key: copy.deepcopy(value, memo) for key, value in self.items()})
+
+
+class FrozenList(list[Any]):
+    """A list that refuses to change. What it holds is frozen too where `freeze` made it."""
+
+    __slots__ = ()
+
+    def __new__(cls, items: Any = ()) -> "FrozenList":
+        made = super().__new__(cls)
+        list.extend(made, items)
+        return made
+
+    def __init__(self, *_: Any) -> None:
+        """Filled before, and not again: a second call changes nothing."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return type(self), (list(self),)
+
+    def __copy__(self) -> "FrozenList":
+        return type(self)(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "FrozenList":
+        return type(self)([copy.deepcopy(value, memo) for value in self])
+
+
+def freeze(value: Any) -> Any:
+    """A copy of a value in which every dict and list is frozen; everything else is shared with it."""
+    if isinstance(value, dict):
+        return FrozenDict({key: freeze(item) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return FrozenList([freeze(item) for item in value])
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """A copy of a value in which every dict and list is a plain one."""
+    if isinstance(value, dict):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [thaw(item) for item in value]
+    return value

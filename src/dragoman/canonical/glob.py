@@ -1,0 +1,107 @@
+"""Globs over names and URIs, without regular expressions (CMF A5.7).
+
+``*`` stands for any characters but ``/``, ``**`` for any characters, and everything else for itself: ``.``, ``?`` and
+``[`` too. The whole text has to match, a newline at its end included. Three stars or more are as good as two.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+MAX_ALTERNATIVES = 1_000
+"""Into how many patterns the braces of one may unfold."""
+
+_Group = tuple[int, list[int], int]
+"""Where a brace opens, where the commas of its own level stand, and where it closes."""
+
+
+class Glob:
+    """A pattern, ready to be matched. With ``braces``, ``{a,b}`` stands for either; groups may be nested.
+
+    Braces without a comma or without a partner are characters like any other. Raises ValueError where the braces
+    unfold into more than 1,000 patterns.
+
+    A match takes one step for each character of the text, whatever the pattern: bit n of a number says that the first n
+    literals have matched, so that one shift follows all the ways through the pattern at once.
+    """
+
+    __slots__ = ("_accepting", "_across", "_literals", "_start", "_within", "braces", "pattern")
+
+    def __init__(self, pattern: str, *, braces: bool = False) -> None:
+        self.pattern = pattern
+        self.braces = braces
+        self._literals: dict[str, int] = {}
+        self._start = self._accepting = 0
+        self._across = 0
+        """Where any character may be passed over, and in _within where any but a slash may."""
+        self._within = 0
+        state = 1
+        for alternative in _alternatives(pattern) if braces else (pattern,):
+            self._start |= state
+            state = self._add(alternative, state)
+            self._accepting |= state
+            state <<= 1
+
+    def _add(self, alternative: str, state: int) -> int:
+        starred = False
+        for character in alternative:
+            if character == "*":
+                self._within |= state
+                if starred:
+                    self._across |= state
+            else:
+                self._literals[character] = self._literals.get(character, 0) | state
+                state <<= 1
+            starred = character == "*"
+        return state
+
+    def matches(self, text: str) -> bool:
+        literals, across, within = self._literals, self._across, self._within
+        states = self._start
+        for character in text:
+            passed_over = states & (across if character == "/" else within)
+            states = ((states & literals.get(character, 0)) << 1) | passed_over
+            if not states:
+                return False
+        return bool(states & self._accepting)
+
+    def __repr__(self) -> str:
+        return f"Glob({self.pattern!r}{', braces=True' if self.braces else ''})"
+
+
+@lru_cache(maxsize=1_024)
+def glob(pattern: str, *, braces: bool = False) -> Glob:
+    """The Glob of a pattern, made once."""
+    return Glob(pattern, braces=braces)
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """All that the braces of a pattern stand for, in the order in which they are written."""
+    unfolded: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        text = waiting.pop()
+        group = min(_groups(text), default=None)
+        if group is None:
+            unfolded.append(text)
+        else:
+            opening, commas, closing = group
+            starts, ends = [opening, *commas], [*commas, closing]
+            chosen = (text[start + 1 : end] for start, end in zip(starts, ends, strict=True))
+            waiting += reversed([text[:opening] + choice + text[closing + 1 :] for choice in chosen])
+        if len(unfolded) + len(waiting) > MAX_ALTERNATIVES:
+            raise ValueError(f"the braces unfold into over {MAX_ALTERNATIVES} patterns: write several patterns")
+    return unfolded
+
+
+def _groups(text: str) -> Iterator[_Group]:
+    """The groups that offer a choice."""
+    open_groups: list[tuple[int, list[int]]] = []
+    for position, character in enumerate(text):
+        if character == "{":
+            open_groups.append((position, []))
+        elif character == "," and open_groups:
+            open_groups[-1][1].append(position)
+        elif character == "}" and open_groups:
+            opening, commas = open_groups.pop()
+            if commas:
+                yield opening, commas, position

@@ -1,0 +1,102 @@
+"""Calls of tools and their results in a document: ids, names, and messages of their own."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.ids import new_tool_use_id
+from dragoman.canonical.message import Message, MessageMetadata, Role
+
+_CANONICAL = re.compile(r"tu_[0-9A-HJKMNP-TV-Z]{26}")
+
+
+class ReadIds:
+    """The ids of one document. Canonical ones stay, any other gets a canonical one for each call that bears it.
+
+    A result belongs to the first call of its id that nobody has answered, or else to the latest of that id.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[str]] = {}
+        self._latest: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._before: Role | None = None
+        self.own: dict[str, str] = {}
+        """The document's ids by ours, of what was read since this was last emptied."""
+
+    def call(self, native: str) -> str:
+        canonical = self._canonical(native)
+        self._open.setdefault(native, []).append(canonical)
+        self._latest[native] = canonical
+        return canonical
+
+    def result(self, native: str) -> str:
+        waiting = self._open.get(native)
+        found = waiting.pop(0) if waiting else self._latest.get(native)
+        if found is None:
+            return self._canonical(native)
+        if found != native:
+            self.own[found] = native
+        return found
+
+    def known(self, calls: Iterable[ToolUseBlock]) -> None:
+        """Calls whose ids stay as they are, whatever they look like."""
+        for call in calls:
+            self._taken.add(call.id)
+            self._open.setdefault(call.id, []).append(call.id)
+            self._latest[call.id] = call.id
+
+    def turn(self, role: Role, *, answers: bool) -> None:
+        """A message begins: calls that were not answered before anyone else spoke never are.
+
+        ``answers``: it holds results, whoever speaks.
+        """
+        if not answers and not (role is self._before is Role.ASSISTANT):
+            self._open.clear()
+        self._before = role
+
+    def take_own(self) -> dict[str, str]:
+        taken, self.own = self.own, {}
+        return taken
+
+    def _canonical(self, native: str) -> str:
+        if _CANONICAL.fullmatch(native) and native not in self._taken:
+            self._taken.add(native)
+            return native
+        made = new_tool_use_id()
+        if native:
+            self.own[made] = native
+        return made
+
+
+def names_of_calls(messages: Iterable[Message]) -> dict[str, str]:
+    """The name of the tool behind each call's id."""
+    calls = (block for message in messages for block in message.content if isinstance(block, ToolUseBlock))
+    return {call.id: call.name for call in calls}
+
+
+def results_apart(role: Role, blocks: Sequence[ContentBlock], fields: Mapping[str, Any]) -> list[Message]:
+    """Each result in a message of its own, as the canonical form wants it, and what stands around them in others.
+
+    ``fields`` are those of the messages, with ``metadata``; their id goes to the first. What stands beside results in
+    a tool's message is the user's.
+    """
+    others = Role.USER if role is Role.TOOL else role
+    groups: list[tuple[Role, list[ContentBlock]]] = []
+    for block in blocks:
+        if isinstance(block, ToolResultBlock):
+            groups.append((Role.TOOL, [block]))
+        elif groups and groups[-1][0] is others:
+            groups[-1][1].append(block)
+        else:
+            groups.append((others, [block]))
+    made = []
+    for index, (speaker, content) in enumerate(groups or [(role, [])]):
+        said = {name: value for name, value in fields.items() if index == 0 or name != "id"}
+        metadata: MessageMetadata = said["metadata"]
+        parent = content[0].tool_use_id if content and isinstance(content[0], ToolResultBlock) else None
+        if metadata.parent_tool_use_id != parent:
+            said["metadata"] = metadata.model_copy(update={"parent_tool_use_id": parent})
+        made.append(Message(role=speaker, content=tuple(content), **said))
+    return made

@@ -1,0 +1,156 @@
+"""ChatML as one text (specification C2): who speaks and what they say, between two markers.
+
+Calls are not rendered, and a result has its tool's name but no id. ChatML has no escape: a marker inside a text would
+forge a turn, so it is broken there, which is a loss like any other.
+"""
+
+import re
+from collections.abc import Sequence
+
+from dragoman.adapter.flatten import flatten_block
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.projection import refuse_critical
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
+from dragoman.canonical.guard import check_text
+from dragoman.canonical.ids import new_tool_use_id
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.formats import verbatim
+from dragoman.formats.calls import names_of_calls
+from dragoman.formats.errors import FormatError
+from dragoman.formats.umf_blocks import answer_of
+from dragoman.formats.written import Losses, Written
+
+SHAPE = "chatml"
+START = "<|im_start|>"
+END = "<|im_end|>"
+
+_MARKER = re.compile(r"<\|(im_start|im_end)\|>")
+_HEAD = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
+_UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
+
+
+def to_chatml(messages: Sequence[Message]) -> Written[str]:
+    """A history as ChatML. Messages that say nothing in it are left out.
+
+    Raises CriticalLossError where a block marked critical would be lost.
+    """
+    history = list(messages)
+    names = names_of_calls(history)
+    losses = Losses(SHAPE)
+    turns = [turn for message in history for turn in _turns(message, names, losses)]
+    told = losses.told(history)
+    refuse_critical(history, told)
+    return Written("\n".join(turns), told)
+
+
+def from_chatml(text: str) -> list[Message]:
+    """The messages of a ChatML text. A result answers no call that anybody knows of. Raises FormatError."""
+    try:
+        check_text(text)
+    except ValueError as error:
+        raise FormatError(str(error)) from None
+    messages: list[Message] = []
+    position = 0
+    while position < len(text):
+        path = f"$[{len(messages)}]"
+        if not text.startswith(START, position):
+            raise FormatError(f"a turn begins with {START}", path=path)
+        head = _HEAD.match(text, position + len(START))
+        if head is None:
+            raise FormatError("a turn begins with its role, which is system, user, assistant or tool", path=path)
+        end = text.find("\n" + END, head.end() - 1)
+        if end < 0:
+            raise FormatError(f"the turn has no {END}", path=path)
+        said = text[head.end() : end] if end >= head.end() else ""
+        if START in said or END in said:
+            raise FormatError("a marker stands inside a turn", path=path)
+        messages.append(_read(Role(head[1]), head[2], said))
+        position = end + len(END) + 1
+        if position < len(text):
+            if text[position] != "\n" or position + 1 == len(text):
+                raise FormatError("one line break stands between two turns, and none behind the last", path=path)
+            position += 1
+    return messages
+
+
+def _read(role: Role, name: str | None, said: str) -> Message:
+    content: tuple[ContentBlock, ...] = (TextBlock(text=said),)
+    metadata = MessageMetadata()
+    if role is Role.TOOL:
+        answered = new_tool_use_id()
+        content = (ToolResultBlock(tool_use_id=answered, content=content if said else ()),)
+        metadata = MessageMetadata(parent_tool_use_id=answered)
+    message = Message(role=role, content=content, metadata=metadata)
+    return verbatim.keep([message], SHAPE, {"name": name})[0] if name is not None else message
+
+
+def _turns(message: Message, names: dict[str, str], losses: Losses) -> list[str]:
+    """What the message says, and each result in it."""
+    if message.channel is not None:
+        losses.lose(message, -1, "ChatML has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+    found = verbatim.kept([message], 0, SHAPE)
+    name = str(found[0]["name"]) if found else None
+    turns: list[str] = []
+    texts: list[str] = []
+    for index, block in enumerate(message.content):
+        if isinstance(block, ToolResultBlock):
+            turns.append(_result(message, index, block, names.get(block.tool_use_id) if name is None else name, losses))
+        elif (text := _text(message, index, block, losses)) is not None:
+            texts.append(text)
+    if texts:
+        turns.append(_turn(_speaker(message, losses), name, "".join(texts)))
+        if len(texts) > 1:
+            losses.lose(
+                message, -1, "a turn of ChatML is one text: the texts are joined",
+                kind=LossKind.FLATTENED, severity=Severity.INFO,
+            )  # fmt: skip
+    elif not turns:
+        losses.lose(
+            message, -1, "nothing of the message can be said in ChatML: left out",
+            kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO,
+        )  # fmt: skip
+    return turns
+
+
+def _speaker(message: Message, losses: Losses) -> str:
+    if message.role is Role.DEVELOPER:
+        reason = "ChatML has no developer: written as the system's"
+        losses.lose(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+        return "system"
+    if message.role is Role.TOOL:
+        reason = "what stands beside results in a tool's message is written as the user's"
+        losses.lose(message, -1, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+        return "user"
+    return str(message.role)
+
+
+def _text(message: Message, index: int, block: ContentBlock, losses: Losses) -> str | None:
+    if isinstance(block, TextBlock):
+        if block.citations:
+            losses.lose(message, index, "ChatML has no citations: left out")
+        return _unmarked(message, index, block.text, losses)
+    if (flat := flatten_block(block)) is not None:
+        losses.lose(message, index, f"ChatML has no word for a {block.type}: written as text")
+        return _unmarked(message, index, flat.text, losses)
+    kind = LossKind.TOOLS if block.type == "tool_use" else None
+    losses.lose(message, index, f"ChatML has no word for a {block.type}: left out", kind=kind)
+    return None
+
+
+def _result(message: Message, index: int, block: ToolResultBlock, name: str | None, losses: Losses) -> str:
+    answers = "no failure and no call" if block.is_error else "no call"
+    losses.lose(message, index, f"a result in ChatML tells of {answers}", kind=LossKind.TOOLS, severity=Severity.INFO)
+    text = _unmarked(message, index, answer_of(message, index, block, losses), losses)
+    return _turn("tool", _UNFIT_FOR_NAMES.sub("_", name) if name else name, text)
+
+
+def _unmarked(message: Message, index: int, text: str, losses: Losses) -> str:
+    broken, times = _MARKER.subn(r"<| \1|>", text)
+    if times:
+        losses.lose(message, index, "a marker of ChatML in a text is broken, as it would end the turn there")
+    return broken
+
+
+def _turn(role: str, name: str | None, text: str) -> str:
+    head = f"{role} name={name}" if name is not None else role
+    return f"{START}{head}\n{text}\n{END}"

@@ -1,0 +1,204 @@
+"""CMF 2.0 as JSON (specification A2 to A4): a list of messages, each with the extensions that travel beside it.
+
+``[{"message": {...}, "extensions": {...}}, ...]`` is what is written. A single one of these is read too, and so are
+bare messages. What CMF has no word for is kept in ``extensions.custom`` under the name of this library, so that the way
+back is whole: for other readers it is lost, and is listed as such.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
+from dragoman.canonical.evolve import read_message
+from dragoman.canonical.message import Message, Role
+from dragoman.formats import cmf_extensions as beside
+from dragoman.formats import verbatim
+from dragoman.formats.calls import ReadIds, names_of_calls, results_apart
+from dragoman.formats.cmf_model import PART, CmfMessage
+from dragoman.formats.cmf_parts import block_of, message_of, part_of
+from dragoman.formats.document import entries, kind_of, validating
+from dragoman.formats.errors import FormatError
+from dragoman.formats.written import Losses, Written
+
+SHAPE = "cmf"
+
+Fields = dict[str, Any]
+Extensions = Mapping[str, Any]
+
+
+def to_cmf(
+    messages: Sequence[Message], *, extensions: Sequence[Extensions | None] | None = None
+) -> Written[list[Fields]]:
+    """A history as CMF. ``extensions`` are laid beside the messages, one for each or None.
+
+    A loss of the severity info is a field of a block that other readers will not see; a warning is a whole block.
+    Raises ValueError where there are not as many extensions as messages.
+    """
+    given = list(extensions) if extensions is not None else [None] * len(messages)
+    if len(given) != len(messages):
+        raise ValueError(f"there are {len(messages)} messages and {len(given)} extensions: each message needs its own")
+    history = list(messages)
+    losses = Losses(SHAPE)
+    writer = _Writer(history, losses)
+    written: list[Fields] = []
+    index = 0
+    while index < len(history):
+        if (found := verbatim.kept(history, index, SHAPE)) is not None:
+            native, count = found
+            laid = given[index]
+            written.append({"message": native.get("message", native), "extensions": dict(laid)} if laid else native)
+            index += count
+        else:
+            written.append(writer.entry(history[index], given[index]))
+            index += 1
+    return Written(written, losses.told(history))
+
+
+def from_cmf(document: Any) -> list[Message]:
+    """The messages of a document, from its JSON text or from Python's lists and dicts.
+
+    A message with several results of tools, or with results among other parts, becomes several. Extensions that are
+    no part of the conversation come back with `to_cmf`, as long as the message is not changed; `extensions_in` reads
+    them. Raises FormatError, with a path.
+    """
+    return [message for group, _ in _read(document) for message in group]
+
+
+def extensions_in(document: Any) -> list[Fields | None]:
+    """The extensions beside each message that `from_cmf` gives, without this library's own note. Raises FormatError."""
+    return [_policy_part(native) for group, native in _read(document) for _ in group]
+
+
+class _Writer:
+    def __init__(self, history: Sequence[Message], losses: Losses) -> None:
+        self._names = names_of_calls(history)
+        self._ids = verbatim.ids(history, SHAPE)
+        self._losses = losses
+
+    def entry(self, message: Message, given: Extensions | None) -> Fields:
+        """A message with its extensions."""
+        content = message.content
+        written = message_of(message.role, message.channel, content, self._names)
+        noted = self._noted(message, content)
+        note = beside.note_of(message, written, noted)
+        entry = {"message": written, "extensions": beside.write(message, note, given)}
+        return _renamed(entry, self._ids) if self._ids else entry
+
+    def _noted(self, message: Message, content: Sequence[ContentBlock]) -> list[Fields] | None:
+        noted: list[Fields] = []
+        parts = 0
+        for index, block in enumerate(content):
+            part = part_of(block, self._names)
+            place = None if part is None else parts
+            read = None if part is None else beside.as_json(block_of(PART.validate_python(part), str, str))
+            parts += part is not None
+            noted.append(beside.noted_block(place, beside.as_json(block), read))
+            self._tell(message, index, noted[-1])
+            if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._names:
+                self._losses.lose(
+                    message, index, "the result answers no call, so that its tool has no name",
+                    kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,
+                )  # fmt: skip
+        return noted if noted != [{"part": index} for index in range(len(content))] else None
+
+    def _tell(self, message: Message, index: int, noted: Fields) -> None:
+        block = message.content[index]
+        if "part" not in noted:
+            self._losses.lose(message, index, f"CMF has no word for this {block.type} block: kept in custom alone")
+        elif "more" in noted:
+            what = ", ".join(sorted(noted["more"]))
+            self._losses.lose(
+                message,
+                index,
+                f"CMF has no word for all of this {block.type} block ({what}): kept in custom",
+                severity=Severity.INFO,
+            )  # fmt: skip
+
+
+def _renamed(entry: Fields, ids: Mapping[str, str]) -> Fields:
+    """The entry with the document's own tool ids, and the note's digest to match."""
+    message = entry["message"]
+    for part in message["content"]:
+        inner = part.get("content")
+        if part["content_type"] in ("tool_call", "tool_result") and inner["tool_call_id"] in ids:
+            inner["tool_call_id"] = ids[inner["tool_call_id"]]
+    note = entry["extensions"]["custom"][beside.NOTE]
+    note["of"] = beside.digest(CmfMessage.model_validate(message))
+    return entry
+
+
+def _read(document: Any) -> list[tuple[list[Message], Fields]]:
+    """The messages of each entry, with the entry; it is noted on them where they would be written otherwise."""
+    ids = ReadIds()
+    groups = [(*_entry(native, path, ids), native) for path, native in entries(document, shape="CMF")]
+    history = [message for messages, _, _ in groups for message in messages]
+    writer = _Writer(history, Losses(SHAPE))
+    read = []
+    for messages, own, native in groups:
+        if len(messages) != 1 or own or writer.entry(messages[0], None) != native:
+            messages = [verbatim.keep_ids(message, SHAPE, own) for message in messages]
+            messages = verbatim.keep(messages, SHAPE, native)
+        read.append((messages, native))
+    return read
+
+
+def _entry(native: Fields, path: str, ids: ReadIds) -> tuple[list[Message], dict[str, str]]:
+    """The messages of an entry, and its own tool ids by ours."""
+    raw, slots, at = native, beside.Slots(), path
+    if "message" in native or "extensions" in native:
+        at = f"{path}.message"
+        raw = native.get("message", {})
+        if not isinstance(raw, dict):
+            raise FormatError(f"a message of CMF is an object, not {kind_of(raw)}", path=at)
+        if unknown := native.keys() - {"message", "extensions", "hook"}:
+            raise FormatError("beside a message there are its extensions alone", path=f"{path}.{min(unknown)}")
+        given = native.get("extensions")
+        with validating(given, f"{path}.extensions"):
+            slots = beside.Slots.model_validate(given or {})
+    with validating(raw, at):
+        message = CmfMessage.model_validate(raw)
+    ids.turn(Role(message.role), answers=any(part.content_type == "tool_result" for part in message.content))
+    if (note := slots.note) is not None:
+        restored = _restored(message, note, f"{path}.extensions.custom.{beside.NOTE}")
+        ids.known(restored.tool_uses)
+        return [restored], {}
+    with validating(native, path):
+        blocks = [block_of(part, ids.call, ids.result) for part in message.content]
+        fields = {**beside.metadata_fields(slots, message.role), "channel": message.channel}
+        return results_apart(Role(message.role), blocks, fields), ids.take_own()
+
+
+def _restored(message: CmfMessage, note: beside.Note, path: str) -> Message:
+    """The message as it was before it was written; of one that was changed since, all but what its blocks held."""
+    fields = dict(note.fields)
+    read = [beside.as_json(block_of(part, str, str)) for part in message.content]
+    same = note.of == beside.digest(message)
+    content = read
+    if not same and isinstance(fields.get("metadata"), dict):
+        fields["metadata"] = {name: value for name, value in fields["metadata"].items() if name != "provider_raw"}
+    if same and note.content is not None:
+        content = []
+        for index, noted in enumerate(note.content):
+            if noted.part is not None and noted.part >= len(read):
+                raise FormatError(f"there is no part {noted.part}", path=f"{path}.content[{index}].part")
+            content.append({**(read[noted.part] if noted.part is not None else {}), **noted.more})
+    raw = {**fields, "role": message.role, "channel": message.channel, "content": content}
+    with validating(raw, path):
+        try:
+            return read_message(raw)
+        except ValueError as error:
+            if isinstance(error, FormatError) or hasattr(error, "errors"):
+                raise
+            raise FormatError(str(error)[:200], path=path) from None
+
+
+def _policy_part(native: Fields) -> Fields | None:
+    given = native.get("extensions") if "message" in native else None
+    if not isinstance(given, dict):
+        return None
+    custom = given.get("custom")
+    if not isinstance(custom, dict) or beside.NOTE not in custom:
+        return given
+    rest = {name: value for name, value in custom.items() if name != beside.NOTE}
+    return {name: slot for name, slot in given.items() if name != "custom"} | ({"custom": rest} if rest else {})

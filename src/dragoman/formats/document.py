@@ -1,0 +1,111 @@
+"""Documents from elsewhere: JSON and nothing else, safe for a message to hold, with a path to what is not."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import PydanticCustomError, from_json
+
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
+from dragoman.formats.errors import FormatError
+
+MAX_TEXT_BYTES = 1024 * 1024 * 1024
+"""Of a whole document; each of its messages is held to the size of a message."""
+
+_LONGEST_REASON = 300
+
+
+def parse(data: Any, *, shape: str) -> Any:
+    """The JSON of a document that came as text; what came as Python's lists and dicts stays what it is.
+
+    Raises FormatError where the text is no JSON. What came as it is, is not looked at: see `own`.
+    """
+    if not isinstance(data, (str, bytes, bytearray)):
+        return data
+    if len(data) > MAX_TEXT_BYTES:
+        raise FormatError(f"a document of {shape} has at most {MAX_TEXT_BYTES} bytes")
+    try:
+        return from_json(data if isinstance(data, str) else bytes(data), allow_inf_nan=False)
+    except ValueError as error:
+        raise FormatError(_short(f"this is no JSON: {error}")) from None
+
+
+def own(value: Any, path: str = "$") -> Any:
+    """A copy of a JSON value that shares nothing with it. Raises FormatError where a message could not hold it."""
+    try:
+        return own_json(value, MAX_DOCUMENT_DEPTH)
+    except PydanticCustomError as error:
+        within = str((error.context or {}).get("path", "$"))
+        reason = error.message().removeprefix(within).strip()
+        raise FormatError(_short(reason), path=path + within.removeprefix("$")) from None
+
+
+def entries(data: Any, *, shape: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a document that is a list of them, or one of them alone, each with its path."""
+    value = parse(data, shape=shape)
+    many = isinstance(value, (list, tuple))
+    for index, item in enumerate(value if many else [value]):
+        path = f"$[{index}]" if many else "$"
+        owned = own(item, path)
+        if not isinstance(owned, dict):
+            raise FormatError(f"an entry of {shape} is an object, not {kind_of(owned)}", path=path)
+        yield path, owned
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case dict():
+            return "an object"
+        case _:
+            return "a list"
+
+
+@contextmanager
+def validating(value: Any, path: str) -> Iterator[None]:
+    """Turns pydantic's complaint about ``value``, which stands at ``path``, into a FormatError."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        reason = first["msg"]
+        if error.error_count() > 1:
+            reason += f" (and {error.error_count() - 1} more faults)"
+        raise FormatError(_short(reason), path=path + _steps(value, first["loc"])) from None
+
+
+def _steps(value: Any, location: Sequence[str | int]) -> str:
+    """A location as the rest of a path, without the names of kinds that pydantic puts between the keys."""
+    shown = ""
+    named = False
+    for step in location:
+        if not named and step in _kinds(value):
+            named = True
+            continue
+        shown += f"[{step}]" if isinstance(step, int) else f".{step}"
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            value = None
+        named = False
+    return shown
+
+
+def _kinds(value: Any) -> tuple[Any, ...]:
+    """What pydantic may call the value in a location: its own word for its kind, or ours for a choice by type."""
+    if isinstance(value, dict):
+        return tuple(value[key] for key in ("content_type", "type") if key in value)
+    return ("string",) if isinstance(value, str) else ("blocks",)
+
+
+def _short(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "…"

@@ -1,0 +1,121 @@
+"""UMF as data (specification C1): messages, their blocks, and the constructors that its users know.
+
+Nulls and empty metadata are read and never written. Unknown keys are passed over.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+
+class UmfModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
+
+
+class Base64Source(UmfModel):
+    type: Literal["base64"] = "base64"
+    media_type: str
+    data: str
+
+
+class UrlSource(UmfModel):
+    type: Literal["url"] = "url"
+    url: str
+
+
+class Text(UmfModel):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class Image(UmfModel):
+    type: Literal["image"] = "image"
+    source: Annotated[Base64Source | UrlSource, Discriminator("type")]
+
+
+class ToolUse(UmfModel):
+    """``input`` is any JSON."""
+
+    type: Literal["tool_use"] = "tool_use"
+    id: str
+    name: str
+    input: Any
+
+
+class ToolResult(UmfModel):
+    """The block-level encoding of a result; it has no flag for errors."""
+
+    type: Literal["tool_result"] = "tool_result"
+    tool_use_id: str
+    content: str
+
+
+Block = Annotated[Text | Image | ToolUse | ToolResult, Discriminator("type")]
+
+
+def _text_or_blocks(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "string"
+    return "blocks" if isinstance(value, list) else None
+
+
+Content = Annotated[
+    Annotated[str, Tag("string")] | Annotated[list[Block], Tag("blocks")], Discriminator(_text_or_blocks)
+]
+
+
+class InternalMessage(UmfModel):
+    """``metadata`` maps texts to texts. ``tool_call_id`` and ``name`` belong to the message-level encoding of a result:
+    the role ``tool`` and a text."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: Content
+    metadata: dict[str, str] = Field(default_factory=dict)
+    tool_call_id: str | None = None
+    name: str | None = None
+
+    @classmethod
+    def system(cls, text: str) -> Self:
+        return cls(role="system", content=text)
+
+    @classmethod
+    def user(cls, text: str) -> Self:
+        return cls(role="user", content=text)
+
+    @classmethod
+    def assistant(cls, text: str) -> Self:
+        return cls(role="assistant", content=text)
+
+    @classmethod
+    def assistant_with_tools(cls, text: str, calls: Sequence[ToolUse]) -> Self:
+        """The text comes first, even where it is empty."""
+        return cls(role="assistant", content=[Text(text=text), *calls])
+
+    @classmethod
+    def tool_result(cls, tool_call_id: str, name: str, text: str) -> Self:
+        """The message-level encoding of a result."""
+        return cls(role="tool", content=text, tool_call_id=tool_call_id, name=name)
+
+    @classmethod
+    def tool(cls, text: str) -> Self:
+        """The old form of a result, which names no call."""
+        return cls(role="tool", content=text)
+
+    def text(self) -> str:
+        """The text, or the texts of the blocks joined."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(block.text for block in self.content if isinstance(block, Text))
+
+    def blocks(self) -> list[Block]:
+        """The blocks; a text is one block."""
+        return [Text(text=self.content)] if isinstance(self.content, str) else list(self.content)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The message as it is written: without nulls, and without metadata where there is none."""
+        written = self.model_dump(exclude={"tool_call_id", "name", "metadata"})
+        if self.metadata:
+            written["metadata"] = dict(self.metadata)
+        optional = {"tool_call_id": self.tool_call_id, "name": self.name}
+        return written | {name: value for name, value in optional.items() if value is not None}

@@ -1,0 +1,65 @@
+"""What a writer gives: the document, and what of the history it could not carry."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.canonical.message import Message
+
+Data = TypeVar("Data")
+
+
+@dataclass(frozen=True, slots=True)
+class Written(Generic[Data]):
+    """``data`` is JSON as Python has it, or a text; ``losses`` are as those of a request to a provider."""
+
+    data: Data
+    losses: tuple[Loss, ...] = ()
+
+
+KINDS: Mapping[str, LossKind] = {
+    "text": LossKind.CITATIONS,
+    "tool_use": LossKind.INVALID_INPUT,
+    "tool_result": LossKind.FLATTENED,
+    "thinking": LossKind.THINKING,
+    "redacted_thinking": LossKind.THINKING,
+    "image": LossKind.MEDIA,
+    "audio": LossKind.MEDIA,
+    "video": LossKind.MEDIA,
+    "document": LossKind.MEDIA,
+    "resource": LossKind.FLATTENED,
+    "resource_ref": LossKind.FLATTENED,
+    "prompt_request": LossKind.FLATTENED,
+    "prompt_result": LossKind.FLATTENED,
+    "provider": LossKind.NATIVE_BLOCK,
+}
+"""The kind of loss by what kind of block lost something; blocks of other kinds are unknown ones."""
+
+
+class Losses:
+    """Gathers the losses of one document."""
+
+    def __init__(self, shape: str) -> None:
+        self._shape = shape
+        self._found: dict[Loss, None] = {}
+
+    def lose(
+        self,
+        message: Message,
+        index: int,
+        reason: str,
+        *,
+        kind: LossKind | None = None,
+        severity: Severity = Severity.WARNING,
+    ) -> None:
+        """One loss; ``index`` is the block's in its message, or -1 where the loss is the message's own."""
+        block_type = message.content[index].type if index >= 0 else ""
+        kind = kind or KINDS.get(block_type, LossKind.UNKNOWN_BLOCK)
+        self._found[Loss(kind, message.id, index, reason, severity, block_type)] = None
+
+    def told(self, messages: list[Message]) -> tuple[Loss, ...]:
+        """All of them, each with its log record."""
+        found = tuple(self._found)
+        log_losses(found, session_id=messages[0].session_id if messages else "", adapter=self._shape)
+        return found

@@ -1,0 +1,87 @@
+"""Policy: what plugins may see of a message and its context, and what they may change of it."""
+
+from dragoman.canonical.extensions import (
+    AgentExtension,
+    CompletionExtension,
+    CompletionStopReason,
+    CompletionTokens,
+    ConversationContext,
+    DataPolicy,
+    DelegationExtension,
+    DelegationHop,
+    Extensions,
+    FrameworkExtension,
+    HttpExtension,
+    LLMExtension,
+    MCPExtension,
+    MetaExtension,
+    ObjectSecurityProfile,
+    PromptMetadata,
+    ProvenanceExtension,
+    RequestExtension,
+    ResourceMetadata,
+    RetentionPolicy,
+    SecurityExtension,
+    SubjectExtension,
+    SubjectType,
+    ToolMetadata,
+)
+from dragoman.canonical.glob import Glob
+from dragoman.canonical.view import MessageView, UnknownPartError, iter_views
+from dragoman.canonical.view_kinds import ViewAction, ViewKind
+from dragoman.canonical.view_parts import CalledTool, called_tools
+from dragoman.policy.errors import DeclassificationError, PolicyError, TierViolation
+from dragoman.policy.filtering import filtered
+from dragoman.policy.labels import Declassification, declassify, inheriting, labels_of, with_labels
+from dragoman.policy.merging import merge
+from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, held
+
+__all__ = [
+    "SLOTS",
+    "AgentExtension",
+    "CalledTool",
+    "Capability",
+    "CompletionExtension",
+    "CompletionStopReason",
+    "CompletionTokens",
+    "ConversationContext",
+    "DataPolicy",
+    "Declassification",
+    "DeclassificationError",
+    "DelegationExtension",
+    "DelegationHop",
+    "Extensions",
+    "FrameworkExtension",
+    "Glob",
+    "HttpExtension",
+    "LLMExtension",
+    "MCPExtension",
+    "MessageView",
+    "MetaExtension",
+    "ObjectSecurityProfile",
+    "PolicyError",
+    "PromptMetadata",
+    "ProvenanceExtension",
+    "RequestExtension",
+    "ResourceMetadata",
+    "RetentionPolicy",
+    "SecurityExtension",
+    "Slot",
+    "SubjectExtension",
+    "SubjectType",
+    "Tier",
+    "TierViolation",
+    "ToolMetadata",
+    "UnknownPartError",
+    "ViewAction",
+    "ViewKind",
+    "called_tools",
+    "declassify",
+    "filtered",
+    "held",
+    "inheriting",
+    "iter_views",
+    "labels_of",
+    "merge",
+    "with_labels",
+]

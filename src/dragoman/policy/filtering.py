@@ -1,0 +1,43 @@
+"""The extensions that a plugin may see (CMF A4.4)."""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.canonical.extensions import Extensions
+from dragoman.canonical.security import SecurityExtension, SubjectExtension
+from dragoman.policy.slots import SLOTS, Capability, held
+
+
+def filtered(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
+    """A copy that holds what these capabilities let their holder see, and nothing else; None stays None.
+
+    It starts empty and takes over what the table of slots allows, so that a slot which the table does not know stays
+    hidden. Nothing in it is shared with the original: changing it in any way leaves the original as it is.
+    Raises ConfigurationError on a name that is no capability.
+    """
+    granted = held(capabilities)
+    if extensions is None:
+        return None
+    shown = {name: copy.deepcopy(getattr(extensions, name)) for name in Extensions.model_fields if _seen(name, granted)}
+    if extensions.security is not None:
+        shown["security"] = _security(extensions.security, granted)
+    return Extensions(**shown)
+
+
+def _security(security: SecurityExtension, granted: frozenset[Capability]) -> SecurityExtension:
+    shown = _fields(security, SecurityExtension, "security", granted)
+    if shown.get("subject") is not None:
+        shown["subject"] = SubjectExtension(**_fields(shown["subject"], SubjectExtension, "security.subject", granted))
+    return SecurityExtension(**shown)
+
+
+def _fields(
+    model: Any, kind: type[SecurityExtension | SubjectExtension], path: str, granted: frozenset[Capability]
+) -> dict[str, Any]:
+    return {name: copy.deepcopy(getattr(model, name)) for name in kind.model_fields if _seen(f"{path}.{name}", granted)}
+
+
+def _seen(path: str, granted: frozenset[Capability]) -> bool:
+    slot = SLOTS.get(path)
+    return slot is not None and (slot.read is None or slot.read in granted)

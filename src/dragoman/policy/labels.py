@@ -1,0 +1,85 @@
+"""Security labels: they are added freely, inherited by what is made from the data, and removed only on the record.
+
+CMF A7: labels of a tool's result pass on to later messages, and data from several sources bear the labels of all.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import AwareDatetime, Field
+
+from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.extension_fields import Names
+from dragoman.canonical.extensions import Extensions
+from dragoman.canonical.guard import Text
+from dragoman.canonical.security import SecurityExtension
+from dragoman.policy.errors import DeclassificationError
+from dragoman.policy.slots import Capability, held
+
+
+class Declassification(Frozen):
+    """The audit record: who removed which labels, why and when. ``subject`` says of what, such as a message's id."""
+
+    labels: Names
+    actor: Text
+    reason: Text
+    subject: Text | None = None
+    at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+
+
+def labels_of(extensions: Extensions | None) -> frozenset[str]:
+    return extensions.security.labels if extensions and extensions.security else frozenset()
+
+
+def with_labels(extensions: Extensions | None, labels: Iterable[str]) -> Extensions:
+    """The extensions with these labels as well; the very same object where it bears them all."""
+    return _relabelled(extensions, labels_of(extensions) | _set(labels))
+
+
+def inheriting(extensions: Extensions | None, *sources: Extensions | None) -> Extensions:
+    """The extensions of something that is made from the sources: it bears the labels of all of them."""
+    return with_labels(extensions, frozenset[str]().union(*map(labels_of, sources)))
+
+
+def declassify(
+    extensions: Extensions,
+    labels: Iterable[str],
+    *,
+    capabilities: Iterable[Capability | str],
+    actor: str,
+    reason: str,
+    audit: Callable[[Declassification], Any],
+    subject: str | None = None,
+    at: datetime | None = None,
+) -> Extensions:
+    """The extensions without these labels: the only way to lose any.
+
+    ``audit`` is given exactly one record before the labels go; if it raises, they stay. Labels that are not there are
+    passed over; where none is, nothing happens, nothing is recorded and the same object comes back.
+
+    Raises DeclassificationError without the capability declassify_labels, or without an actor and a reason.
+    """
+    if Capability.DECLASSIFY_LABELS not in held(capabilities):
+        raise DeclassificationError(f"removing labels takes the capability {Capability.DECLASSIFY_LABELS}")
+    if not actor.strip() or not reason.strip():
+        raise DeclassificationError("removing labels takes an actor and a reason, for the record")
+    removed = labels_of(extensions) & _set(labels)
+    if not removed:
+        return extensions
+    times = {} if at is None else {"at": at}
+    audit(Declassification(labels=sorted(removed), actor=actor, reason=reason, subject=subject, **times))
+    return _relabelled(extensions, labels_of(extensions) - removed)
+
+
+def _set(labels: Iterable[str]) -> frozenset[str]:
+    """A single word is one label, not the set of its letters."""
+    return frozenset((labels,) if isinstance(labels, str) else labels)
+
+
+def _relabelled(extensions: Extensions | None, labels: frozenset[str]) -> Extensions:
+    known = extensions or Extensions()
+    if labels == labels_of(known):
+        return known
+    security = known.security or SecurityExtension()
+    return known.model_copy(update={"security": security.model_copy(update={"labels": labels})})

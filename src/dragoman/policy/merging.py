@@ -1,0 +1,164 @@
+"""Taking back the extensions that a plugin returns (CMF A4.5): what it may not change, it cannot change."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.delegation import DelegationExtension, DelegationHop
+from dragoman.canonical.extensions import Extensions, HttpExtension
+from dragoman.canonical.security import SecurityExtension, SubjectExtension
+from dragoman.policy.errors import TierViolation
+from dragoman.policy.filtering import filtered
+from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, held
+
+Model = TypeVar("Model", bound=Frozen)
+
+_HIDDEN_TOO = "a plugin can neither change nor invent it"
+
+
+def merge(
+    original: Extensions | None,
+    returned: Extensions | None,
+    capabilities: Iterable[Capability | str],
+    *,
+    plugin: str = "plugin",
+    may_write: bool = True,
+) -> Extensions | None:
+    """The original with those changes that the tiers and the plugin's capabilities allow.
+
+    ``returned`` is compared with what the plugin was shown, made anew from the original: a change in place is seen like
+    any other. A slot that is None or empty in it was not carried along, and stays as it was; that is no change. Only
+    custom may be deleted. ``may_write`` says whether the plugin may change messages: then it may add labels, which
+    otherwise takes append_labels, and without it nothing but that is accepted. Without a change the very original
+    comes back.
+
+    Raises TierViolation on the first change that is not allowed, and takes over nothing then.
+    """
+    granted = held(capabilities)
+    if returned is None:
+        return original
+    if not isinstance(returned, Extensions):
+        raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, f"a {type(returned).__name__} is no Extensions")
+    return _Merge(original or Extensions(), returned, granted, plugin, may_write).into(original)
+
+
+class _Merge:
+    def __init__(
+        self,
+        original: Extensions,
+        returned: Extensions,
+        granted: frozenset[Capability],
+        plugin: str,
+        may_write: bool,
+    ) -> None:
+        self._original = original
+        self._returned = returned
+        self._shown = filtered(original, granted) or Extensions()
+        self._granted = granted
+        self._plugin = plugin
+        self._may_write = may_write
+
+    def into(self, original: Extensions | None) -> Extensions | None:
+        changes: dict[str, Any] = {}
+        for name in {
+            **Extensions.model_fields,
+            **type(self._returned).model_fields,
+            **(self._returned.model_extra or {}),
+        }:
+            before, after = getattr(self._shown, name, None), getattr(self._returned, name, None)
+            if name == "security":
+                self._security(before, after, changes)
+            elif name == "custom":
+                self._custom(before, after, changes)
+            elif after is not None and after != before:
+                changes[name] = self._changed(name, after)
+        if not changes:
+            return original
+        return self._original.model_copy(update=changes)
+
+    def _changed(self, name: str, after: Any) -> Any:
+        """What becomes of a slot that is not as it was shown."""
+        slot = SLOTS.get(name, Slot(Tier.IMMUTABLE))
+        if slot.write is None:
+            raise self._violation(name, _HIDDEN_TOO)
+        self._may_change(name, slot)
+        if name == "http":
+            return self._rebuilt(name, HttpExtension, after)
+        return self._delegation(self._rebuilt(name, DelegationExtension, after))
+
+    def _may_change(self, name: str, slot: Slot) -> None:
+        if not self._may_write:
+            raise self._violation(name, "this plugin may only look")
+        if slot.write is not None and slot.write not in self._granted:
+            raise self._violation(name, f"changing it takes {slot.write}")
+
+    def _delegation(self, after: DelegationExtension) -> DelegationExtension:
+        """The hops that are new, appended here: what follows from the chain is not for the plugin to say."""
+        longer = self._original.delegation or DelegationExtension()
+        known = len(longer.chain)
+        if after.chain[:known] != longer.chain or len(after.chain) == known:
+            raise self._violation("delegation", "hops are only ever appended to the chain")
+        for hop in after.chain[known:]:
+            longer = longer.with_new_hop(hop)
+        if after.origin_subject_id not in (None, longer.origin_subject_id):
+            raise self._violation("delegation", "the origin is fixed by the first hop")
+        return longer
+
+    def _security(self, before: SecurityExtension | None, after: Any, changes: dict[str, Any]) -> None:
+        if after is None:
+            return
+        before = before or SecurityExtension()
+        if not isinstance(after, SecurityExtension):
+            raise self._violation("security.labels", "what stands in its place is no SecurityExtension")
+        for name in ("classification", "subject", "objects", "data"):
+            value, shown = getattr(after, name, None), getattr(before, name)
+            if value is not None and value != {} and value != shown:
+                raise self._violation(_changed_path(name, shown, value), _HIDDEN_TOO)
+        labels = self._rebuilt("security.labels", SecurityExtension, {"labels": getattr(after, "labels", ())}).labels
+        if not before.labels <= labels:
+            raise self._violation("security.labels", "labels are only removed by an explicit declassification")
+        security = self._original.security or SecurityExtension()
+        if labels <= security.labels:
+            return
+        if not self._may_write and Capability.APPEND_LABELS not in self._granted:
+            raise self._violation("security.labels", f"a plugin that only looks needs {Capability.APPEND_LABELS}")
+        changes["security"] = security.model_copy(update={"labels": security.labels | labels})
+
+    def _custom(self, before: Any, after: Any, changes: dict[str, Any]) -> None:
+        if after == before:
+            return
+        self._may_change("custom", SLOTS["custom"])
+        changes["custom"] = self._rebuilt("custom", Extensions, {"custom": after}).custom
+
+    def _rebuilt(self, slot: str, kind: type[Model], value: Any) -> Model:
+        """The value made anew, so that the plugin keeps no hold of it, and checked, whatever was done to it."""
+        try:
+            fields = {name: getattr(value, name) for name in kind.model_fields} if isinstance(value, kind) else value
+            return kind.model_validate(_plain(fields))
+        except (ValidationError, AttributeError):
+            raise self._violation(slot, "the new value is not valid") from None
+
+    def _violation(self, slot: str, detail: str) -> TierViolation:
+        return TierViolation(self._plugin, slot, SLOTS.get(slot, Slot(Tier.IMMUTABLE)).tier, detail)
+
+
+def _changed_path(name: str, shown: Any, value: Any) -> str:
+    """The slot of the table that the change lies in."""
+    if isinstance(shown, SubjectExtension) and isinstance(value, SubjectExtension):
+        for field in SubjectExtension.model_fields:
+            if getattr(shown, field) != getattr(value, field, None):
+                return f"security.subject.{field}"
+    return f"security.{name}"
+
+
+def _plain(value: Any) -> Any:
+    """Models as dicts, so that validation builds them anew instead of sharing them."""
+    if isinstance(value, DelegationHop):
+        return {name: getattr(value, name) for name in DelegationHop.model_fields}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,101 @@
+"""Who may see and change which slot of the extensions (CMF A4.1 and A4.2), as one table.
+
+A slot that is not in the table is seen by nobody and changed by nobody.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import NamedTuple
+
+from dragoman.adapter.errors import ConfigurationError
+
+
+class Tier(StrEnum):
+    """Immutable slots never change, monotonic ones only grow, guarded ones need a capability, mutable ones are free."""
+
+    IMMUTABLE = "immutable"
+    MONOTONIC = "monotonic"
+    GUARDED = "guarded"
+    MUTABLE = "mutable"
+
+
+class Capability(StrEnum):
+    READ_SUBJECT = "read_subject"
+    READ_ROLES = "read_roles"
+    READ_TEAMS = "read_teams"
+    READ_CLAIMS = "read_claims"
+    READ_PERMISSIONS = "read_permissions"
+    READ_OBJECTS = "read_objects"
+    READ_DATA = "read_data"
+    READ_AGENT = "read_agent"
+    READ_HEADERS = "read_headers"
+    WRITE_HEADERS = "write_headers"
+    READ_LABELS = "read_labels"
+    APPEND_LABELS = "append_labels"
+    DECLASSIFY_LABELS = "declassify_labels"
+    READ_DELEGATION = "read_delegation"
+    APPEND_DELEGATION = "append_delegation"
+
+
+IMPLIED: dict[Capability, Capability] = {
+    Capability.READ_ROLES: Capability.READ_SUBJECT,
+    Capability.READ_TEAMS: Capability.READ_SUBJECT,
+    Capability.READ_CLAIMS: Capability.READ_SUBJECT,
+    Capability.READ_PERMISSIONS: Capability.READ_SUBJECT,
+    Capability.WRITE_HEADERS: Capability.READ_HEADERS,
+    Capability.APPEND_LABELS: Capability.READ_LABELS,
+    Capability.DECLASSIFY_LABELS: Capability.READ_LABELS,
+    Capability.APPEND_DELEGATION: Capability.READ_DELEGATION,
+}
+"""Who holds the first holds the second too; none of the second implies anything more."""
+
+
+class Slot(NamedTuple):
+    """``read`` is what seeing it takes, ``write`` what changing it takes; None for read: everyone sees it."""
+
+    tier: Tier
+    read: Capability | None = None
+    write: Capability | None = None
+
+
+SLOTS: dict[str, Slot] = {
+    "request": Slot(Tier.IMMUTABLE),
+    "provenance": Slot(Tier.IMMUTABLE),
+    "completion": Slot(Tier.IMMUTABLE),
+    "llm": Slot(Tier.IMMUTABLE),
+    "framework": Slot(Tier.IMMUTABLE),
+    "mcp": Slot(Tier.IMMUTABLE),
+    "meta": Slot(Tier.IMMUTABLE),
+    "agent": Slot(Tier.IMMUTABLE, read=Capability.READ_AGENT),
+    "http": Slot(Tier.GUARDED, read=Capability.READ_HEADERS, write=Capability.WRITE_HEADERS),
+    "security.labels": Slot(Tier.MONOTONIC, read=Capability.READ_LABELS, write=Capability.APPEND_LABELS),
+    "security.classification": Slot(Tier.IMMUTABLE),
+    "security.subject": Slot(Tier.IMMUTABLE, read=Capability.READ_SUBJECT),
+    "security.subject.id": Slot(Tier.IMMUTABLE, read=Capability.READ_SUBJECT),
+    "security.subject.type": Slot(Tier.IMMUTABLE, read=Capability.READ_SUBJECT),
+    "security.subject.roles": Slot(Tier.IMMUTABLE, read=Capability.READ_ROLES),
+    "security.subject.permissions": Slot(Tier.IMMUTABLE, read=Capability.READ_PERMISSIONS),
+    "security.subject.teams": Slot(Tier.IMMUTABLE, read=Capability.READ_TEAMS),
+    "security.subject.claims": Slot(Tier.IMMUTABLE, read=Capability.READ_CLAIMS),
+    "security.objects": Slot(Tier.IMMUTABLE, read=Capability.READ_OBJECTS),
+    "security.data": Slot(Tier.IMMUTABLE, read=Capability.READ_DATA),
+    "delegation": Slot(Tier.MONOTONIC, read=Capability.READ_DELEGATION, write=Capability.APPEND_DELEGATION),
+    "custom": Slot(Tier.MUTABLE),
+}
+"""By the path of the slot. What is under a slot of one word goes with it; security and its subject are split up."""
+
+
+def held(capabilities: Iterable[Capability | str]) -> frozenset[Capability]:
+    """The capabilities with all that they imply. Raises ConfigurationError on a name that is none."""
+    named = {_capability(name) for name in capabilities}
+    return frozenset(named | {IMPLIED[name] for name in named if name in IMPLIED})
+
+
+def _capability(name: str) -> Capability:
+    try:
+        return Capability(name)
+    except ValueError:
+        near = get_close_matches(str(name), list(Capability), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(Capability)}"
+        raise ConfigurationError(f"{name!r} is no capability: {hint}") from None

@@ -1,0 +1,67 @@
+"""A model that fails in a cassette hands over to the next one, and the reply says so."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from dragoman.adapter.errors import OverloadedError
+from dragoman.bundled import bundled
+from dragoman.cli import script
+from dragoman.cli.demo import replayed
+from dragoman.events import Event, EventBus
+from dragoman.routing import Router
+from dragoman.session import Session
+from dragoman.testing import Cassette, CassetteTransport
+from dragoman.transport import RetryPolicy
+
+FAILS = f"anthropic:{script.RECORDED_MODEL}"
+ANSWERS = f"openai-chat:{script.RECORDED_MODEL}"
+QUESTION = "What is the capital of France?"
+
+
+@pytest.fixture
+def tapes() -> dict[str, Cassette]:
+    """The failure is written by hand; the answer is a real server's."""
+    return {
+        "anthropic": Cassette.load(Path(__file__).with_name("handwritten_overloaded.yaml")),
+        "openai-chat": Cassette.load(bundled("cassettes") / "llama-server" / "answers" / "openai-chat-plain.yaml"),
+    }
+
+
+def session(stack: ExitStack, tapes: dict[str, Cassette], router: Router, events: EventBus | None = None) -> Session:
+    providers = {}
+    for provider, tape in tapes.items():
+        client = stack.enter_context(httpx.Client(transport=CassetteTransport(tape)))
+        providers[provider] = {**replayed(provider, client), "retry": RetryPolicy(max_retries=0)}
+    return stack.enter_context(Session(FAILS, providers=providers, router=router, events=events))
+
+
+def test_the_next_model_answers_and_says_in_whose_place(tapes: dict[str, Cassette]) -> None:
+    """The question goes to both, each in its own wire; the history holds one answer, and the events both calls."""
+    seen: list[Event] = []
+    with ExitStack() as stack:
+        bus = stack.enter_context(EventBus(strict=True))
+        bus.subscribe(seen.append)
+        talk = session(stack, tapes, Router(global_default=ANSWERS), bus)
+        reply = talk.ask(QUESTION, max_output_tokens=32)
+        assert bus.flush(10)
+    assert "Paris" in reply.text
+    assert [tape.unplayed for tape in tapes.values()] == [0, 0]
+    assert reply.metadata.routing is not None
+    assert reply.metadata.routing.chosen_model == ANSWERS
+    assert reply.metadata.routing.reason == f"the global default; passed over: {FAILS} (rate_limit)"
+    assert [message.text for message in talk.messages] == [QUESTION, reply.text]
+    assert [event.type for event in seen].count("route.decided") == 2
+    assert [event.type for event in seen][-1] == "turn.completed"
+
+
+def test_without_another_candidate_the_failure_stands(tapes: dict[str, Cassette]) -> None:
+    """No model answers that nobody asked for."""
+    with ExitStack() as stack:
+        talk = session(stack, tapes, Router())
+        with pytest.raises(OverloadedError):
+            talk.ask(QUESTION, max_output_tokens=32)
+        assert talk.messages == ()
+    assert tapes["openai-chat"].unplayed == 1

@@ -1,0 +1,94 @@
+"""What it means that a request begins with the one before it: the prefix law, on every wire (DESIGN section 5).
+
+Two requests of one conversation for one target are compared, of a beginning of it and of a longer one. The law:
+system prompt, tools and tool choice are the same, and the items of the shorter one are the first items of the longer
+one, as the same JSON. It is asked of beginnings in which something was said, and behind which no answer of a tool is
+still to come: while answers come in, what is said of the open calls, and what follows the answers, stands at the very
+end and changes. The assistant's neighbouring messages are one turn, which the answers follow.
+
+What may differ is this, and nothing else:
+
+- The last item of the shorter request may hold more content in the longer one, behind what it held. Wires whose
+  roles must alternate, and those on which tools' answers share a message with what the user says next, put
+  neighbours of one role into one item; a lone text may have been a string there and is the first text of a list now.
+- The user's word that asks a model to go on where it cannot be last, `GOING_ON`, gives way to what is really said.
+- So does the mark ``prefix`` on an assistant's message that the model is to go on with, on the wires that have one.
+- Converse refuses a history of calls without the tools that it calls. Where none are offered, these are named, and
+  the list of their names grows with the calls; where calls are forbidden, which Converse cannot be told, the tools
+  come in with the first call.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dragoman import Message, Role
+
+GOING_ON = "Continue."
+"""What the user is made to say: no history here holds it."""
+
+_LISTS = ("messages", "input", "contents")
+_PRELUDE = ("system", "systemInstruction", "system_instruction", "instructions", "tools", "toolConfig")
+_INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
+
+Pieces = tuple[dict[str, Any], list[Any]]
+
+
+def pieces(body: bytes) -> Pieces:
+    """What stands before the conversation, and its items; each is in the body byte for byte."""
+    whole = json.loads(body)
+    (listed,) = (whole[name] for name in _LISTS if name in whole)
+    items = listed if isinstance(listed, list) else [listed]
+    run = json.dumps(items, separators=(",", ":"), ensure_ascii=False).encode()
+    assert run in body or not isinstance(listed, list)
+    return {name: whole.get(name) for name in _PRELUDE}, items
+
+
+def beginnings(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """The beginnings of a history that the law is asked of, itself included."""
+    for end in range(1, len(history) + 1):
+        asks = any(message.role not in _INSTRUCTING for message in history[:end])
+        follows = history[end].role if end < len(history) else None
+        goes_on = follows is Role.TOOL or follows is history[end - 1].role is Role.ASSISTANT
+        if asks and not goes_on:
+            yield history[:end]
+
+
+def breach(shorter: Pieces, longer: Pieces) -> str | None:
+    """How the law is broken between two requests; None where it holds."""
+    (prelude, old), (later, new) = shorter, longer
+    if _without_named_tools(prelude, later) != later:
+        return f"what precedes the conversation changed: {prelude} became {later}"
+    kept = next((index for index, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), len(new))
+    gone = old[kept:]
+    if gone and kept < len(new) and _extends(gone[0], new[kept]):
+        gone = gone[1:]
+    if all(GOING_ON in json.dumps(item) for item in gone):
+        return None
+    return f"{old[kept:]} became {new[kept:]}"
+
+
+def _without_named_tools(prelude: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """What precedes the conversation, with the tools that are only named as they are named later."""
+    before, after = ((each["toolConfig"] or {}).get("tools", []) for each in (prelude, later))
+    added = after[len(before) :]
+    only_named = not before or all(tool.get("toolSpec", {}).keys() == {"name", "inputSchema"} for tool in added)
+    if added and only_named and before == after[: len(before)]:
+        return {**prelude, "toolConfig": later["toolConfig"]}
+    return prelude
+
+
+def _extends(old: Any, new: Any) -> bool:
+    """Whether an item is the same one with more behind it."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return bool(old == new)
+    if "prefix" in old:
+        old = {name: value for name, value in old.items() if name != "prefix"}
+    for name in ("content", "parts"):
+        if name in old and name in new:
+            before, after = (value if isinstance(value, list) else [value] for value in (old[name], new[name]))
+            before = [] if before == [""] else before
+            texts = [{"type": "text", "text": each} if isinstance(each, str) else each for each in before]
+            grown = after[: len(before)] in (before, texts)
+            return grown and {**old, name: None} == {**{key: new.get(key) for key in old}, name: None}
+    return bool(old == new)

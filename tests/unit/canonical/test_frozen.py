@@ -1,0 +1,67 @@
+"""Frozen dicts and lists: they read like plain ones, and no call changes them."""
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.frozen import FrozenDict, FrozenList, freeze, thaw
+
+PLAIN = {"a": [1, {"b": [2]}], "c": {"d": None}}
+
+ATTACKS: list[Callable[[Any], Any]] = [
+    lambda frozen: frozen.__setitem__("a", 0), lambda frozen: frozen.__delitem__("a"), lambda frozen: frozen.clear(),
+    lambda frozen: frozen.pop("a"), lambda frozen: frozen.popitem(), lambda frozen: frozen.setdefault("z", 0),
+    lambda frozen: frozen.update(a=0), lambda frozen: frozen.__ior__({"a": 0}),
+    lambda frozen: frozen["a"].__setitem__(0, 0), lambda frozen: frozen["a"].__delitem__(0),
+    lambda frozen: frozen["a"].__iadd__([0]), lambda frozen: frozen["a"].__imul__(2),
+    lambda frozen: frozen["a"].append(0), lambda frozen: frozen["a"].clear(), lambda frozen: frozen["a"].extend([0]),
+    lambda frozen: frozen["a"].insert(0, 0), lambda frozen: frozen["a"].pop(), lambda frozen: frozen["a"].remove(1),
+    lambda frozen: frozen["a"].reverse(), lambda frozen: frozen["a"].sort(), lambda frozen: frozen["c"].clear(),
+    lambda frozen: frozen["a"][1]["b"].append(0), lambda frozen: frozen["a"][1].__setitem__("b", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_nothing_changes_it(attack: Callable[[Any], Any]) -> None:
+    """At no depth, and with an error that says what to do instead."""
+    frozen = freeze(PLAIN)
+    with pytest.raises(TypeError, match=r"read-only: change a copy, as thaw\(\) gives it"):
+        attack(frozen)
+    assert frozen == PLAIN
+
+
+def test_being_made_again_changes_nothing() -> None:
+    """Calling __init__ on a dict or a list fills it; not on these. They have no attributes either."""
+    frozen = freeze(PLAIN)
+    frozen.__init__({"a": 0})
+    frozen["a"].__init__([0])
+    assert frozen == PLAIN
+    for each in (frozen, frozen["a"]):
+        with pytest.raises(AttributeError):
+            each.extra = 1
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies_are_frozen_too(copied: Callable[[Any], Any]) -> None:
+    """And equal."""
+    for each in (freeze(PLAIN), freeze([1, [2]])):
+        assert copied(each) == each
+        assert type(copied(each)) is type(each)
+    assert type(copied(freeze(PLAIN))["a"]) is FrozenList
+    assert type(copied(freeze([[]]))[0]) is FrozenList
+
+
+def test_they_read_like_plain_ones() -> None:
+    """JSON, comparison and iteration know no difference; thaw gives plain ones that share nothing."""
+    frozen = freeze(PLAIN)
+    assert json.dumps(frozen) == json.dumps(PLAIN)
+    assert frozen == PLAIN == thaw(frozen)
+    thawed = thaw(frozen)
+    thawed["a"][1]["b"].append(3)
+    assert type(thawed) is dict
+    assert frozen == PLAIN
+    assert FrozenDict(a=1) | {"b": 2} == {"a": 1, "b": 2}

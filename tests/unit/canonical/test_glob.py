@@ -1,0 +1,137 @@
+"""Globs: literals are literal, a star stays within a segment, two stars do not, and nothing takes long."""
+
+import itertools
+import os
+import random
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from dragoman.canonical.glob import MAX_ALTERNATIVES, Glob, glob
+
+PAIRS = 50_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 5_000
+
+MATCHES = [
+    ("tool://db-server/*", "tool://db-server/x"), ("tool://**", "tool://db-server/x"), ("**", ""), ("*", ""), ("", ""),
+    ("**", "a/b\n/c"), ("*", "a\nb"), ("a.b", "a.b"), ("f(x)", "f(x)"), ("a?c", "a?c"), ("[ab]", "[ab]"),
+    ("a+$^|\\d", "a+$^|\\d"), ("**/x", "/x"), ("**/x", "a/b/x"), ("a**c", "abbc"), ("a***c", "a/b/c"),
+    ("ä*ß", "äöüß"), ("*😀*", "a😀b"), ("a*b*c", "abbc"), ("*/*", "/"), ("{a,b}", "{a,b}"), ("a*", "a" * 10_000),
+]  # fmt: skip
+DIFFERS = [
+    ("tool://*", "tool://db-server/x"), ("tool://db.server/*", "tool://db-server/x"), ("a", "a\n"), ("*a", "a\n"),
+    ("tool://x/*", "tool://x/y\n/z"), ("", "a"), ("a", ""), ("a.b", "axb"), ("f(x)", "fx"), ("a?c", "abc"),
+    ("[ab]", "a"), ("a*", "ba"), ("*a", "ab"), ("a", "A"), ("ä", "a\u0308"), ("*/*", "a"), ("a**", "b/a"),
+    ("{a,b}", "a"), (".*", "a"), ("a|b", "a"), ("*", "a/b"), ("**/x", "x"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pattern", "text"), MATCHES)
+def test_it_matches(pattern: str, text: str) -> None:
+    """The whole text, with every character but the star standing for itself."""
+    assert Glob(pattern).matches(text)
+
+
+@pytest.mark.parametrize(("pattern", "text"), DIFFERS)
+def test_it_does_not_match(pattern: str, text: str) -> None:
+    """Neither a part of the text nor what a regular expression would make of the pattern."""
+    assert not Glob(pattern).matches(text)
+
+
+@cache
+def by_brute_force(pattern: str, text: str) -> bool:
+    """Every way to divide the text, one after the other."""
+    if not pattern:
+        return not text
+    if pattern.startswith("**"):
+        return any(by_brute_force(pattern[2:].lstrip("*"), text[length:]) for length in range(len(text) + 1))
+    if pattern.startswith("*"):
+        return any(
+            by_brute_force(pattern[1:], text[length:]) for length in range(len(text) + 1) if "/" not in text[:length]
+        )
+    return text[:1] == pattern[0] and by_brute_force(pattern[1:], text[1:])
+
+
+def test_it_agrees_with_trying_every_way() -> None:
+    """Random pairs over a small alphabet, of which a fair share matches."""
+    chance = random.Random(7)
+    found = 0
+    for _ in range(PAIRS):
+        pattern = "".join(chance.choices("ab/*.\n", weights=(3, 2, 2, 5, 1, 1), k=chance.randrange(9)))
+        text = "".join(chance.choices("ab/.\n", weights=(4, 3, 2, 1, 1), k=chance.randrange(9)))
+        expected = by_brute_force(pattern, text)
+        assert Glob(pattern).matches(text) == expected, (pattern, text)
+        found += expected
+    assert PAIRS // 20 < found < PAIRS - PAIRS // 20
+
+
+class Counted(str):
+    """A text that counts how often one of its characters is read."""
+
+    steps = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for character in super().__iter__():
+            self.steps += 1
+            yield character
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 100 + "b", "**a" * 100 + "b", "**/*a" * 50 + "**", "**" + "a*" * 100])
+@pytest.mark.parametrize("length", [1_000, 10_000, 20_000])
+def test_a_step_for_each_character_whatever_the_pattern(pattern: str, length: int) -> None:
+    """Patterns on which backtracking takes exponential time read each character once."""
+    text = Counted("a" * length)
+    Glob(pattern).matches(text)
+    assert text.steps <= length
+    assert Glob("*a" * 100).matches("a" * length)
+
+
+def test_the_state_is_no_longer_than_the_pattern() -> None:
+    """So that a step costs the same at the end of a text as at its beginning."""
+    pattern = Glob("*a" * 100)
+    assert max(pattern._start, pattern._accepting, pattern._within).bit_length() <= 102
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        ("{a,b}", ["a", "b"]), ("x{a,}y", ["xay", "xy"]), ("{a,{b,c}d}", ["a", "bd", "cd"]), ("{a}", ["{a}"]),
+        ("{a,b", ["{a,b"]), ("a,b}", ["a,b}"]), ("{{a,b}}", ["{a}", "{b}"]), ("{a,b}{c,d}", ["ac", "ad", "bc", "bd"]),
+        ("{}", ["{}"]), ("*.{md,txt}", ["a.md", ".txt"]), ("{src/**,docs/*}.md", ["src/a/b.md", "docs/a.md"]),
+        ("image/{png,svg+xml}", ["image/png", "image/svg+xml"]),
+    ],
+)  # fmt: skip
+def test_braces_offer_a_choice(pattern: str, texts: list[str]) -> None:
+    """As an option, nested too; those without a comma or a partner are characters."""
+    assert [text for text in texts if not Glob(pattern, braces=True).matches(text)] == []
+    for wrong in ("", "docs/a/b.md", "image/gif", "ab", "x"):
+        assert not Glob(pattern, braces=True).matches(wrong)
+
+
+def test_braces_agree_with_writing_every_pattern() -> None:
+    """One pattern with groups matches what one of the unfolded ones matches."""
+    chance = random.Random(8)
+    for _ in range(500):
+        groups = [chance.choices(["a", "b", "/", "*", "**", "ab", ""], k=chance.randint(1, 3)) for _ in range(3)]
+        written = "".join(each[0] if len(each) == 1 else "{" + ",".join(each) + "}" for each in groups)
+        unfolded = ["".join(parts) for parts in itertools.product(*groups)]
+        for _ in range(8):
+            text = "".join(chance.choices("ab/", k=chance.randrange(6)))
+            expected = any(by_brute_force(each, text) for each in unfolded)
+            assert Glob(written, braces=True).matches(text) == expected, (written, text)
+
+
+def test_braces_unfold_so_far_and_no_further() -> None:
+    """Twenty pairs would be a million patterns: an error that says so, at once."""
+    assert Glob("{a,b}" * 9, braces=True).matches("a" * 9)
+    with pytest.raises(ValueError, match=f"over {MAX_ALTERNATIVES} patterns"):
+        Glob("{a,b}" * 20, braces=True)
+    assert Glob("{" * 5_000 + "}" * 5_000, braces=True).matches("{" * 5_000 + "}" * 5_000)
+
+
+def test_a_pattern_is_prepared_once() -> None:
+    """The same pattern gives the same Glob, which prints as it was made."""
+    assert glob("a*") is glob("a*")
+    assert glob("a*") is not glob("a*", braces=True)
+    assert repr(glob("a*")) == "Glob('a*')"
+    assert repr(glob("a*", braces=True)) == "Glob('a*', braces=True)"

@@ -1,0 +1,80 @@
+"""The table of slots: complete, and with the implications of the specification."""
+
+import itertools
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.policy import SLOTS, Capability, Extensions, SecurityExtension, SubjectExtension, Tier, held
+
+IMPLIES = {
+    "write_headers": {"read_headers"}, "append_labels": {"read_labels"}, "declassify_labels": {"read_labels"},
+    "append_delegation": {"read_delegation"}, "read_roles": {"read_subject"}, "read_teams": {"read_subject"},
+    "read_claims": {"read_subject"}, "read_permissions": {"read_subject"},
+}  # fmt: skip
+
+TABLE = {
+    "request": ("immutable", None, None), "provenance": ("immutable", None, None),
+    "completion": ("immutable", None, None), "llm": ("immutable", None, None), "framework": ("immutable", None, None),
+    "mcp": ("immutable", None, None), "meta": ("immutable", None, None), "agent": ("immutable", "read_agent", None),
+    "http": ("guarded", "read_headers", "write_headers"),
+    "security.labels": ("monotonic", "read_labels", "append_labels"),
+    "security.classification": ("immutable", None, None), "security.subject": ("immutable", "read_subject", None),
+    "security.subject.id": ("immutable", "read_subject", None),
+    "security.subject.type": ("immutable", "read_subject", None),
+    "security.subject.roles": ("immutable", "read_roles", None),
+    "security.subject.permissions": ("immutable", "read_permissions", None),
+    "security.subject.teams": ("immutable", "read_teams", None),
+    "security.subject.claims": ("immutable", "read_claims", None),
+    "security.objects": ("immutable", "read_objects", None), "security.data": ("immutable", "read_data", None),
+    "delegation": ("monotonic", "read_delegation", "append_delegation"), "custom": ("mutable", None, None),
+}  # fmt: skip
+
+
+def test_the_table() -> None:
+    """Tier, and what reading and writing take, slot by slot."""
+    assert {path: tuple(slot) for path, slot in SLOTS.items()} == TABLE
+    assert [str(tier) for tier in Tier] == ["immutable", "monotonic", "guarded", "mutable"]
+
+
+def test_every_field_is_in_the_table() -> None:
+    """A field that is not would be hidden from everyone."""
+    paths = {path for path in Extensions.model_fields if path != "security"}
+    paths |= {f"security.{name}" for name in SecurityExtension.model_fields}
+    paths |= {f"security.subject.{name}" for name in SubjectExtension.model_fields}
+    assert set(SLOTS) == paths
+
+
+def test_the_capabilities() -> None:
+    """The reference implementation's twelve, the specification's two for objects and data, and declassification."""
+    assert {str(capability) for capability in Capability} == {
+        "read_subject", "read_roles", "read_teams", "read_claims", "read_permissions", "read_agent", "read_headers",
+        "write_headers", "read_labels", "append_labels", "read_delegation", "append_delegation", "read_objects",
+        "read_data", "declassify_labels",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", Capability)
+def test_what_one_implies(name: Capability) -> None:
+    """Writing implies reading, and part of a subject implies whose part; nothing else implies anything."""
+    assert held([name]) == {name, *IMPLIES.get(name, set())}
+    assert held([str(name)]) == held([name])
+
+
+def test_every_set_holds_what_its_members_imply() -> None:
+    """And holding what is held already adds nothing, for all 32,768 sets."""
+    alone = {name: held([name]) for name in Capability}
+    for size in range(len(Capability) + 1):
+        for names in itertools.combinations(Capability, size):
+            granted = held(names)
+            assert granted == frozenset[Capability]().union(*(alone[name] for name in names))
+            assert held(granted) == granted
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"), [("read_role", "read_roles?"), ("READ_LABELS", "read_labels|they are"), ("", "they are read_s")]
+)
+def test_an_unknown_name_is_refused(wrong: str, hint: str) -> None:
+    """With the nearest one, or with all of them."""
+    with pytest.raises(ConfigurationError, match=f"is no capability: .*({hint})"):
+        held(["read_labels", wrong])

@@ -1,0 +1,241 @@
+"""A session and an event bus: what it is told of a turn, in which order, and what it is never told."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman.adapter.errors import MissingKeyError, RequestError, ServerError
+from dragoman.canonical.blocks import ImageBlock, MediaSource
+from dragoman.canonical.message import Message
+from dragoman.events import Event, EventBus
+from dragoman.routing import Router
+from dragoman.session import tool
+from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Body, Way, Wire
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
+
+SECRET = "the word that nobody may read"
+FINE = handwritten_anthropic(f"Yes: {SECRET}.")
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
+
+
+@tool(side_effects="read")
+def look(at: str) -> str:
+    """Look at something."""
+    if at == "nothing":
+        raise ValueError(SECRET)
+    return f"{at}: {SECRET}"
+
+
+class Heard:
+    """A strict bus, and all that it was told."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self.bus = bus
+        self._events: list[Event] = []
+        bus.subscribe(self._events.append)
+
+    @property
+    def events(self) -> list[Event]:
+        assert self.bus.flush(10)
+        return self._events
+
+    @property
+    def types(self) -> list[str]:
+        return [event.type for event in self.events]
+
+    def payload(self, kind: str, place: int = 0) -> Any:
+        return [event.payload for event in self.events if event.type == kind][place]
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    with EventBus(strict=True) as bus:
+        yield Heard(bus)
+
+
+def failing() -> list[Any]:
+    error = {"type": "error", "error": {"type": "api_error", "message": SECRET}}
+    return [httpx.Response(500, json=error) for _ in range(3)]
+
+
+@STREAMED
+def test_a_turn_is_told_in_its_order(way: Way, heard: Heard, streamed: bool) -> None:
+    """One id for the turn, its beginning the cause of all; nothing of what was said, and no word of a tool's."""
+    talk = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
+    session = way.session({"anthropic": talk}, tools=[look], events=heard.bus, user_id="ann")
+    (way.stream if streamed else way.ask)(session, f"Say {SECRET}.")
+    assert heard.types == [
+        "turn.started",
+        "llm.call_started", "llm.call_completed", "tool.called", "tool.completed",
+        "llm.call_started", "llm.call_completed",
+        "turn.completed",
+    ]  # fmt: skip
+    (turn_id,) = {event.turn_id for event in heard.events}
+    assert turn_id is not None
+    assert {event.session_id for event in heard.events} == {"sess_1"}
+    started, called = heard.events[0], heard.events[3]
+    causes = [event.parent_event_id for event in heard.events]
+    assert causes == [None, started.id, started.id, started.id, called.id, *[started.id] * 3]
+    assert SECRET not in "".join(event.to_json() for event in heard.events)
+    assert (heard.payload("tool.called").tool_name, str(heard.payload("tool.called").side_effects)) == ("look", "read")
+
+
+def test_the_end_has_the_totals(way: Way, heard: Heard) -> None:
+    """Calls, tokens and dollars of this turn alone, as the session counts them."""
+    talk = Wire([FINE, handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])
+    session = way.session({"anthropic": talk}, tools=[look], events=heard.bus, user_id="ann", team_id="blue")
+    way.ask(session, "Hi")
+    before = session.cost.usd or Decimal(0)
+    way.ask(session, "Look.")
+    told = heard.payload("turn.completed", 1)
+    assert (told.llm_call_count, told.tool_call_count, str(told.stop_reason)) == (2, 1, "end_turn")
+    assert (told.total_input_tokens, told.total_output_tokens) == (24, 10)
+    assert told.total_cost_usd == (session.cost.usd or Decimal(0)) - before
+    assert (told.user_id, told.team_id, told.wall_time_seconds) == ("ann", "blue", 0)
+    assert len({event.turn_id for event in heard.events}) == 2
+
+
+def test_what_is_unknown_is_not_told_as_nothing(way: Way, heard: Heard) -> None:
+    """A model without a price costs an unknown sum."""
+    unheard = replace(FINE, body=FINE.body.replace(b"claude-opus-5-5", b"claude-unheard-of"))
+    session = way.session({"anthropic": Wire([unheard])}, "anthropic:claude-unheard-of", events=heard.bus)
+    way.ask(session, "Hi")
+    assert heard.payload("turn.completed").total_cost_usd is None
+    assert heard.payload("llm.call_completed").cost_usd is None
+
+
+@STREAMED
+def test_a_failover_is_told(way: Way, heard: Heard, streamed: bool) -> None:
+    """Who was chosen, how it failed, who stepped in and why, and who answered."""
+    wires = {"anthropic": Wire(failing()), "ollama": Wire([handwritten_ollama("Here.")])}
+    session = way.session(wires, router=Router(global_default=OLLAMA, clock=lambda: NOW), events=heard.bus)
+    (way.stream if streamed else way.ask)(session, "Hi")
+    assert heard.types == [
+        "turn.started",
+        "route.decided", "llm.call_started", "llm.call_failed",
+        "route.decided", "llm.call_started", "llm.call_completed",
+        "turn.completed",
+    ]  # fmt: skip
+    assert heard.payload("route.decided").chosen_model == ANTHROPIC
+    second = heard.payload("route.decided", 1)
+    assert (second.chosen_model, second.chain[second.winner_index].policy) == (OLLAMA, "global_default")
+    assert second.chain[1].failure == "server_error"
+    failed = heard.payload("llm.call_failed")
+    assert (failed.model, failed.error_class, failed.retry_count) == (ANTHROPIC, "server_error", 2)
+    assert SECRET not in failed.error_message_redacted
+
+
+def test_a_turn_that_fails_ends_with_what_failed(way: Way, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was neither completed nor cancelled; a key that is missing is told by its kind."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    session = way.session({"anthropic": Wire(failing())}, events=heard.bus)
+    with pytest.raises(ServerError):
+        way.ask(session, "Hi")
+    keyless = way.session({"anthropic": Wire([])}, events=heard.bus)
+    del keyless.providers["anthropic"]["api_key"]
+    with pytest.raises(MissingKeyError):
+        way.ask(keyless, "Hi")
+    picture = ImageBlock(source=MediaSource(kind="file_ref", data="none.png"), media_type="image/png")
+    with pytest.raises(RequestError):
+        way.ask(session, Message.user([picture]))
+    started = ["turn.started", "llm.call_started", "llm.call_failed"]
+    assert heard.types == [*started, *started, "turn.started"]
+    assert heard.payload("llm.call_failed", 1).error_message_redacted == "MissingKeyError"
+    assert heard.payload("turn.started", 2).has_images
+
+
+def test_a_turn_that_is_left_is_told_as_cancelled(way: Way, heard: Heard) -> None:
+    """And so is the request under way; a reply that was whole is not."""
+    session = way.session({"anthropic": Wire([Body(FINE.frames), FINE])}, events=heard.bus)
+    way.stream(session, "Hi", until="text_delta")
+    assert heard.types == ["turn.started", "llm.call_started", "llm.call_failed", "turn.cancelled"]
+    assert heard.payload("llm.call_failed").error_class == "cancelled"
+    assert heard.payload("turn.cancelled").partial_llm_calls == 1
+    way.stream(session, "Hi", until="message_complete")
+    assert heard.types[4:] == ["turn.started", "llm.call_started", "llm.call_completed", "turn.cancelled"]
+
+
+def test_what_became_of_each_call_is_told(way: Way, heard: Heard) -> None:
+    """Unknown, ill-fitting, declined, broken: by name, and without the words of the tool."""
+    calls = [
+        Call("t1", "nobody"),
+        Call("t2", "look", {"at": 3}),
+        Call("t3", "look", {"at": "it"}),
+        Call("t4", "look", {"at": "nothing"}),
+    ]
+    session = way.session(
+        {"anthropic": Wire([handwritten_anthropic(*calls), FINE])},
+        tools=[look],
+        approve=lambda call, definition: call.input["at"] == "nothing",
+        events=heard.bus,
+    )
+    way.ask(session, "Look.")
+    told = [(event.type, getattr(event.payload, "error_class", None)) for event in heard.events[3:11]]
+    assert told == [
+        *[("tool.called", None)] * 4,
+        ("tool.failed", "not_found"),
+        ("tool.input_invalid", None),
+        ("tool.failed", "validation_error"),
+        ("tool.failed", "user_denied"),
+    ]
+    assert heard.payload("tool.failed", 3).error_class == "execution_error"
+    assert heard.payload("tool.called").side_effects is None
+    assert SECRET not in "".join(event.to_json() for event in heard.events)
+
+
+def test_calls_without_an_answer_are_told_too(way: Way, heard: Heard) -> None:
+    """Where asking for approval fails, nothing runs, and the turn ends."""
+
+    def approve(call: Any, definition: Any) -> bool:
+        raise RuntimeError("nobody there")
+
+    wire = Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"}))])
+    session = way.session({"anthropic": wire}, tools=[look], approve=approve, events=heard.bus)
+    with pytest.raises(RuntimeError, match="nobody there"):
+        way.ask(session, "Look.")
+    assert heard.types[-2:] == ["tool.called", "tool.failed"]
+    assert heard.payload("tool.failed").error_class == "cancelled"
+
+
+def test_a_summary_is_told_as_a_turn(way: Way, heard: Heard) -> None:
+    """It is a request, and costs what it costs."""
+    session = way.session({"anthropic": Wire([FINE] * 3)}, events=heard.bus)
+    way.ask(session, "One.")
+    way.ask(session, "Two.")
+    way.compact(session, keep_last=1)
+    assert heard.types[-4:] == ["turn.started", "llm.call_started", "llm.call_completed", "turn.completed"]
+    assert heard.payload("turn.completed", 2).total_output_tokens == 5
+
+
+def test_a_handler_that_falls_behind_holds_nothing_up(way: Way) -> None:
+    """The bus raises; the turn goes on."""
+    goes_on, seen = threading.Event(), []
+
+    def slow(event: Event) -> None:
+        goes_on.wait(10)
+        seen.append(event.type)
+
+    with EventBus(capacity=1) as bus:
+        bus.subscribe(slow)
+        session = way.session({"anthropic": Wire([FINE])}, events=bus)
+        assert way.ask(session, "Hi").text.startswith("Yes")
+        goes_on.set()
+    assert 1 <= len(seen) < 4
+
+
+def test_the_bus_stays_open(way: Way, heard: Heard) -> None:
+    """Other sessions share it: closing one leaves it as it is. Without a bus the ids are the same as with one."""
+    told = way.session({"anthropic": Wire([FINE])}, events=heard.bus)
+    quiet = way.session({"anthropic": Wire([FINE])})
+    for session in (told, quiet):
+        way.ask(session, "Hi")
+        way.close(session)
+    assert [message.id for message in told.messages] == [message.id for message in quiet.messages]
+    count = len(heard.events)
+    heard.bus.emit(heard.payload("turn.started"), session_id="sess_2")
+    assert len(heard.events) == count + 1
