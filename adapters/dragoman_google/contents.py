@@ -213,9 +213,12 @@ class _Contents:
 
 
 def notes_of(turn: Turn, provider: str) -> Note:
-    """What the provider's adapter noted about the turn's message; nothing for a turn that the projection made up."""
+    """What the provider's adapter noted about the turn's message.
+
+    Nothing for a turn that the projection made up, or that has another role by now: it is not the one that was noted.
+    """
     made = bool(turn.blocks) and all(origin == MADE for origin in turn.origins)
-    return {} if made else turn.raw(provider)
+    return {} if made or turn.role is not turn.message.role else turn.raw(provider)
 
 
 def parts_of(request: Outgoing, turn: Turn) -> Iterator[dict[str, Any]]:

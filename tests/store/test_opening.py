@@ -13,6 +13,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, make_url
 from sqlalchemy.event import listen, remove
+from sqlalchemy.pool import NullPool
 
 import dragoman.store
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
@@ -179,11 +180,11 @@ def test_a_row_that_others_hold_is_busy(server_place: str) -> None:
 
 def _cut(store: Store) -> None:
     """What a restart of the server, or a proxy, does to connections that lie in the pool."""
-    with create_engine(store._database.url.update_query_dict({"application_name": "other"})).connect() as other:
-        other.exec_driver_sql(
+    engine = create_engine(store._database.url.update_query_dict({"application_name": "other"}), poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut me'"
         )
-        other.engine.dispose()
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_anew(server_place: str) -> None:

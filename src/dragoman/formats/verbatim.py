@@ -47,9 +47,11 @@ def ids(messages: Sequence[Message], shape: str) -> dict[str, str]:
 
 
 def without(raw: Mapping[str, Any] | None, shape: str) -> dict[str, Any] | None:
-    """``provider_raw`` without this module's note of a shape; None where nothing else is in it."""
-    rest = {name: value for name, value in (raw or {}).items() if name != shape}
-    return None if not rest or rest == {"by": shape} else rest
+    """``provider_raw`` without this module's note of a shape; None where nothing else was in it."""
+    if raw is None or shape not in raw:
+        return None if raw is None else dict(raw)
+    rest = {name: value for name, value in raw.items() if name != shape}
+    return None if rest == {"by": shape} else rest
 
 
 def _note(message: Message, shape: str) -> dict[str, Any]:

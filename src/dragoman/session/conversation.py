@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import CompactionError, ConfigurationError, ProviderError, RequestError, SwapRefusedError
-from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.settled import Encodings
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolResultBlock
@@ -22,7 +21,7 @@ from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.events.bus import EventBus
-from dragoman.routing import Router, RouteRequest
+from dragoman.routing import Router
 from dragoman.session import spending, stored
 from dragoman.session.budget import Account, Budget, Purse, Spent
 from dragoman.session.calls import DECLINED, Prepared, error_result
@@ -31,7 +30,7 @@ from dragoman.session.keeping import Keeper, SessionStore
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
 from dragoman.session.reading import Reading, with_lower_bound
-from dragoman.session.route import Route
+from dragoman.session.route import Route, Routes
 from dragoman.session.settings import Approve, Options, Said, Settings
 from dragoman.session.spending import Cost
 from dragoman.session.summaries import sent
@@ -117,9 +116,9 @@ class Conversation(Generic[TransportT]):
         self._clock = clock
         if model is None and router is None:
             raise ConfigurationError("a session without a router needs a model")
-        self._router = router
         self._teller = Teller(events, self.session_id, clock, self.toolbox.side_effects)
-        self._adapter = None if model is None else self._found(model)
+        self._routes = Routes(router, clock, self._teller.decided, self._route_facts)
+        self._adapter = None if model is None else self._routes.find(model)
         self._budgets = tuple(budgets)
         self._accounts: dict[Budget, Account] = {}
         self._attempts: list[Message] = []
@@ -166,9 +165,9 @@ class Conversation(Generic[TransportT]):
         """What moving to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``, where
         the session has one. Raises UnknownProviderError.
         """
-        adapter = self._found(model)
+        adapter = self._routes.find(model)
         tool_ids = ToolIdMap.load(self.tool_ids.dump())
-        trial = replace(self._context(self._own_route(adapter)), tool_ids=tool_ids, encodings=Encodings())
+        trial = replace(self._context(self._routes.own(adapter)), tool_ids=tool_ids, encodings=Encodings())
         seen = preview(
             adapter,
             self._sent(),
@@ -193,7 +192,7 @@ class Conversation(Generic[TransportT]):
         seen = self.preview(model)
         if not seen.fits:
             raise SwapRefusedError(model, list(seen.reasons))
-        self._adapter = self._found(model)
+        self._adapter = self._routes.find(model)
         return seen
 
     def dump(self) -> bytes:
@@ -247,7 +246,7 @@ class Conversation(Generic[TransportT]):
             self._keeper.keep(self._stored(), user_id=self.user_id, team_id=self.team_id)
 
     def _turn(self, said: Said | None, options: Options, *, stream: bool, model: str | None) -> Turn:
-        if model is not None and self._router is None:
+        if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
         spoken = () if said is None else (self._said(said),)
         turn = self._routed(spoken, replace(self.options, **options, stream=stream), self._adapter, model)
@@ -269,43 +268,21 @@ class Conversation(Generic[TransportT]):
         self, said: tuple[Message, ...], options: AdapterOptions, sticky: Adapter | None, override: str | None
     ) -> Turn:
         """The turn, with the model that it has when it begins."""
-        if self._router is None:
-            assert sticky is not None
-            route = self._own_route(sticky)
-        else:
-            facts = self._route_facts(sticky, override=override)
-            route = self._chosen(RouteRequest.of(self._sent(), said, self.toolbox.definitions, options, **facts))
-            assert route.decision is not None
-            said = route.decision.sent(said)
-        yield from run_turn(self._plan(route, said, options))
+        tools = self.toolbox.definitions
+        route, sent_now = self._routes.of_turn(sticky, override, self._sent(), said, tools, options)
+        yield from run_turn(self._plan(route, sent_now, options))
 
-    def _own_route(self, adapter: Adapter) -> Route:
-        return Route.own(adapter, router=self._router, clock=self._clock)
-
-    def _chosen(self, request: RouteRequest) -> Route:
-        assert self._router is not None
-        return Route.chosen(self._router, request, clock=self._clock, decided=self._teller.decided)
-
-    def _route_facts(self, sticky: Adapter | None, **facts: Any) -> dict[str, Any]:
-        """What a router is told beside what is said. What a session spent is nothing before its first reply."""
+    def _route_facts(self) -> dict[str, Any]:
+        """What a session spent is nothing before its first reply."""
         cost = self.cost
-        return {
-            "sticky": None if sticky is None else str(sticky.model_id),
-            "user_id": self.user_id,
-            "team_id": self.team_id,
-            "spent_usd": cost.usd if cost.replies else Decimal(0),
-            **facts,
-        }
-
-    def _found(self, model: str) -> Adapter:
-        """The adapter of a model, or of what the router calls so. Raises UnknownProviderError."""
-        return get_adapter(model if self._router is None else self._router.aliases.resolve(model))
+        spent = cost.usd if cost.replies else Decimal(0)
+        return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent}
 
     def _compaction(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
-        writer = self._writer()
+        writer = self._routes.of_summary(self._adapter)
         compaction = Compaction(
             plan=self._plan(writer, (), self.options),
-            target=writer.adapter if model is None else self._found(model),
+            target=writer.adapter if model is None else self._routes.find(model),
             keep_last=keep_last,
             instructions=instructions,
             new_question=self._said,
@@ -315,13 +292,6 @@ class Conversation(Generic[TransportT]):
         except CompactionError as error:
             self._note_useless(error.reply)
             raise
-
-    def _writer(self) -> Route:
-        """Who writes summaries: the model that the session is set to, or that its router would choose for a short text,
-        as what is to be told may be too long for any."""
-        if self._adapter is not None:
-            return self._own_route(self._adapter)
-        return replace(self._chosen(RouteRequest(**self._route_facts(None))), decision=None)
 
     def _plan(self, route: Route, said: tuple[Message, ...], options: AdapterOptions) -> Plan:
         return Plan(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext
@@ -15,18 +14,9 @@ from dragoman.canonical.blocks import ContentBlock, ImageBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.routing import Refusal
 
 _LEAST_SHOWN = Decimal("0.000001")
-
-
-class Refusal(StrEnum):
-    """Why a model cannot carry a history, by the names of specification D11."""
-
-    NO_VISION_SUPPORT = "no_vision_support"
-    NO_TOOL_SUPPORT = "no_tool_support"
-    NO_SYSTEM_PROMPT_SUPPORT = "no_system_prompt_support"
-    NO_STRUCTURED_OUTPUT_SUPPORT = "no_structured_output_support"
-    EXCEEDS_CONTEXT_WINDOW = "exceeds_context_window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +34,7 @@ class Preview:
     input_cost_usd: Decimal | None
     """Reading the history once."""
     refusals: tuple[Refusal, ...] = ()
-    """The names of those reasons that have one."""
+    """Those reasons that have one, by the names that routing has for them."""
     present_model: str | None = None
     present_tokens: int | None = None
     """The same history as the present model would be sent it."""

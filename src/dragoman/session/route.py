@@ -1,18 +1,19 @@
 """Who answers a turn: the session's own model, or the one that a router chooses (see `dragoman.routing`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Any, TypeVar
 
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.message import Message
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.tools import ToolDefinition
 from dragoman.routing import RouteDecision, Router, RouteRequest
 
-Decided = Callable[[RouteDecision, float], None]
-"""Is told each decision, and the milliseconds that it took."""
+DecisionT = TypeVar("DecisionT", RouteDecision, RouteDecision | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,55 +22,82 @@ class Route:
 
     adapter: Adapter
     record: RoutingDecisionRecord
-    clock: Callable[[], datetime]
-    router: Router | None = None
+    routes: "Routes"
     decision: RouteDecision | None = None
-    """None where the session's own model answers, in whose place nobody steps."""
-    decided: Decided | None = None
-
-    @classmethod
-    def own(cls, adapter: Adapter, *, router: Router | None, clock: Callable[[], datetime]) -> Self:
-        """The session's own model, whatever a router would say."""
-        model = str(adapter.model_id)
-        record = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model")
-        return cls(adapter=adapter, record=record, clock=clock, router=router)
-
-    @classmethod
-    def chosen(cls, router: Router, request: RouteRequest, *, clock: Callable[[], datetime], decided: Decided) -> Self:
-        """What the router chooses. Raises NoModelError and UnknownProviderError."""
-        begun = clock()
-        decision = router.choose(request)
-        decided(decision, _milliseconds(clock() - begun))
-        return cls._of(router, decision, clock, decided)
-
-    @classmethod
-    def _of(cls, router: Router, decision: RouteDecision, clock: Callable[[], datetime], decided: Decided) -> Self:
-        return cls(
-            adapter=get_adapter(decision.model),
-            record=decision.record,
-            clock=clock,
-            router=router,
-            decision=decision,
-            decided=decided,
-        )
+    """None where the session's own model answers, or a summary is written: nobody steps in there."""
 
     def ended(self, error: ProviderError | None) -> None:
         """Has the router remember how a call ended, with all its tries; None is success."""
-        if self.router is not None:
-            self.router.availability.report(self.record.chosen_model, error, self.clock())
+        if self.routes.router is not None:
+            self.routes.router.availability.report(self.record.chosen_model, error, self.routes.clock())
 
     def after(self, error: DragomanError, *, seen: bool) -> "Route | None":
         """Who steps in after that error; None where it stands. ``seen``: the caller has been shown a part already."""
-        if self.router is None or self.decision is None or self.decided is None:
-            return None
+        return None if self.decision is None else self.routes.after(self.decision, error, seen=seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Where the turns of a session go."""
+
+    router: Router | None
+    clock: Callable[[], datetime]
+    decided: Callable[[RouteDecision, float], None]
+    """Is told each decision, and the milliseconds that it took."""
+    facts: Callable[[], Mapping[str, Any]]
+    """What a router is told beside what is said: fields of `RouteRequest`."""
+
+    def find(self, model: str) -> Adapter:
+        """The adapter of a model, or of what the router calls so. Raises UnknownProviderError."""
+        return get_adapter(model if self.router is None else self.router.aliases.resolve(model))
+
+    def own(self, adapter: Adapter) -> Route:
+        """The session's own model, whatever a router would say."""
+        model = str(adapter.model_id)
+        record = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model")
+        return Route(adapter=adapter, record=record, routes=self)
+
+    def of_turn(
+        self,
+        sticky: Adapter | None,
+        override: str | None,
+        history: Sequence[Message],
+        said: tuple[Message, ...],
+        tools: Sequence[ToolDefinition],
+        options: AdapterOptions,
+    ) -> tuple[Route, tuple[Message, ...]]:
+        """The model for the turn, and what is said to it: without the mention of a model.
+
+        Raises NoModelError and UnknownProviderError, and RequestError where nothing but a mention was said.
+        """
+        if self.router is None:
+            assert sticky is not None
+            return self.own(sticky), said
+        set_to = None if sticky is None else str(sticky.model_id)
+        request = RouteRequest.of(history, said, tools, options, override=override, sticky=set_to, **self.facts())
+        decision = self._timed(lambda router: router.choose(request))
+        return self._route(decision), decision.sent(said)
+
+    def of_summary(self, sticky: Adapter | None) -> Route:
+        """Who writes summaries: the session's own model, or whom the router would choose for a short text, since what
+        is to be told may be too long for any."""
+        if sticky is not None:
+            return self.own(sticky)
+        decision = self._timed(lambda router: router.choose(RouteRequest(**self.facts())))
+        return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self)
+
+    def after(self, decision: RouteDecision, error: DragomanError, *, seen: bool) -> Route | None:
+        found = self._timed(lambda router: router.next_after(decision, error, seen=seen))
+        return None if found is None else self._route(found)
+
+    def _route(self, decision: RouteDecision) -> Route:
+        return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self, decision=decision)
+
+    def _timed(self, decide: Callable[[Router], DecisionT]) -> DecisionT:
+        """The decision, which is told. A clock that was set back meanwhile tells of no negative time."""
+        assert self.router is not None
         begun = self.clock()
-        decision = self.router.next_after(self.decision, error, seen=seen)
-        if decision is None:
-            return None
-        self.decided(decision, _milliseconds(self.clock() - begun))
-        return self._of(self.router, decision, self.clock, self.decided)
-
-
-def _milliseconds(span: timedelta) -> float:
-    """A clock that was set back meanwhile tells nothing, and no negative time."""
-    return max(span / timedelta(milliseconds=1), 0.0)
+        decision = decide(self.router)
+        if decision is not None:
+            self.decided(decision, max((self.clock() - begun) / timedelta(milliseconds=1), 0.0))
+        return decision

@@ -80,7 +80,7 @@ def test_annotations_refuse_to_change() -> None:
 
 FORCED: list[Callable[[MessageView], Any]] = [
     lambda view: dict.__setitem__(view.headers, "a", "b"), lambda view: dict.clear(view.headers),
-    lambda view: dict.clearargs(view), lambda view: list.append(args(view)["limits"], 3),
+    lambda view: dict.clear(args(view)), lambda view: list.append(args(view)["limits"], 3),
     lambda view: dict.clear(view.properties), lambda view: list.append(view.get_arg("limits"), 3),
     lambda view: object.__setattr__(view.raw, "name", "other"), lambda view: view.raw.__dict__.clear(),
     lambda view: view.raw.__dict__["input"].clear(), lambda view: view.raw.__dict__["input"]["limits"].append(3),

@@ -45,22 +45,20 @@ def test_the_sample_has_a_text_behind_every_capability() -> None:
     assert filtered(full(), Capability) == full()
 
 
-def test_every_subset_by_every_way_of_looking() -> None:
+@pytest.mark.parametrize("part", range(8))
+def test_every_subset_by_every_way_of_looking(part: int) -> None:
     """Fields, JSON, pickles, prints and views hold the granted texts; nothing that is not granted is in any of them."""
     everything = full()
-    for names in SUBSETS:
+    for names in SUBSETS[part::8]:
         granted = held(names)
         shown = filtered(everything, names)
         assert shown is not None
         allowed = {text for text in ALL_TEXTS if grant_for(text) is None or grant_for(text) in granted}
         assert texts(shown.model_dump(mode="json")) == allowed, names
         view = view_over(shown)
-        looks = [
-            repr(shown), str(shown), repr(view), json.dumps(view.to_dict()), json.dumps(view.to_opa_input()),
-            pickle.dumps(shown).decode("latin-1"), pickle.dumps(view).decode("latin-1"),
-        ]  # fmt: skip
-        for text in ALL_TEXTS - allowed:
-            assert not any(text in look for look in looks), (names, text)
+        looks = repr(shown) + str(shown) + repr(view) + json.dumps(view.to_dict()) + json.dumps(view.to_opa_input())
+        looks += pickle.dumps(shown).decode("latin-1") + pickle.dumps(view).decode("latin-1")
+        assert [text for text in ALL_TEXTS - allowed if text in looks] == [], names
 
 
 @pytest.mark.parametrize("names", SUBSETS[:: len(SUBSETS) // 256])

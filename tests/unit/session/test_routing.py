@@ -21,6 +21,7 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.routing import NoModelError, Router, Rule, When
 from dragoman.session import Budget, Session, tool
+from dragoman.session.budget import Spent
 from dragoman.store import Store
 from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Body, Way, Wire, texts, types
 from tests.unit.session.handwritten_replies import (
@@ -300,9 +301,11 @@ def test_a_broken_stream_counts_and_a_left_one_does_not(way: Way) -> None:
 
 def test_budgets_hold_for_the_model_that_is_asked(way: Way) -> None:
     """What the failed model held is given back; what the next one may cost is checked at its own prices."""
-    budget = Budget(usd="0.01")
+    budget = Budget(usd="0.01", per="user")
     free = way.session(wires(failing(500)), router=router(global_default="house"), budgets=[budget])
     way.ask(free, "Hi", max_output_tokens=100)
+    assert budget.of_user(None).held == Spent()
+    assert budget.spent_by(None) == Spent(tokens=17)
     dear = way.session(wires(None, failing(500)), OLLAMA, router=router(global_default=ANTHROPIC), budgets=[budget])
     with pytest.raises(BudgetExceededError):
         way.ask(dear, "Hi", max_output_tokens=5000)

@@ -1,0 +1,186 @@
+"""Documents that mean no good are refused with a path, and break nothing."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from dragoman import Message
+from dragoman.formats import (
+    FormatError,
+    from_chatml,
+    from_cmf,
+    from_native,
+    from_umf,
+    from_umf_events,
+    to_cmf,
+    tool_from_mcp,
+)
+from dragoman.formats.cmf_extensions import NOTE
+from tests.unit.formats.documents import everything
+from tests.unit.formats.hostile import HANDWRITTEN_NATIVE, Hostile, documents
+
+HOSTILE = list(documents())
+_BATCHES = 12
+
+
+def read(hostile: Hostile) -> list[Message]:
+    readers: dict[str, Callable[[Any], list[Message]]] = {"cmf": from_cmf, "umf": from_umf}
+    if hostile.shape in readers:
+        return readers[hostile.shape](hostile.document)
+    return from_native(hostile.shape, hostile.document)
+
+
+@pytest.mark.parametrize("batch", range(_BATCHES))
+def test_a_hostile_document_gives_a_typed_error_with_a_path(batch: int) -> None:
+    """Nothing but FormatError comes out, its path begins at the root, and lies on the way to the fault."""
+    for hostile in islice(HOSTILE, batch, None, _BATCHES):
+        try:
+            read(hostile)
+        except FormatError as error:
+            assert error.path.startswith("$"), hostile.name
+            assert len(str(error)) < 1_000, hostile.name
+            if hostile.refused and hostile.path is not None and hostile.shape not in HANDWRITTEN_NATIVE:
+                assert error.path.startswith(hostile.path), (hostile.name, str(error))
+        else:
+            assert not hostile.refused, hostile.name
+
+
+def test_there_are_five_hundred_of_them() -> None:
+    """More than a thousand, with every shape among them."""
+    assert len(HOSTILE) >= 500
+    assert {hostile.shape for hostile in HOSTILE} == {"cmf", "umf", *HANDWRITTEN_NATIVE}
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ([{"role": "king", "content": []}], "$[0].role"),
+        ([{"role": "user", "content": [{"text": "no kind"}]}], "$[0].content[0]"),
+        ([{"role": "user", "content": [{"content_type": "hologram"}]}], "$[0].content[0]"),
+        ([{"role": "user", "content": [{"content_type": "text", "text": 5}]}], "$[0].content[0].text"),
+        ([{"role": "user", "content": [{"content_type": "text"}]}], "$[0].content[0].text"),
+        ([{"role": "user", "content": [], "extra": 1}], "$[0].extra"),
+        ([{"role": "user", "schema_version": "3.0"}], "$[0].schema_version"),
+        ([{"message": 5}], "$[0].message"),
+        ([{"message": {"role": "user"}, "extension": {}}], "$[0].extension"),
+        ([{"message": {"role": "user"}, "extensions": 5}], "$[0].extensions"),
+        (
+            [{"role": "user", "content": [{"content_type": "image", "content": {"type": "ftp", "data": ""}}]}],
+            "$[0].content[0].content.type",
+        ),
+        ([{"message": {"role": "user"}, "extensions": {"custom": {NOTE: 5}}}], f"$[0].extensions.custom.{NOTE}"),
+        (
+            [{"message": {"role": "user"}, "extensions": {"custom": {NOTE: {"of": "", "fields": {"id": 5}}}}}],
+            f"$[0].extensions.custom.{NOTE}.id",
+        ),
+    ],
+)
+def test_the_path_leads_to_the_fault_in_cmf(document: Any, path: str) -> None:
+    """Down to the field, without the names that the validator gives to kinds."""
+    with pytest.raises(FormatError) as caught:
+        from_cmf(document)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ([{"role": "user"}], "$[0].content"),
+        ([{"role": "user", "content": 5}], "$[0].content"),
+        ([{"role": "user", "content": [{"type": "audio"}]}], "$[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "$[0].content[0].text"),
+        ([{"role": "user", "content": [{"type": "image", "source": {"type": "url"}}]}], "$[0].content[0].source.url"),
+        ([{"role": "user", "content": "", "metadata": {"a": 1}}], "$[0].metadata.a"),
+        ([{"role": "user", "content": "", "metadata": {"dragoman_metadata": "{"}}], "$[0].metadata.dragoman_metadata"),
+        ([{"role": "user", "content": "", "metadata": {"dragoman_channel": "x"}}], "$[0].metadata.channel"),
+    ],
+)
+def test_the_path_leads_to_the_fault_in_umf(document: Any, path: str) -> None:
+    """Down to the field."""
+    with pytest.raises(FormatError) as caught:
+        from_umf(document)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("provider", list(HANDWRITTEN_NATIVE))
+def test_the_path_leads_to_the_message_in_a_native_list(provider: str) -> None:
+    """An adapter says what is wrong, the path says with which message."""
+    with pytest.raises(FormatError) as caught:
+        from_native(provider, [*HANDWRITTEN_NATIVE[provider], {"role": 5, "content": 5, "parts": 5, "type": 5}])
+    assert caught.value.path == f"$.{_list_of(provider)}[{len(HANDWRITTEN_NATIVE[provider])}]"
+
+
+def _list_of(provider: str) -> str:
+    return {"openai": "input", "google": "contents"}.get(provider, "messages")
+
+
+def test_a_part_that_the_note_names_must_be_there() -> None:
+    """A note is read like anything else from elsewhere."""
+    document = to_cmf(everything()).data
+    document[2]["extensions"]["custom"][NOTE]["content"][0]["part"] = 99
+    with pytest.raises(FormatError, match=r"content\[0\]\.part: there is no part 99"):
+        from_cmf(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "no turn", "<|im_start|>user", "<|im_start|>king\nHi.\n<|im_end|>", "<|im_start|>user\nHi.",
+        "<|im_start|>user\n<|im_start|>user\nHi.\n<|im_end|>", "<|im_start|>user\nHi.\n<|im_end|>\n",
+        "<|im_start|>user\nHi.\n<|im_end|>x", "<|im_start|>user\n\ud800\n<|im_end|>",
+        "<|im_start|>user name=<|im_end|>\nHi.\n<|im_end|>",
+    ],
+)  # fmt: skip
+def test_a_broken_chatml_is_refused(document: str) -> None:
+    """A turn that does not end, or one inside another, is no turn."""
+    with pytest.raises(FormatError):
+        from_chatml(document)
+
+
+@pytest.mark.parametrize(
+    ("log", "path"),
+    [
+        ('{"event_id": 5}', "$[0].event_id"),
+        ("{}\n", "$[0].event_id"),
+        ('{"event_id": "e"}\n{', "$[1]"),
+        (b"\xff", "$"),
+        (
+            [{"event_id": "e", "event_type": "message", "session_id": "s", "timestamp_ms": 1, "sequence": 0,
+              "payload": {"event_id": "e", "message": {"role": "king", "content": ""}}}],
+            "$[0].payload.message.role",
+        ),
+        (
+            [{"event_id": "e", "event_type": "message", "session_id": "s", "timestamp_ms": 1, "sequence": 2**32,
+              "payload": {}}],
+            "$[0].sequence",
+        ),
+    ],
+)  # fmt: skip
+def test_a_broken_log_is_refused_with_its_line(log: Any, path: str) -> None:
+    """The path begins with the number of the line."""
+    with pytest.raises(FormatError) as caught:
+        from_umf_events(log)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("tool", [5, {}, {"name": "f"}, {"name": 5, "inputSchema": {}}, {"inputSchema": []}, "{"])
+def test_a_broken_tool_is_refused(tool: Any) -> None:
+    """Of MCP's tools, name and schema are what no form can do without."""
+    with pytest.raises(FormatError):
+        tool_from_mcp(tool)
+
+
+def test_a_fault_at_the_end_of_a_long_list_is_found_in_few_steps() -> None:
+    """The search for the fault halves the list; a scan of it would take minutes, measured against reading it once."""
+    good = [{"role": "user", "content": "Hi."}] * 2_000
+    began = time.process_time()
+    from_native("openai-chat", good)
+    once = time.process_time() - began
+    began = time.process_time()
+    with pytest.raises(FormatError) as caught:
+        from_native("openai-chat", [*good, {"role": 5}])
+    assert caught.value.path == "$.messages[2000]"
+    assert time.process_time() - began < 200 * max(once, 0.01)

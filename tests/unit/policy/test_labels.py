@@ -1,0 +1,118 @@
+"""Labels: they pass on to what is made from the data, and leave only on the record."""
+
+import copy
+import pickle
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dragoman.policy import (
+    Declassification,
+    DeclassificationError,
+    Extensions,
+    SecurityExtension,
+    declassify,
+    inheriting,
+    labels_of,
+    with_labels,
+)
+from tests.unit.canonical.extension_samples import full
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+KNOWN = {"security.labels.one", "security.labels.two"}
+
+
+def labelled(*labels: str) -> Extensions:
+    return Extensions(security=SecurityExtension(labels=frozenset(labels)))
+
+
+def without(extensions: Extensions, *labels: str, records: list[Declassification], **changed: Any) -> Extensions:
+    given: dict[str, Any] = {
+        "capabilities": ["declassify_labels"], "actor": "officer", "reason": "published", "audit": records.append,
+        "at": NOON, **changed,
+    }  # fmt: skip
+    return declassify(extensions, labels, **given)
+
+
+def test_labels_are_added() -> None:
+    """To whatever there is; everything else stays, and where nothing is new it is the same object."""
+    assert labels_of(None) == labels_of(Extensions()) == frozenset()
+    assert with_labels(None, ["PII"]) == labelled("PII")
+    assert labels_of(with_labels(full(), ["PII"])) == {*KNOWN, "PII"}
+    assert with_labels(full(), ["PII"]).model_copy(update={"security": full().security}) == full()
+    for extensions in (full(), labelled("PII"), Extensions()):
+        assert with_labels(extensions, labels_of(extensions)) is extensions
+    assert labels_of(with_labels(None, "PII")) == {"PII"}
+
+
+def test_what_is_made_from_data_bears_its_labels() -> None:
+    """Of all its sources, beside its own."""
+    made = inheriting(labelled("own"), labelled("a", "b"), None, Extensions(), labelled("b", "c"))
+    assert labels_of(made) == {"own", "a", "b", "c"}
+    assert inheriting(None) == Extensions()
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value)), lambda value: value.model_copy(),
+        lambda value: Extensions.model_validate_json(value.model_dump_json()),
+        lambda value: value.model_copy(update={"custom": {"a": 1}}), lambda value: inheriting(None, value),
+    ],
+)  # fmt: skip
+def test_copies_and_stores_keep_labels(kept: Any) -> None:
+    """Every way to have the extensions again has the labels again."""
+    assert labels_of(kept(full())) == KNOWN
+
+
+def test_declassification_is_recorded_once() -> None:
+    """Who, what, why, when and of what; the labels go, and nothing else does."""
+    records: list[Declassification] = []
+    left = without(full(), "security.labels.one", "absent", records=records, subject="message 7")
+    assert labels_of(left) == {"security.labels.two"}
+    assert with_labels(left, KNOWN) == full()
+    assert records == [
+        Declassification(
+            labels=["security.labels.one"], actor="officer", reason="published", subject="message 7", at=NOON
+        )
+    ]
+    without(full(), *KNOWN, records=records, at=None)
+    assert records[1].labels == sorted(KNOWN)
+    assert records[1].at.tzinfo is UTC
+    assert Declassification.model_validate_json(records[1].model_dump_json()) == records[1]
+
+
+def test_nothing_to_remove_is_nothing_to_record() -> None:
+    """The same object comes back."""
+    records: list[Declassification] = []
+    for extensions in (full(), Extensions()):
+        assert without(extensions, "absent", records=records) is extensions
+        assert without(extensions, records=records) is extensions
+    assert records == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"capabilities": []}, "takes the capability declassify_labels"),
+        ({"capabilities": ["append_labels", "read_labels", "write_headers"]}, "takes the capability"),
+        ({"actor": " "}, "an actor and a reason"), ({"reason": ""}, "an actor and a reason"),
+    ],
+)  # fmt: skip
+def test_declassification_takes_a_capability_and_a_reason(changed: dict[str, Any], complaint: str) -> None:
+    """Without, nothing is removed and nothing recorded."""
+    records: list[Declassification] = []
+    with pytest.raises(DeclassificationError, match=complaint):
+        without(full(), *KNOWN, records=records, **changed)
+    assert records == []
+
+
+def test_a_failing_record_keeps_the_labels() -> None:
+    """What cannot be recorded does not happen: the error comes instead of the extensions."""
+
+    def full_disk(_: Declassification) -> None:
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        without(full(), *KNOWN, records=[], audit=full_disk)

@@ -1,0 +1,422 @@
+"""Merging: no way of changing what a plugin was shown gets past the tiers."""
+
+import copy
+import pickle
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.message import Message
+from dragoman.policy import (
+    Capability,
+    DelegationExtension,
+    DelegationHop,
+    Extensions,
+    HttpExtension,
+    PolicyError,
+    RequestExtension,
+    SecurityExtension,
+    SubjectType,
+    TierViolation,
+    filtered,
+    merge,
+)
+from tests.unit.canonical.extension_samples import FULL, full
+
+EVERYTHING = list(Capability)
+
+
+def shown(capabilities: Iterable[str] = EVERYTHING, original: Extensions | None = None) -> Extensions:
+    made = filtered(original or full(), capabilities)
+    assert made is not None
+    return made
+
+
+def refused(returned: Extensions, capabilities: Iterable[str], slot: str, tier: str, **more: Any) -> None:
+    """The merge raises, names plugin, slot and tier, and leaves the original as it is."""
+    original = full()
+    with pytest.raises(TierViolation) as raised:
+        merge(original, returned, capabilities, plugin="spy", **more)
+    violation = raised.value
+    assert (violation.plugin, violation.slot, violation.tier) == ("spy", slot, tier)
+    assert str(violation).startswith(f"plugin 'spy': slot {slot} is {tier}: {violation.detail}")
+    assert original == full()
+
+
+def taken(returned: Extensions | None, capabilities: Iterable[str], **more: Any) -> Extensions:
+    original = full()
+    merged = merge(original, returned, capabilities, **more)
+    assert original == full()
+    assert merged is not None
+    return merged
+
+
+@pytest.mark.parametrize("capabilities", [[], ["read_agent", "read_roles"], EVERYTHING])
+def test_without_a_change_the_very_same_object_comes_back(capabilities: list[str]) -> None:
+    """Whatever was hidden from the plugin, and also where it returns nothing."""
+    original = full()
+    for returned in (None, shown(capabilities), Extensions(custom=original.custom)):
+        assert merge(original, returned, capabilities) is original
+    assert merge(None, None, capabilities) is None
+    assert merge(None, Extensions(), capabilities) is None
+
+
+@pytest.mark.parametrize("slot", [name for name in FULL if name != "custom"])
+def test_what_is_not_carried_along_stays(slot: str) -> None:
+    """A slot set to None is no deletion: security = None loses no label."""
+    returned = shown().model_copy(update={slot: None})
+    original = full()
+    assert merge(original, returned, EVERYTHING) is original
+
+
+def test_the_rules_inside_security_stay() -> None:
+    """A security of labels alone keeps subject, objects and data."""
+    returned = Extensions(security=SecurityExtension(labels=frozenset({"new"})), custom=full().custom)
+    merged = taken(returned, [])
+    assert merged.security is not None
+    assert merged.security.labels == {"new", "security.labels.one", "security.labels.two"}
+    assert merged.model_copy(update={"security": None}) == full().model_copy(update={"security": None})
+    assert merged.security.model_copy(update={"labels": frozenset()}) == (
+        full().security or SecurityExtension()
+    ).model_copy(update={"labels": frozenset()})
+
+
+IMMUTABLE = {
+    "request": {"request_id": "forged"}, "agent": {"session_id": "forged"}, "mcp": {"tool": {"name": "forged"}},
+    "completion": {"model": "forged"}, "provenance": {"source": "forged"}, "llm": {"model_id": "forged"},
+    "framework": {"node_id": "forged"}, "meta": {"scope": "forged"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slot", IMMUTABLE)
+def test_an_immutable_slot_is_neither_changed_nor_invented(slot: str) -> None:
+    """With every capability, and where there was nothing before."""
+    returned = Extensions.model_validate({**FULL, slot: IMMUTABLE[slot]})
+    refused(returned, EVERYTHING, slot, "immutable")
+    with pytest.raises(TierViolation, match=f"slot {slot} is immutable"):
+        merge(None, Extensions.model_validate({slot: IMMUTABLE[slot]}), EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "slot"),
+    [
+        ("classification", "public", "security.classification"),
+        ("subject", {"id": "root", "type": "service"}, "security.subject.id"),
+        ("objects", {"execute_sql": {}}, "security.objects"), ("objects", {"other": {}}, "security.objects"),
+        ("data", {"execute_sql": {}}, "security.data"),
+    ],
+)  # fmt: skip
+def test_the_rules_inside_security_are_immutable(path: str, value: Any, slot: str) -> None:
+    """Only labels may change there."""
+    security = {**FULL["security"], path: value}
+    refused(Extensions.model_validate({**FULL, "security": security}), EVERYTHING, slot, "immutable")
+
+
+@pytest.mark.parametrize("field", ["id", "type", "roles", "permissions", "teams", "claims"])
+def test_no_part_of_the_subject_changes(field: str) -> None:
+    """And the violation names which."""
+    forged = {"id": "root", "type": "user", "claims": {"sub": "root"}}.get(field, ["admin"])
+    security = {**FULL["security"], "subject": {**FULL["security"]["subject"], field: forged}}
+    returned = Extensions.model_validate({**FULL, "security": security})
+    refused(returned, EVERYTHING, f"security.subject.{field}", "immutable")
+
+
+def test_a_hidden_subject_cannot_be_invented() -> None:
+    """Who may not read it cannot replace it, whole or in part."""
+    alone = Extensions.model_validate(
+        {"security": {"subject": {"id": "root", "type": "user"}}, "custom": FULL["custom"]}
+    )
+    refused(alone, [], "security.subject", "immutable")
+    subject = {"id": "security.subject.id", "type": "service", "roles": ["admin"]}
+    partly = Extensions.model_validate({"security": {"subject": subject}, "custom": FULL["custom"]})
+    refused(partly, ["read_subject"], "security.subject.roles", "immutable")
+
+
+HEADERS = HttpExtension(headers={"X-New": "1"})
+
+
+def test_headers_take_the_capability() -> None:
+    """With it they are replaced, emptied too; without it they are not, nor where the plugin may only look."""
+    for headers in (HEADERS, HttpExtension()):
+        returned = shown().model_copy(update={"http": headers})
+        assert taken(returned, EVERYTHING) == full().model_copy(update={"http": headers})
+        refused(shown(["read_headers"]).model_copy(update={"http": headers}), ["read_headers"], "http", "guarded")
+        refused(shown([]).model_copy(update={"http": headers}), [], "http", "guarded")
+        refused(returned, EVERYTHING, "http", "guarded", may_write=False)
+    assert merge(None, Extensions(http=HEADERS), ["write_headers"]) == Extensions(http=HEADERS)
+
+
+def with_labels(*labels: str) -> Extensions:
+    return Extensions(security=SecurityExtension(labels=frozenset(labels)), custom=full().custom)
+
+
+def labels_of(extensions: Extensions) -> set[str]:
+    return set(extensions.security.labels) if extensions.security else set()
+
+
+KNOWN = ("security.labels.one", "security.labels.two")
+
+
+def test_labels_are_added_by_whoever_may_write() -> None:
+    """Without any capability, and without seeing those that are there."""
+    assert labels_of(taken(with_labels("new"), [])) == {*KNOWN, "new"}
+    assert labels_of(taken(with_labels(*KNOWN, "new"), ["read_labels"])) == {*KNOWN, "new"}
+    assert merge(None, Extensions(security=SecurityExtension(labels=frozenset({"new"}))), []) == Extensions(
+        security=SecurityExtension(labels=frozenset({"new"}))
+    )
+
+
+def test_a_plugin_that_only_looks_adds_labels_with_the_capability() -> None:
+    """append_labels is for it; everything else stays closed."""
+    assert labels_of(taken(with_labels(*KNOWN, "new"), ["append_labels"], may_write=False)) == {*KNOWN, "new"}
+    refused(with_labels("new"), [], "security.labels", "monotonic", may_write=False)
+
+
+@pytest.mark.parametrize("capabilities", [["read_labels"], ["append_labels"], ["declassify_labels"], EVERYTHING])
+@pytest.mark.parametrize("left", [(), KNOWN[:1], ("new",), (KNOWN[1], "new")])
+def test_labels_are_not_removed(capabilities: list[str], left: tuple[str, ...]) -> None:
+    """By returning fewer of them; not even where the plugin may declassify, which is a call of its own."""
+    refused(with_labels(*left), capabilities, "security.labels", "monotonic")
+
+
+def test_who_cannot_see_labels_cannot_lose_them() -> None:
+    """An empty set is what it was shown."""
+    original = full()
+    assert merge(original, with_labels(), []) is original
+    assert labels_of(taken(with_labels(KNOWN[0]), [])) == set(KNOWN)
+
+
+HOP = DelegationHop(subject_id="bot", subject_type=SubjectType.AGENT, timestamp=datetime(2026, 11, 21, 9, tzinfo=UTC))
+
+
+def delegation() -> DelegationExtension:
+    found = full().delegation
+    assert found is not None
+    return found
+
+
+class TestDelegation:
+    def changed(self, **fields: Any) -> Extensions:
+        return shown().model_copy(update={"delegation": delegation().model_copy(update=fields)})
+
+    def test_hops_are_appended_with_the_capability(self) -> None:
+        """What follows from the chain is worked out here, whatever the plugin says of it."""
+        longer = delegation().with_new_hop(HOP)
+        for returned in (self.changed(chain=longer.chain), shown().model_copy(update={"delegation": longer})):
+            assert taken(returned, EVERYTHING) == full().model_copy(update={"delegation": longer})
+            reader = shown(["read_delegation"]).model_copy(update={"delegation": returned.delegation})
+            refused(reader, ["read_delegation"], "delegation", "monotonic")
+            refused(returned, EVERYTHING, "delegation", "monotonic", may_write=False)
+
+    def test_the_first_delegation_can_be_created(self) -> None:
+        """Its origin is its first hop's subject."""
+        first = DelegationExtension().with_new_hop(HOP)
+        assert merge(None, Extensions(delegation=first), ["append_delegation"]) == Extensions(delegation=first)
+        forged = first.model_copy(update={"origin_subject_id": "root"})
+        with pytest.raises(TierViolation, match="origin"):
+            merge(None, Extensions(delegation=forged), ["append_delegation"])
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"chain": ()}, {"chain": (HOP,)}, {"chain": (HOP, *delegation().chain)}, {"origin_subject_id": "root"},
+            {"actor_subject_id": "root"}, {"depth": 0}, {"delegated": False}, {"age_seconds": 0.0},
+            {"chain": (*delegation().chain, HOP), "origin_subject_id": "root"},
+        ],
+    )  # fmt: skip
+    def test_nothing_else_about_it_changes(self, fields: dict[str, Any]) -> None:
+        """No hop is lost, replaced or put in front, and the origin stays."""
+        refused(self.changed(**fields), EVERYTHING, "delegation", "monotonic")
+
+
+def test_custom_is_free() -> None:
+    """Changed, emptied and deleted, but not by a plugin that may only look."""
+    for custom in ({"b": [1]}, {}, None):
+        returned = shown([]).model_copy(update={"custom": custom})
+        assert taken(returned, []) == full().model_copy(update={"custom": custom})
+        refused(returned, [], "custom", "mutable", may_write=False)
+    in_place = shown([])
+    assert in_place.custom is not None
+    in_place.custom["a"]["b"].append("more")
+    assert taken(in_place, []).custom == {"a": {"b": ["custom", "more"]}}
+
+
+def test_what_was_taken_over_is_out_of_the_plugins_reach() -> None:
+    """Changing a returned object afterwards changes nothing."""
+    returned = shown().model_copy(
+        update={"custom": {"a": [1]}, "http": HEADERS, "delegation": delegation().with_new_hop(HOP)}
+    )
+    merged = taken(returned, EVERYTHING)
+    before = copy.deepcopy(merged)
+    assert returned.custom is not None
+    assert returned.http is not None
+    assert returned.delegation is not None
+    returned.custom["a"].append(2)
+    dict.clear(returned.http.headers)
+    returned.delegation.chain[-1].__dict__["subject_id"] = "root"
+    assert merged == before
+
+
+def test_several_changes_are_all_or_nothing() -> None:
+    """One that is not allowed takes the others with it."""
+    allowed = {"http": HEADERS, "custom": {"b": 1}, "security": SecurityExtension(labels=frozenset({*KNOWN, "new"}))}
+    merged = taken(shown().model_copy(update=allowed), EVERYTHING)
+    assert (merged.http, merged.custom, labels_of(merged)) == (HEADERS, {"b": 1}, {*KNOWN, "new"})
+    refused(shown().model_copy(update={**allowed, "request": RequestExtension()}), EVERYTHING, "request", "immutable")
+
+
+def test_a_slot_that_is_not_registered_cannot_be_written() -> None:
+    """Neither by a class of one's own nor by reading one in; the host's own stays."""
+
+    class Wider(Extensions):
+        vault: str | None = None
+
+    original = Wider.model_validate({**FULL, "vault": "s3cret"})
+    assert merge(original, shown(), EVERYTHING) is original
+    merged = merge(original, with_labels("new"), [])
+    assert isinstance(merged, Wider)
+    assert merged.vault == "s3cret"
+    for returned in (
+        Wider.model_validate({**FULL, "vault": "x"}),
+        Extensions.model_validate({**FULL, "vault": "x"}, extra="allow"),
+    ):
+        with pytest.raises(TierViolation, match="slot vault is immutable"):
+            merge(original, returned, EVERYTHING)
+
+
+class Agreeable:
+    """Says that it equals everything."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+FORCES: list[Callable[[Any, str, Any], None]] = [
+    lambda model, field, value: object.__setattr__(model, field, value),
+    lambda model, field, value: model.__dict__.__setitem__(field, value),
+    lambda model, field, value: model.__dict__.update({field: value}),
+]
+
+
+def evil(value: Any) -> Any:
+    """Another value of the same kind."""
+    for kind, other in ((bool, not value), (str, "EVIL"), ((int, float), 99), (frozenset, frozenset({"EVIL"}))):
+        if isinstance(value, kind):
+            return other
+    if isinstance(value, dict):
+        return {"EVIL": "EVIL"}
+    return ["EVIL"] if isinstance(value, list) else ("EVIL",) if isinstance(value, tuple) else "EVIL"
+
+
+def models_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of all models inside; a message counts as one."""
+    if isinstance(value, Frozen):
+        if isinstance(value, Message):
+            return [path]
+        inner = [each for name in type(value).model_fields for each in models_of(getattr(value, name), (*path, name))]
+        return [path, *inner]
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    return [each for key, item in items for each in models_of(item, (*path, key))]
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = getattr(value, step) if isinstance(value, Frozen) else value[step]
+    return value
+
+
+PLACES = [
+    (path, field)
+    for path in models_of(full())
+    for field in type(at(full(), path)).model_fields
+    if (*path, field) not in {("custom",), ("http",), ("http", "headers")}
+]
+UNCAPABLE = [name for name in EVERYTHING if name.startswith("read_")]
+
+
+@pytest.mark.parametrize("force", FORCES)
+@pytest.mark.parametrize("replaced", [evil, lambda _: None, lambda _: Agreeable()])
+def test_force_at_every_field_changes_nothing(
+    force: Callable[[Any, str, Any], None], replaced: Callable[[Any], Any]
+) -> None:
+    """Whatever is written into any field of the copy: it is refused, or nothing comes of it but more labels."""
+    assert len(PLACES) > 100
+    for path, field in PLACES:
+        for capabilities in (UNCAPABLE, EVERYTHING):
+            original, returned = full(), shown(capabilities)
+            force(at(returned, path), field, replaced(getattr(at(returned, path), field)))
+            try:
+                merged = merge(original, returned, capabilities)
+            except TierViolation:
+                merged = original
+            assert merged is original, (path, field)
+            assert original == full()
+
+
+def test_force_on_containers_changes_nothing() -> None:
+    """Dicts and lists of the copy, changed around their locks."""
+    paths = [("agent", "conversation", "topics"), ("security", "objects"), ("security", "data"), ("meta", "properties"),
+             ("security", "subject", "claims"), ("mcp", "tool", "annotations", "readOnlyHint"), ("http", "headers"),
+             ("mcp", "prompt", "arguments"), ("llm", "capabilities"), ("framework", "metadata", "a"),
+             ("security", "objects", "execute_sql", "permissions"), ("agent", "conversation", "history")]  # fmt: skip
+    for path in paths:
+        original, returned = full(), shown(UNCAPABLE)
+        container = at(returned, path)
+        if isinstance(container, dict):
+            dict.__setitem__(container, "EVIL", "EVIL")
+        else:
+            list.append(container, "EVIL")
+        with pytest.raises(TierViolation):
+            merge(original, returned, UNCAPABLE)
+        assert original == full()
+
+
+@pytest.mark.parametrize(
+    ("slot", "value"),
+    [("http", "EVIL"), ("http", 7), ("delegation", ["EVIL"]), ("security", "EVIL"), ("custom", object()),
+     ("custom", [1]), ("custom", {"a": float("nan")})],
+)  # fmt: skip
+def test_a_writable_slot_takes_only_what_fits(slot: str, value: Any) -> None:
+    """What was forced past validation is validated again."""
+    returned = shown()
+    returned.__dict__[slot] = value
+    with pytest.raises(TierViolation):
+        merge(full(), returned, EVERYTHING)
+
+
+def test_headers_and_labels_are_validated_again() -> None:
+    """Inside a model of the right class too."""
+    returned = shown()
+    assert returned.http is not None
+    returned.http.__dict__["headers"] = {"a": 1}
+    with pytest.raises(TierViolation, match="the new value is not valid"):
+        merge(full(), returned, EVERYTHING)
+    for labels in ([*KNOWN, 1], 7, {"a": "b"}):
+        returned = shown()
+        assert returned.security is not None
+        returned.security.__dict__["labels"] = labels
+        with pytest.raises(TierViolation):
+            merge(full(), returned, EVERYTHING)
+
+
+def test_what_is_no_extensions_is_refused() -> None:
+    """With the same error as any other change that is not allowed."""
+    with pytest.raises(TierViolation, match="a dict is no Extensions"):
+        merge(full(), {"custom": {}}, EVERYTHING)  # type: ignore[arg-type]
+
+
+def test_a_violation_can_be_pickled() -> None:
+    """It may have happened in another process."""
+    violation = TierViolation("spy", "http", "guarded", "no")
+    again = pickle.loads(pickle.dumps(violation))
+    assert isinstance(again, TierViolation)
+    assert isinstance(again, PolicyError)
+    assert (str(again), again.plugin, again.slot) == (str(violation), "spy", "http")
