@@ -152,7 +152,7 @@ def _unmarked(value: Any) -> Any:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_way_to_a_schema_is_declared(model: str) -> None:
-    """Native means that the wire takes it; emulated, that the model is asked, as nobody can read a tool's input here."""
+    """Native: the wire takes it; emulated: the model is asked, as nobody can read a tool's input here."""
     adapter = get_adapter(model)
     abilities = adapter.capabilities
     body, lost = _body(adapter, output_schema=SCHEMA)

@@ -5,7 +5,8 @@ from typing import Any, NoReturn
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
-    raise TypeError(f"this {type(self).__base__.__name__} is read-only: change a copy, as thaw() gives it")
+    kind = "dict" if isinstance(self, dict) else "list"
+    raise TypeError(f"this {kind} is read-only: change a copy, as thaw() gives it")
 
 
 class FrozenDict(dict[str, Any]):
@@ -21,8 +22,8 @@ class FrozenDict(dict[str, Any]):
     def __init__(self, *_: Any, **__: Any) -> None:
         """Filled before, and not again: a second call changes nothing."""
 
-    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
-    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> Any:
         return type(self), (dict(self),)
@@ -47,8 +48,8 @@ class FrozenList(list[Any]):
     def __init__(self, *_: Any) -> None:
         """Filled before, and not again: a second call changes nothing."""
 
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
     def __reduce__(self) -> Any:
         return type(self), (list(self),)

@@ -17,6 +17,18 @@ class RoutingMode(StrEnum):
     DEFAULT = "default"
 
 
+class Refusal(StrEnum):
+    """Why a model cannot take a turn (specification D11)."""
+
+    NOT_CONFIGURED = "not_configured"
+    PROVIDER_UNAVAILABLE = "provider_unavailable"
+    NO_VISION_SUPPORT = "no_vision_support"
+    EXCEEDS_CONTEXT_WINDOW = "exceeds_context_window"
+    NO_TOOL_SUPPORT = "no_tool_support"
+    NO_SYSTEM_PROMPT_SUPPORT = "no_system_prompt_support"
+    NO_STRUCTURED_OUTPUT_SUPPORT = "no_structured_output_support"
+
+
 class RoutingDecisionRecord(Frozen):
     mode: RoutingMode
     chosen_model: Text

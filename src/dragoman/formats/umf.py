@@ -180,8 +180,11 @@ def _told(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, bool]:
             raise FormatError("this is no JSON", path=at) from None
         if isinstance(raw["metadata"], dict):
             raw["metadata"].pop("provider_raw", None)  # belongs to adapters; documents do not speak for them
-    with validating(raw, f"{path}.metadata"):
-        read = read_message(raw)
+    try:
+        with validating(raw, f"{path}.metadata"):
+            read = read_message(raw)
+    except FormatError as error:
+        raise FormatError(error.reason, path=error.path.replace(".metadata.", f".metadata.{_PREFIX}", 1)) from None
     fields: Fields = {name: getattr(read, name) for name in ("id", "session_id", "created_at", "channel")}
     metadata: MessageMetadata = read.metadata
     return {**fields, "metadata": metadata}, read.role, notes.get("is_error") == "true"

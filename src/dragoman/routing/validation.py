@@ -6,24 +6,12 @@ does not take of them becomes a loss, and rules can send them elsewhere.
 
 from collections.abc import Callable
 from datetime import datetime
-from enum import StrEnum
 from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.routing import Refusal
 from dragoman.routing.availability import Availability
 from dragoman.routing.request import ModelFacts, RouteRequest
-
-
-class Refusal(StrEnum):
-    """Why a model cannot take a turn."""
-
-    NOT_CONFIGURED = "not_configured"
-    PROVIDER_UNAVAILABLE = "provider_unavailable"
-    NO_VISION_SUPPORT = "no_vision_support"
-    EXCEEDS_CONTEXT_WINDOW = "exceeds_context_window"
-    NO_TOOL_SUPPORT = "no_tool_support"
-    NO_SYSTEM_PROMPT_SUPPORT = "no_system_prompt_support"
-    NO_STRUCTURED_OUTPUT_SUPPORT = "no_structured_output_support"
 
 
 class Refused(NamedTuple):

@@ -168,7 +168,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         prepared = [await self._approved(self.toolbox.prepare(call)) for call in asked]
         results = await asyncio.gather(*(calls.run_async(item, asyncio.to_thread) for item in prepared))
         checked = [await self._aside(self._checked, adapter, result) for result in results]
-        self._teller.answered(prepared, checked)
+        self._note_answers(prepared, checked)
         return checked
 
     async def _aside(self, read: Callable[..., ResultT], *said: Any) -> ResultT:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from pydantic import BaseModel
 
@@ -20,8 +20,6 @@ from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import TokenUsage, Usage
-from dragoman.events.bus import EventBus
-from dragoman.routing import Router
 from dragoman.session import spending, stored
 from dragoman.session.budget import Account, Budget, Purse, Spent
 from dragoman.session.calls import DECLINED, Prepared, error_result
@@ -34,11 +32,15 @@ from dragoman.session.route import Route, Routes
 from dragoman.session.settings import Approve, Options, Said, Settings
 from dragoman.session.spending import Cost
 from dragoman.session.summaries import sent
-from dragoman.session.telling import Teller
 from dragoman.session.toolbox import Tool, Toolbox
 from dragoman.session.turn import Ask, Plan, Turn, run_turn
 from dragoman.transport import RetryPolicy, Timing, transport_for
 from dragoman.transport.fetch import Fetched
+
+if TYPE_CHECKING:
+    from dragoman.events.bus import EventBus
+    from dragoman.routing import RouteDecision, Router
+    from dragoman.session.telling import Teller
 
 TransportT = TypeVar("TransportT")
 
@@ -65,8 +67,8 @@ class Conversation(Generic[TransportT]):
         approve: Approve | None = None,
         max_rounds: int = 20,
         budgets: Iterable[Budget] = (),
-        router: Router | None = None,
-        events: EventBus | None = None,
+        router: "Router | None" = None,
+        events: "EventBus | None" = None,
         store: SessionStore | None = None,
         prices: Prices | None = None,
         tool_ids: ToolIdMap | None = None,
@@ -116,8 +118,8 @@ class Conversation(Generic[TransportT]):
         self._clock = clock
         if model is None and router is None:
             raise ConfigurationError("a session without a router needs a model")
-        self._teller = Teller(events, self.session_id, clock, self.toolbox.side_effects)
-        self._routes = Routes(router, clock, self._teller.decided, self._route_facts)
+        self._teller = None if events is None else self._new_teller(events)
+        self._routes = Routes(router, clock, self._note_decision, self._route_facts)
         self._adapter = None if model is None else self._routes.find(model)
         self._budgets = tuple(budgets)
         self._accounts: dict[Budget, Account] = {}
@@ -254,7 +256,7 @@ class Conversation(Generic[TransportT]):
 
     def _told(self, turn: Turn, said: Message | None = None) -> Turn:
         """The turn, told to the bus, if there is one, from when it begins."""
-        if self._teller.bus is None:
+        if self._teller is None:
             yield from turn
             return
         kept, attempted = len(self._messages), len(self._attempts)
@@ -367,9 +369,23 @@ class Conversation(Generic[TransportT]):
         """Puts a reply, if there is one, into the history behind what it answers."""
         if reply is not None:
             ask.hold.settle(reply.usage)
-            self._teller.replied(reply)
+            if self._teller is not None:
+                self._teller.replied(reply)
         if reply is not None and ask.unkept is not None:
             self._messages += (*ask.unkept, reply)
+
+    def _new_teller(self, bus: "EventBus") -> "Teller":
+        from dragoman.session.telling import Teller  # most sessions tell nobody, and need not wait for it
+
+        return Teller(bus, self.session_id, self._clock, self.toolbox.side_effects)
+
+    def _note_decision(self, decision: "RouteDecision", elapsed_ms: float) -> None:
+        if self._teller is not None:
+            self._teller.decided(decision, elapsed_ms)
+
+    def _note_answers(self, prepared: Sequence[Prepared], results: Sequence[ToolResultBlock]) -> None:
+        if self._teller is not None:
+            self._teller.answered(prepared, results)
 
     def _account(self, budget: Budget) -> Account:
         """The account of this user, of this session, or of the turn that begins."""

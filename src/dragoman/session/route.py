@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import DragomanError, ProviderError
@@ -11,9 +11,11 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.routing import RouteDecision, Router, RouteRequest
 
-DecisionT = TypeVar("DecisionT", RouteDecision, RouteDecision | None)
+if TYPE_CHECKING:  # most sessions have no router, and need not wait for it
+    from dragoman.routing import RouteDecision, Router
+
+DecisionT = TypeVar("DecisionT", "RouteDecision", "RouteDecision | None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,7 @@ class Route:
     adapter: Adapter
     record: RoutingDecisionRecord
     routes: "Routes"
-    decision: RouteDecision | None = None
+    decision: "RouteDecision | None" = None
     """None where the session's own model answers, or a summary is written: nobody steps in there."""
 
     def ended(self, error: ProviderError | None) -> None:
@@ -40,9 +42,9 @@ class Route:
 class Routes:
     """Where the turns of a session go."""
 
-    router: Router | None
+    router: "Router | None"
     clock: Callable[[], datetime]
-    decided: Callable[[RouteDecision, float], None]
+    decided: Callable[["RouteDecision", float], None]
     """Is told each decision, and the milliseconds that it took."""
     facts: Callable[[], Mapping[str, Any]]
     """What a router is told beside what is said: fields of `RouteRequest`."""
@@ -73,6 +75,8 @@ class Routes:
         if self.router is None:
             assert sticky is not None
             return self.own(sticky), said
+        from dragoman.routing import RouteRequest
+
         set_to = None if sticky is None else str(sticky.model_id)
         request = RouteRequest.of(history, said, tools, options, override=override, sticky=set_to, **self.facts())
         decision = self._timed(lambda router: router.choose(request))
@@ -83,17 +87,19 @@ class Routes:
         is to be told may be too long for any."""
         if sticky is not None:
             return self.own(sticky)
+        from dragoman.routing import RouteRequest
+
         decision = self._timed(lambda router: router.choose(RouteRequest(**self.facts())))
         return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self)
 
-    def after(self, decision: RouteDecision, error: DragomanError, *, seen: bool) -> Route | None:
+    def after(self, decision: "RouteDecision", error: DragomanError, *, seen: bool) -> Route | None:
         found = self._timed(lambda router: router.next_after(decision, error, seen=seen))
         return None if found is None else self._route(found)
 
-    def _route(self, decision: RouteDecision) -> Route:
+    def _route(self, decision: "RouteDecision") -> Route:
         return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self, decision=decision)
 
-    def _timed(self, decide: Callable[[Router], DecisionT]) -> DecisionT:
+    def _timed(self, decide: Callable[["Router"], DecisionT]) -> DecisionT:
         """The decision, which is told. A clock that was set back meanwhile tells of no negative time."""
         assert self.router is not None
         begun = self.clock()

@@ -185,7 +185,7 @@ class Session(Conversation[Transport]):
     def _run_tools(self, adapter: Adapter, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
         prepared = [self._approved(self.toolbox.prepare(call)) for call in asked]
         results = [self._checked(adapter, result) for result in self._run(prepared)]
-        self._teller.answered(prepared, results)
+        self._note_answers(prepared, results)
         return results
 
     def _run(self, prepared: Sequence[Prepared]) -> list[ToolResultBlock]:

@@ -3,17 +3,19 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.events.bus import EventBus
-from dragoman.routing import Router
 from dragoman.session.budget import Budget
 from dragoman.session.toolbox import Tool
 from dragoman.transport.fetch import Fetched
+
+if TYPE_CHECKING:
+    from dragoman.events.bus import EventBus
+    from dragoman.routing import Router
 
 Said = str | ContentBlock | Iterable[ContentBlock] | Message
 """What a user says: a text, a block, several blocks, or a whole message."""
@@ -33,8 +35,8 @@ class Settings(TypedDict, total=False):
     approve: Approve | None
     max_rounds: int
     budgets: Iterable[Budget]
-    router: Router | None
-    events: EventBus | None
+    router: "Router | None"
+    events: "EventBus | None"
     prices: Prices | None
     new_id: Callable[[], str]
     clock: Callable[[], datetime]

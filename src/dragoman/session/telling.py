@@ -49,12 +49,12 @@ _FAULTS = {
 
 @dataclass(slots=True)
 class Teller:
-    """Tells a bus what happens in one session, which takes one turn at a time; None tells nobody.
+    """Tells a bus what happens in one session, which takes one turn at a time.
 
     A handler that has fallen behind never holds a turn up: the bus logs what it missed.
     """
 
-    bus: EventBus | None
+    bus: EventBus
     session_id: str
     clock: Callable[[], datetime]
     side_effects: Callable[[str], SideEffects | None]
@@ -97,7 +97,7 @@ class Teller:
 
     def replied(self, reply: Message) -> None:
         """A reply is there. One that was cut by its caller is told as such when the turn ends."""
-        if self.bus is None or reply.metadata.status is MessageStatus.CANCELLED:
+        if reply.metadata.status is MessageStatus.CANCELLED:
             return
         self._asked, self._stopped = None, reply
         self._replies += 1
@@ -105,8 +105,6 @@ class Teller:
 
     def answered(self, prepared: Sequence[Prepared], results: Sequence[ToolResultBlock]) -> None:
         """What became of the calls of one reply."""
-        if self.bus is None:
-            return
         for call, result in zip(prepared, results, strict=True):
             called = self._called.pop(call.call.id, None)
             if call.fault == "validation_error":
@@ -165,8 +163,6 @@ class Teller:
         )
 
     def _tell(self, make: Callable[[], Payload], *, parent: Event | None = None) -> Event | None:
-        if self.bus is None:
-            return None
         cause = parent or self._started
         try:
             return self.bus.emit(make, session_id=self.session_id, turn_id=self.turn_id, parent=cause)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dragoman.formats import to_cmf, to_umf
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_UMF, everything
 
 _DEEP: Any = "bottom"
@@ -78,8 +79,6 @@ class Hostile:
 
 def documents() -> Iterator[Hostile]:
     """All of them."""
-    from dragoman.formats import to_cmf, to_umf
-
     good: dict[str, list[Any]] = {
         "cmf": HANDWRITTEN_CMF,
         "cmf of ours": to_cmf(everything()).data,
@@ -126,5 +125,6 @@ def _texts(name: str, shape: str, document: Any) -> Iterator[Hostile]:
         "escaped surrogate": '[{"role": "\\ud800"}]',
     }.items():
         yield Hostile(f"{name}: text {kind}", shape, broken, None)
-    for kind, other in {"null": None, "text": '"Hi."', "number": 5, "list in a list": [[]], "nulls": [None]}.items():
+    others: dict[str, Any] = {"null": None, "text": '"Hi."', "number": 5, "list in a list": [[]], "nulls": [None]}
+    for kind, other in others.items():
         yield Hostile(f"{name}: a document that is {kind}", shape, other, None)

@@ -7,10 +7,15 @@ from typing import Any, get_type_hints
 import pytest
 
 from dragoman.adapter.contract import AdapterOptions
+from dragoman.events import EventBus
+from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, ask
 from dragoman.session.settings import Options, Settings
 from tests.unit.session.actors import ANTHROPIC, SyncWay, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
+
+LATE = {"Router": Router, "EventBus": EventBus}
+"""Not imported before they are needed."""
 
 STORED = {"self", "model", "system", "messages", "tool_ids", "session_id", "store"}
 """Arguments that say what a stored session holds already, and where it is kept."""
@@ -18,9 +23,9 @@ STORED = {"self", "model", "system", "messages", "tool_ids", "session_id", "stor
 
 def test_settings_are_those_of_the_constructor() -> None:
     """The dictionary for load and ask names the constructor's arguments, with their types."""
-    hints = get_type_hints(Session.__init__)
+    hints = get_type_hints(Session.__init__, localns=LATE)
     del hints["return"]
-    assert get_type_hints(Settings) == {name: hint for name, hint in hints.items() if name not in STORED}
+    assert get_type_hints(Settings, localns=LATE) == {name: hint for name, hint in hints.items() if name not in STORED}
 
 
 def test_options_are_those_of_adapters() -> None:

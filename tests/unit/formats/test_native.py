@@ -1,0 +1,88 @@
+"""Message lists of the providers' own clients, through our own adapters."""
+
+import json
+
+import pytest
+
+from dragoman import Message
+from dragoman.adapter.errors import UnknownProviderError
+from dragoman.formats import FormatError, from_native, to_native
+from tests.unit.formats.documents import everything
+from tests.unit.formats.hostile import HANDWRITTEN_NATIVE
+
+
+@pytest.mark.parametrize("provider", list(HANDWRITTEN_NATIVE))
+def test_a_list_is_read_and_written_as_it_was(provider: str) -> None:
+    """With what its users keep, whoever spoke last."""
+    whole = HANDWRITTEN_NATIVE[provider]
+    for end in range(1, len(whole) + 1):
+        written = to_native(provider, from_native(provider, json.dumps(whole[:end])))
+        assert written.data == whole[:end]
+        assert written.losses == ()
+
+
+@pytest.mark.parametrize(
+    ("provider", "native"),
+    [
+        ("anthropic", {"system": "Be brief.", "messages": [{"role": "user", "content": "Hi."}]}),
+        ("openai", {"instructions": "Be brief.", "input": [{"role": "user", "content": "Hi."}]}),
+        ("bedrock", {"system": [{"text": "Be brief."}], "messages": [{"role": "user", "content": [{"text": "Hi."}]}]}),
+        (
+            "google",
+            {
+                "systemInstruction": {"parts": [{"text": "Be brief."}]},
+                "contents": [{"role": "user", "parts": [{"text": "Hi."}]}],
+            },
+        ),
+    ],
+)
+def test_instructions_beside_the_list_stay_there(provider: str, native: object) -> None:
+    """Where a wire has them outside of its messages, an object holds both."""
+    read = from_native(provider, native)
+    assert [str(message.role) for message in read] == ["system", "user"]
+    assert to_native(provider, read).data == native
+
+
+def test_a_whole_request_is_read() -> None:
+    """Its model is whose words they are."""
+    request = {"model": "gpt-6-luna", "temperature": 1, "messages": [{"role": "assistant", "content": "Hi."}]}
+    assert from_native("openai-chat", request)[0].metadata.model == "openai-chat:gpt-6-luna"
+    named = from_native("openai-chat", request, model="gpt-4.1")
+    assert named[0].metadata.model == "openai-chat:gpt-4.1"
+
+
+def test_a_responses_input_may_be_a_text() -> None:
+    """The one list that need not be one."""
+    assert from_native("openai", {"input": "Hi."})[0].text == "Hi."
+
+
+def test_calls_that_nobody_answered_stay_open() -> None:
+    """A request would need answers; a history that ends with calls is kept as it is."""
+    history = everything()[1:3]
+    for provider in HANDWRITTEN_NATIVE:
+        written = to_native(provider, history)
+        assert "stands behind the history" not in json.dumps(written.data)
+        assert "interrupted_call" not in {str(loss.kind) for loss in written.losses}
+
+
+def test_losses_are_those_of_the_adapter() -> None:
+    """One encoder, one list of losses."""
+    losses = to_native("openai-chat", everything()).losses
+    assert {"thinking", "native_block"} <= {str(loss.kind) for loss in losses}
+    ids = {message.id for message in everything()}
+    assert {loss.message_id for loss in losses} <= ids
+
+
+@pytest.mark.parametrize("data", [{"contents": []}, {"messages": 5}, 5, None, "{}", "[5]"])
+def test_what_is_no_list_is_refused(data: object) -> None:
+    """With what was expected."""
+    with pytest.raises(FormatError):
+        from_native("openai-chat", data)
+
+
+def test_an_unknown_provider_is_named() -> None:
+    """As everywhere."""
+    with pytest.raises(UnknownProviderError):
+        from_native("nobody", [])
+    with pytest.raises(UnknownProviderError):
+        to_native("nobody", [Message.user("Hi.")])
