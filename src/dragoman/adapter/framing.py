@@ -7,7 +7,7 @@ which is why nothing here uses `str.splitlines`. Frames stay bytes: the JSON par
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dragoman.adapter.errors import FrameTooLargeError
@@ -36,15 +36,20 @@ class LineSplitter:
         self._frame_cap = frame_cap
         self._body_cap = body_cap
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
+    def feed(self, chunk: bytes) -> Iterable[bytes]:
         """The lines that this chunk completes, then FrameTooLargeError where it goes over either cap."""
-        room = self._body_cap - self._total
         self._total += len(chunk)
-        for line in self._split(chunk[:room] if len(chunk) > room else chunk):
+        if self._total <= self._body_cap and len(self._line) + len(chunk) <= self._frame_cap:
+            return self._split(chunk)  # too short for a line that is too long: the usual case
+        return self._within_caps(chunk)
+
+    def _within_caps(self, chunk: bytes) -> Iterator[bytes]:
+        over = self._total - self._body_cap
+        for line in self._split(chunk[:-over] if over > 0 else chunk):
             self._check_line(line)
             yield line
         self._check_line(self._line)
-        if len(chunk) > room:
+        if over > 0:
             raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
 
     def finish(self) -> bytes:
@@ -141,10 +146,10 @@ class SseDecoder(_Decoder):
         for line in self._lines.feed(chunk):
             if line:
                 self._field(line)
-            else:
-                if self._data:
-                    yield self._take()
-                self._event = b""
+                continue
+            if self._data:
+                yield self._take()
+            self._event = b""
 
     def _rest(self) -> Iterator[Frame]:
         if line := self._lines.finish():
@@ -154,14 +159,14 @@ class SseDecoder(_Decoder):
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
         if name == b"data":
-            value = value.removeprefix(b" ")
             self._size += len(value) + bool(self._data)  # a line feed joins it to the one before
             if self._size > self._frame_cap:
                 raise FrameTooLargeError(f"one event of the reply is over {self._frame_cap} bytes")
             self._data.append(value)
         elif name == b"event":
-            self._event = value.removeprefix(b" ")
+            self._event = value
 
     def _take(self) -> Frame:
         frame = Frame(
