@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.batch import BatchWire
 from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -14,6 +15,7 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_anthropic import decode, encode, errors
+from dragoman_anthropic.batch import MessageBatches
 from dragoman_anthropic.stream import MessagesDecoder
 
 PATH = "/v1/messages"
@@ -57,6 +59,10 @@ class AnthropicAdapter(Adapter):
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return MessagesDecoder(self.provider, context)
+
+    @property
+    def batches(self) -> BatchWire:
+        return MessageBatches(self.provider, self.model)
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext

@@ -70,7 +70,10 @@ def endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
 
 def _api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAdapter] | type[ResponsesAdapter]:
     reads = row.default.get("thinking_policy", {}).get("reads_from", ["{provider}:*"])
-    own = {"thinking_policy": {"reads_from": [pattern.replace("{provider}", name) for pattern in reads]}}
+    own = {
+        "thinking_policy": {"reads_from": [pattern.replace("{provider}", name) for pattern in reads]},
+        "supports_batch_api": "absent",  # the wire of a chat says nothing of files and batches
+    }
     models = ModelTable.of(*_FAMILIES[row.families, api]).extended(row.default).extended(own, row.models)
     fields = {"provider": name, "endpoint": row.endpoint, "models": models, "listed_models": models.listed}
     if api == "responses":

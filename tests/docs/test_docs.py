@@ -11,14 +11,16 @@ from pytest_examples import CodeExample, EvalExample, find_examples
 import dragoman
 from dragoman.adapter import sources
 from tests.servers import FaultyServer, Reply, json_reply, sse_reply
+from tests.unit.batch.handwritten_provider import Provider, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 NEEDS_LOCAL_MODEL = "local:smollm2-135m"
 
 
-def snippets(*pages: Path) -> list[CodeExample]:
-    return [example for example in find_examples(*pages) if example.prefix.split()[:1] == ["python"]]
+def snippets(*pages: Path, needs: str = "") -> list[CodeExample]:
+    """The snippets of these pages; ``needs`` is the word behind the language for those that need a server."""
+    return [example for example in find_examples(*pages) if example.prefix.split() == ["python", *needs.split()]]
 
 
 @pytest.fixture
@@ -98,3 +100,14 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """Relative links name files that exist."""
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
+    """A batch is handed in by one snippet and fetched by the next, from a provider written by hand."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    with serving(Provider()) as url:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+        for example in snippets(ROOT / "docs" / "batches.md", needs="provider"):
+            eval_example.run(example)
+    assert (tmp_path / "handle.json").stat().st_size

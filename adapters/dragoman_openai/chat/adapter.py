@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.batch import BatchWire
 from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -13,6 +14,7 @@ from dragoman.adapter.incoming import HistoryReader, request_object
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
+from dragoman_openai.batch import OpenAIBatches
 from dragoman_openai.chat import decode, encode, errors, parameters
 from dragoman_openai.chat.dialect import OPENAI, Dialect
 from dragoman_openai.chat.stream import ChatDecoder
@@ -61,6 +63,11 @@ class ChatAdapter(Adapter):
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return ChatDecoder(self.provider, context, self.dialect)
+
+    @property
+    def batches(self) -> BatchWire | None:
+        """Endpoints that merely speak this wire have no batches, or others."""
+        return OpenAIBatches(self.provider, self.model, self.dialect.path) if type(self) is ChatAdapter else None
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter.assembly import Reply
+from dragoman.adapter.batch import BatchWire
 from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -14,6 +15,7 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_openai import errors
+from dragoman_openai.batch import OpenAIBatches
 from dragoman_openai.responses import decode, encode
 from dragoman_openai.responses.stream import ResponsesDecoder
 
@@ -59,6 +61,11 @@ class ResponsesAdapter(Adapter):
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return ResponsesDecoder(self.provider, context)
+
+    @property
+    def batches(self) -> BatchWire | None:
+        """Endpoints that merely speak this wire have no batches, or others."""
+        return OpenAIBatches(self.provider, self.model, PATH) if type(self) is ResponsesAdapter else None
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from dragoman.adapter.answer_tool import AnswerTool
+from dragoman.adapter.batch import BatchWire
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.decoding import StreamDecoder, decode, decode_async
 from dragoman.adapter.errors import ProviderError
@@ -202,6 +203,11 @@ class Adapter(ABC):
     @abstractmethod
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         """The error that a reply means. Never fails, whatever the body is."""
+
+    @property
+    def batches(self) -> BatchWire | None:
+        """The provider's batch API for this model; None where there is none, or none is spoken here."""
+        return None
 
     @property
     def default_output_tokens(self) -> int:

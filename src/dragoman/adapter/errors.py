@@ -14,6 +14,7 @@ DragomanError
 ├── RequestError                an argument that no request can carry
 ├── EventError                  something that is no event of the catalogue
 │   └── EventOverflowError      a handler is so far behind that it missed an event
+├── BatchPendingError           the answers of a batch that has not ended were asked for
 ├── TurnLimitError              the rounds of tool calls that a turn may take are used up
 ├── BudgetExceededError         a request could cost more than a budget has left; it was not sent
 │   └── UnpricedModelError      a budget in dollars, and nobody knows what the model costs
@@ -152,6 +153,10 @@ def _because(against: Iterable[tuple[str, str]]) -> str:
 
 
 class RequestError(DragomanError):
+    pass
+
+
+class BatchPendingError(DragomanError):
     pass
 
 

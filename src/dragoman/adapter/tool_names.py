@@ -50,6 +50,11 @@ class ToolNames:
     def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own
 
+    @property
+    def own(self) -> Mapping[str, str]:
+        """The tools' own names, by the made ones."""
+        return self._own
+
     def told(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
         """The events with each call under the name that its tool has here."""
         for event in events:

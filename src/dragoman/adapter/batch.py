@@ -1,0 +1,127 @@
+"""Many requests in one, answered within a day at a lower price (specification D5.9): what an adapter knows of it.
+
+An operation is a generator: it gives out one request after another, is sent the reply to each, and returns what came of
+it. So it does no I/O itself, and is driven with await or without. Before a reply is sent in, the driver has raised what
+is no success.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import InvalidRequestError, MalformedReplyError, ProviderError
+from dragoman.adapter.wire import WireRequest, WireResponse
+
+T = TypeVar("T")
+Steps = Generator[WireRequest, WireResponse, T]
+
+
+class BatchStatus(StrEnum):
+    """The specification's five, and cancelled: what was answered before a cancellation can still be fetched."""
+
+    QUEUED = "queued"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    EXPIRED = "expired"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (BatchStatus.QUEUED, BatchStatus.IN_PROGRESS)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """How far a batch is. Counts are of requests, None where the provider does not say.
+
+    ``problem`` is why a batch failed as a whole; ``raw`` is what the provider said.
+    """
+
+    status: BatchStatus
+    succeeded: int | None = None
+    failed: int | None = None
+    problem: str | None = None
+    raw: Mapping[str, Any] | None = None
+
+
+class BatchLine(NamedTuple):
+    """The answer to one request of a batch: a reply as the adapter reads it, or why there is none."""
+
+    wire_id: str
+    outcome: WireResponse | ProviderError
+
+
+class BatchWire(ABC):
+    """One provider's batch API, for one model. ``most_requests`` and ``most_bytes`` are the limits of one batch."""
+
+    most_requests: ClassVar[int]
+    most_bytes: ClassVar[int]
+
+    def __init__(self, provider: str, model: str) -> None:
+        self.provider = provider
+        self.model = model
+
+    @abstractmethod
+    def accepts(self, custom_id: str) -> bool:
+        """Whether the provider takes this as the id of a request."""
+
+    @abstractmethod
+    def line(self, wire_id: str, request: WireRequest) -> bytes:
+        """One request, as it stands in the batch."""
+
+    @abstractmethod
+    def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
+        """Hands the batch in, with its headers. Returns the provider's id for it."""
+
+    @abstractmethod
+    def poll(self, batch_id: str) -> Steps[BatchState]: ...
+
+    @abstractmethod
+    def cancel(self, batch_id: str) -> Steps[BatchState]: ...
+
+    @abstractmethod
+    def results(self, batch_id: str) -> Steps[tuple[WireRequest, ...]]:
+        """The downloads that hold the answers, as JSON lines, in any order."""
+
+    @abstractmethod
+    def read(self, line: bytes) -> BatchLine:
+        """One line of a download. Raises MalformedReplyError."""
+
+    def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
+        """Those of the whole batch. Raises InvalidRequestError where its requests need different ones."""
+        first = dict(requests[0].headers)
+        if any(dict(request.headers) != first for request in requests):
+            raise InvalidRequestError(
+                "the requests of one batch share their headers, and these need different ones: make a batch of each",
+                provider=self.provider,
+                model=self.model,
+            )
+        return first
+
+    def told(self, response: WireResponse) -> dict[str, Any]:
+        return wirejson.loads_object(response.body, what="what the provider says of the batch")
+
+    def word(self, native: Mapping[str, Any], name: str) -> str:
+        """A text that must be there. Raises MalformedReplyError."""
+        value = native.get(name)
+        if not isinstance(value, str) or not value:
+            raise MalformedReplyError(f"the batch has no {name}", provider=self.provider, model=self.model)
+        return value
+
+
+def count(native: Any, *names: str) -> int | None:
+    """The sum of these counts; None where none of them is told."""
+    found = [native[name] for name in names if isinstance(native, dict) and type(native.get(name)) is int]
+    return sum(found) if found else None
+
+
+def get(path: str, headers: Mapping[str, str] | None = None) -> WireRequest:
+    return WireRequest("GET", path, b"", headers or {})
+
+
+def post(path: str, body: bytes, headers: Mapping[str, str] | None = None) -> WireRequest:
+    return WireRequest("POST", path, body, headers or {})

@@ -1,0 +1,276 @@
+"""Handing batches in, looking after them and fetching what came of them: with await and without."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Generic, Self, TypeVar
+
+from dragoman.adapter.batch import BatchState, BatchStatus, Steps
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import BatchPendingError, ConfigurationError
+from dragoman.adapter.framing import DEFAULT_BODY_CAP, LineSplitter
+from dragoman.adapter.losses import Loss
+from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.wire import WireRequest
+from dragoman.batch.handle import BatchHandle
+from dragoman.batch.requests import Encoded, Requests, encode, wire_of
+from dragoman.batch.results import Outcome, Results
+from dragoman.pricing import PriceTable, price_table
+from dragoman.transport import AsyncTransport, RetryPolicy, Transport, transport_for
+
+T = TypeVar("T")
+TransportT = TypeVar("TransportT", bound=Transport | AsyncTransport)
+
+Progress = Callable[[BatchState], Any]
+"""Told the state of a batch whenever it was asked for."""
+
+
+class _Batches(Generic[TransportT]):
+    """What both drivers do alike."""
+
+    _asynchronous: bool
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        options: AdapterOptions | None = None,
+        prices: PriceTable | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        **settings: Any,
+    ) -> None:
+        """``model`` is provider:model. ``options`` are those of all requests without their own; ``settings`` go to the
+        transport: api_key, base_url, client, retry and so on.
+
+        Raises ConfigurationError where no batch API is spoken for the model, and UnknownProviderError.
+        """
+        self.adapter = get_adapter(model)
+        self.losses: Mapping[str, tuple[Loss, ...]] = {}
+        """What the requests of the batch that was handed in last have lost on their way, by their ids."""
+        self._wire = wire_of(self.adapter)
+        self._options = options or AdapterOptions()
+        self._prices = prices or price_table()
+        self._now = now
+        self._transport: TransportT = self._made(**settings)
+        # A second try could hand the same batch in, and have it paid for, twice.
+        self._once: TransportT = self._made(**{**settings, "retry": RetryPolicy(max_retries=0)})
+
+    def _made(self, **settings: Any) -> TransportT:
+        try:
+            made: Any = transport_for(self.adapter, asynchronous=self._asynchronous, **settings)
+        except TypeError as error:
+            raise ConfigurationError(f"the settings of the transport do not fit: {error}") from None
+        transport: TransportT = made
+        return transport
+
+    def _encoded(self, requests: Requests) -> Encoded:
+        encoded = encode(self.adapter, requests, self._options)
+        self.losses = encoded.losses
+        return encoded
+
+    def _handle(self, encoded: Encoded, batch_id: str) -> BatchHandle:
+        return BatchHandle(
+            model=str(self.adapter.model_id),
+            batch_id=batch_id,
+            submitted_at_ms=int(self._now().timestamp() * 1000),
+            entries=encoded.entries,
+        )
+
+    def _own(self, handle: BatchHandle) -> str:
+        if handle.model != str(self.adapter.model_id):
+            raise ConfigurationError(f"the batch is one of {handle.model}, and asked for is {self.adapter.model_id}")
+        return handle.batch_id
+
+    def _ended(self, handle: BatchHandle, state: BatchState) -> Results:
+        if not state.status.ended:
+            done = sum(each or 0 for each in (state.succeeded, state.failed))
+            raise BatchPendingError(
+                f"the batch {handle.batch_id} is {state.status}, with {done:,} of {handle.request_count:,} requests"
+                " done: wait for it, or poll it until its status has ended"
+            )
+        return Results(self.adapter, self._wire, handle, self._prices)
+
+
+class Batches(_Batches[Transport]):
+    """The batches of one model. Everything that a later process needs is in the `BatchHandle`."""
+
+    _asynchronous = False
+
+    def submit(self, requests: Requests) -> BatchHandle:
+        """Hands the requests in: prompts by their ids, or `BatchRequest`s.
+
+        It is tried once: after a NetworkError the batch may be there or not, which the provider's own list shows.
+        Raises InvalidRequestError for an empty batch, one over the provider's limits, or an id that stands in it
+        twice, and any ProviderError.
+        """
+        encoded = self._encoded(requests)
+        return self._handle(encoded, self._drive(self._wire.submit(encoded.lines, encoded.headers), self._once))
+
+    def poll(self, handle: BatchHandle) -> BatchState:
+        return self._drive(self._wire.poll(self._own(handle)), self._transport)
+
+    def cancel(self, handle: BatchHandle) -> BatchState:
+        """What has been answered by then can be fetched, and is paid for."""
+        return self._drive(self._wire.cancel(self._own(handle)), self._transport)
+
+    def wait(
+        self,
+        handle: BatchHandle,
+        *,
+        every: float = 60.0,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> BatchState:
+        """Polls every so many seconds until the batch has ended. Raises BatchPendingError after ``timeout`` seconds."""
+        started = time.monotonic()
+        while True:
+            state = self.poll(handle)
+            if progress is not None:
+                progress(state)
+            if state.status.ended:
+                return state
+            if timeout is not None and time.monotonic() - started + every > timeout:
+                self._ended(handle, state)
+            time.sleep(every)
+
+    def fetch(self, handle: BatchHandle) -> list[Outcome]:
+        """A Message or a BatchError for each request, in the order in which they were asked.
+
+        Raises BatchPendingError before the batch has ended, and StreamTruncatedError where answers are missing.
+        """
+        state = self.poll(handle)
+        results = self._ended(handle, state)
+        return results.in_order([*self._read(handle, state, results), *results.missing(state)])
+
+    def results(self, handle: BatchHandle) -> Iterator[tuple[str, Outcome]]:
+        """As `fetch`, but each by its id and as it comes: for batches that are too large for memory."""
+        state = self.poll(handle)
+        results = self._ended(handle, state)
+        yield from self._read(handle, state, results)
+        yield from results.missing(state)
+
+    def close(self) -> None:
+        self._transport.close()
+        self._once.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _drive(self, steps: Steps[T], transport: Transport) -> T:
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(transport.send(self.adapter, request))
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def _read(self, handle: BatchHandle, state: BatchState, results: Results) -> Iterator[tuple[str, Outcome]]:
+        if state.status is BatchStatus.FAILED:
+            return
+        for request in self._drive(self._wire.results(handle.batch_id), self._transport):
+            splitter = _splitter()
+            with self._download(request) as reply:
+                for chunk in reply.chunks:
+                    yield from filter(None, map(results.read, splitter.feed(chunk)))
+            yield from filter(None, (results.read(splitter.finish()),))
+
+    def _download(self, request: WireRequest) -> AbstractContextManager[Any]:
+        return self._transport.stream(self.adapter, replace(request, stream=True))
+
+
+class AsyncBatches(_Batches[AsyncTransport]):
+    """`Batches`, with await."""
+
+    _asynchronous = True
+
+    async def submit(self, requests: Requests) -> BatchHandle:
+        encoded = self._encoded(requests)
+        return self._handle(encoded, await self._drive(self._wire.submit(encoded.lines, encoded.headers), self._once))
+
+    async def poll(self, handle: BatchHandle) -> BatchState:
+        return await self._drive(self._wire.poll(self._own(handle)), self._transport)
+
+    async def cancel(self, handle: BatchHandle) -> BatchState:
+        return await self._drive(self._wire.cancel(self._own(handle)), self._transport)
+
+    async def wait(
+        self,
+        handle: BatchHandle,
+        *,
+        every: float = 60.0,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> BatchState:
+        started = time.monotonic()
+        while True:
+            state = await self.poll(handle)
+            if progress is not None:
+                progress(state)
+            if state.status.ended:
+                return state
+            if timeout is not None and time.monotonic() - started + every > timeout:
+                self._ended(handle, state)
+            await asyncio.sleep(every)
+
+    async def fetch(self, handle: BatchHandle) -> list[Outcome]:
+        state = await self.poll(handle)
+        results = self._ended(handle, state)
+        found = [each async for each in self._read(handle, state, results)]
+        return results.in_order([*found, *results.missing(state)])
+
+    async def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, Outcome]]:
+        state = await self.poll(handle)
+        results = self._ended(handle, state)
+        async for each in self._read(handle, state, results):
+            yield each
+        for each in results.missing(state):
+            yield each
+
+    async def close(self) -> None:
+        await self._transport.close()
+        await self._once.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _drive(self, steps: Steps[T], transport: AsyncTransport) -> T:
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(await transport.send(self.adapter, request))
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def _read(
+        self, handle: BatchHandle, state: BatchState, results: Results
+    ) -> AsyncIterator[tuple[str, Outcome]]:
+        if state.status is BatchStatus.FAILED:
+            return
+        for request in await self._drive(self._wire.results(handle.batch_id), self._transport):
+            splitter = _splitter()
+            async with self._download(request) as reply:
+                async for chunk in reply.chunks:
+                    for found in filter(None, map(results.read, splitter.feed(chunk))):
+                        yield found
+            if (last := results.read(splitter.finish())) is not None:
+                yield last
+
+    def _download(self, request: WireRequest) -> AbstractAsyncContextManager[Any]:
+        return self._transport.stream(self.adapter, replace(request, stream=True))
+
+
+def _splitter() -> LineSplitter:
+    """A download may have any size, as it is read line by line; a line may not."""
+    return LineSplitter(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize)

@@ -1,0 +1,118 @@
+"""The answers of a batch, read and put into the order that was asked for."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from dragoman.adapter.answer_tool import AnswerTool
+from dragoman.adapter.batch import BatchState, BatchStatus, BatchWire
+from dragoman.adapter.contract import Adapter, RequestContext
+from dragoman.adapter.errors import (
+    InvalidRequestError,
+    ProviderError,
+    RequestCancelledError,
+    ServerError,
+    StreamTruncatedError,
+)
+from dragoman.adapter.tool_names import ToolNames
+from dragoman.adapter.wire import WireResponse
+from dragoman.batch.handle import BatchEntry, BatchHandle
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.pricing import PriceTable
+
+
+@dataclass(frozen=True, slots=True)
+class BatchError:
+    """Why one request of a batch has no answer; ``error`` is what the same failure raises in a live call."""
+
+    custom_id: str
+    error: ProviderError
+
+    @property
+    def error_class(self) -> str:
+        return self.error.error_class
+
+    @property
+    def error_message(self) -> str:
+        return str(self.error)
+
+    @property
+    def retryable(self) -> bool:
+        return self.error.retryable
+
+
+Outcome = Message | BatchError
+
+_WHY: dict[BatchStatus, tuple[type[ProviderError], str]] = {
+    BatchStatus.CANCELLED: (RequestCancelledError, "the batch was cancelled before this request"),
+    BatchStatus.EXPIRED: (ServerError, "the batch expired before this request: submit it again"),
+    BatchStatus.FAILED: (InvalidRequestError, "the provider did not take the batch"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPrices:
+    """A price table whose usages came out of a batch: not every provider says so in the reply."""
+
+    table: PriceTable
+
+    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
+        return self.table.price(model_id, usage, at, batch=True)
+
+
+class Results:
+    """Reads the lines of a batch's downloads, one at a time."""
+
+    def __init__(self, adapter: Adapter, wire: BatchWire, handle: BatchHandle, prices: PriceTable) -> None:
+        self._adapter = adapter
+        self._wire = wire
+        self._handle = handle
+        self._prices = BatchPrices(prices)
+        self._waiting = {entry.wire_id: entry for entry in handle.entries}
+
+    def read(self, line: bytes) -> tuple[str, Outcome] | None:
+        """The request's id and its answer; None for a blank line, a second answer, or one to no request of ours.
+
+        Raises MalformedReplyError where it is no line of results at all.
+        """
+        if not line.strip():
+            return None
+        found = self._wire.read(line)
+        entry = self._waiting.pop(found.wire_id, None)
+        return None if entry is None else (entry.custom_id, self._outcome(entry, found.outcome))
+
+    def missing(self, state: BatchState) -> Iterator[tuple[str, Outcome]]:
+        """Those requests that no download has mentioned, with the reason.
+
+        Raises StreamTruncatedError where the provider says that the batch is complete.
+        """
+        if self._waiting and state.status is BatchStatus.COMPLETED:
+            raise StreamTruncatedError(
+                f"the results lack {len(self._waiting):,} of {self._handle.request_count:,} answers: fetch them again",
+                provider=self._wire.provider,
+            )
+        for entry in self._waiting.values():
+            yield entry.custom_id, BatchError(entry.custom_id, self._reason(state))
+
+    def _reason(self, state: BatchState) -> ProviderError:
+        kind, why = _WHY.get(state.status, (ServerError, "the batch has ended without an answer to this request"))
+        return kind(state.problem or why, provider=self._wire.provider, model=self._wire.model, code=state.status)
+
+    def in_order(self, outcomes: Iterable[tuple[str, Outcome]]) -> list[Outcome]:
+        found = dict(outcomes)
+        return [found[name] for name in self._handle.custom_ids]
+
+    def _outcome(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> Outcome:
+        if isinstance(outcome, ProviderError):
+            return BatchError(entry.custom_id, outcome)
+        at = self._handle.submitted_at
+        context = RequestContext(
+            model=self._handle.model, session_id=entry.session_id, prices=self._prices, clock=lambda: at
+        )
+        context.tool_names = ToolNames(entry.tool_names) if entry.tool_names else None
+        context.answer_tool = AnswerTool() if entry.answers_by_tool else None
+        try:
+            return self._adapter.from_wire_response(outcome, context)
+        except ProviderError as error:
+            return BatchError(entry.custom_id, error)

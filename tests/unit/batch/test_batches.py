@@ -1,0 +1,333 @@
+"""Batches handed in, looked after and fetched, against both providers' APIs written by hand."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from dragoman import AdapterOptions, Message, ToolDefinition, get_adapter
+from dragoman.adapter.capabilities import EMULATED
+from dragoman.adapter.errors import (
+    BatchPendingError,
+    ConfigurationError,
+    InvalidRequestError,
+    MalformedReplyError,
+    NotFoundError,
+    ProviderError,
+    RequestCancelledError,
+    ServerError,
+    StreamTruncatedError,
+)
+from dragoman.adapter.registry import providers
+from dragoman.batch import AsyncBatches, BatchError, Batches, BatchHandle, BatchRequest, BatchState, BatchStatus
+from dragoman.pricing import price_table
+from tests.unit.batch.handwritten_provider import Provider, serving
+
+MODELS = ("anthropic:claude-haiku-4-5", "openai:gpt-4o", "openai-chat:gpt-4o")
+PROMPTS = {f"row-{number}": f"Question {number}" for number in range(5)}
+OPTIONS = AdapterOptions(max_output_tokens=50)
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    made = Provider()
+    with serving(made):
+        yield made
+
+
+def batches(model: str, provider: Provider) -> Batches:
+    return Batches(model, options=OPTIONS, base_url=provider.url, api_key="none")
+
+
+def texts(outcomes: list[Any]) -> list[str]:
+    return [each.text if isinstance(each, Message) else each.error_class for each in outcomes]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_answers_come_in_the_order_of_the_questions(model: str, provider: Provider) -> None:
+    """The provider gives them in another one."""
+    with batches(model, provider) as ours:
+        handle = ours.submit(PROMPTS)
+        states: list[BatchState] = []
+        ours.wait(handle, every=0.001, progress=states.append)
+        found = ours.fetch(handle)
+    assert texts(found) == [f"Answer to {name}" for name in PROMPTS]
+    assert states[-1].status is BatchStatus.COMPLETED
+    assert (states[-1].succeeded, states[-1].failed) == (5, 0)
+    assert handle.custom_ids == tuple(PROMPTS)
+    assert handle.request_count == 5
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_each_state_and_each_failure(model: str, provider: Provider) -> None:
+    """A request that fails, expires or is cancelled is an error in its place, of the class that a live call raises."""
+    provider.polls = 2
+    asked = {"good": "Hi", "bad": "FAIL", "late": "EXPIRE", "stopped": "CANCEL", "too": "Hello"}
+    with batches(model, provider) as ours:
+        handle = ours.submit(asked)
+        assert ours.poll(handle).status is BatchStatus.IN_PROGRESS
+        found = ours.fetch(handle)
+    assert texts(found) == ["Answer to good", "invalid_request", "server_error", "cancelled", "Answer to too"]
+    bad, late, stopped = found[1:4]
+    assert isinstance(bad, BatchError)
+    assert isinstance(bad.error, InvalidRequestError)
+    assert not bad.retryable
+    assert "too" in bad.error_message
+    assert bad.custom_id == "bad"
+    assert isinstance(late, BatchError)
+    assert isinstance(late.error, ServerError)
+    assert late.retryable
+    assert isinstance(stopped, BatchError)
+    assert isinstance(stopped.error, RequestCancelledError)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_later_process_goes_on_from_the_stored_handle(model: str, provider: Provider, tmp_path: Path) -> None:
+    with batches(model, provider) as ours:
+        stored = ours.submit(PROMPTS).model_dump_json()
+    assert "Question" not in stored
+    (tmp_path / "handle.json").write_text(stored)
+    with batches(model, provider) as later:
+        handle = BatchHandle.model_validate_json((tmp_path / "handle.json").read_text())
+        first, second = later.fetch(handle), later.fetch(handle)
+    assert texts(first) == [f"Answer to {name}" for name in PROMPTS]
+    assert [each.created_at for each in first if isinstance(each, Message)] == [
+        each.created_at for each in second if isinstance(each, Message)
+    ]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_answers_cost_what_the_batch_rows_of_the_table_say(model: str, provider: Provider) -> None:
+    with batches(model, provider) as ours:
+        handle = ours.submit({"a": "Hi"})
+        (message,) = ours.fetch(handle)
+    assert isinstance(message, Message)
+    usage = message.usage
+    assert usage is not None
+    plain = {name: value for name, value in dict(usage).items() if name in ("input_tokens", "output_tokens")}
+    table, kind = price_table(), type(usage)
+    live = table.price(model, kind(**plain), handle.submitted_at)
+    assert usage.pricing_mode == "batch"
+    assert usage.cost_usd is not None
+    assert live.cost_usd is not None
+    assert usage.cost_usd == live.cost_usd / 2 > Decimal(0)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_batch_that_has_not_ended_has_no_answers(model: str, provider: Provider) -> None:
+    provider.polls = 100
+    with batches(model, provider) as ours:
+        handle = ours.submit(PROMPTS)
+        with pytest.raises(BatchPendingError, match="in_progress, with 0 of 5"):
+            ours.fetch(handle)
+        with pytest.raises(BatchPendingError):
+            ours.wait(handle, every=0.001, timeout=0.002)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_cancelled_batch_says_so_of_each_request(model: str, provider: Provider) -> None:
+    provider.polls = 1
+    with batches(model, provider) as ours:
+        handle = ours.submit(PROMPTS)
+        assert ours.cancel(handle).status is BatchStatus.IN_PROGRESS
+        found = ours.fetch(handle)
+        assert ours.poll(handle).status is BatchStatus.CANCELLED
+    assert texts(found) == ["cancelled"] * 5
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_expired_batch_can_be_submitted_again(model: str, provider: Provider) -> None:
+    provider.ends_as = "expired"
+    with batches(model, provider) as ours:
+        handle = ours.submit(PROMPTS)
+        found = ours.fetch(handle)
+        assert ours.poll(handle).status is BatchStatus.EXPIRED
+    assert all(isinstance(each, BatchError) and each.retryable for each in found)
+
+
+@pytest.mark.parametrize("model", MODELS[1:])
+def test_a_batch_that_was_refused_as_a_whole_says_why(model: str, provider: Provider) -> None:
+    provider.ends_as = "failed"
+    with batches(model, provider) as ours:
+        handle = ours.submit(PROMPTS)
+        found = ours.fetch(handle)
+    assert all(isinstance(each, BatchError) and "line 1: no such model" in each.error_message for each in found)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("lost", [1, 3])
+def test_results_that_lack_an_answer_are_an_error(model: str, lost: int, provider: Provider) -> None:
+    """What is missing may have been paid for: nobody is told to submit it again."""
+    provider.lost_lines = lost
+    with batches(model, provider) as ours:
+        handle = ours.submit(PROMPTS)
+        with pytest.raises(StreamTruncatedError, match=f"lack {lost} of 5"):
+            ours.fetch(handle)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_results_cut_at_any_byte_are_an_error_or_whole(model: str, provider: Provider) -> None:
+    with batches(model, provider) as ours:
+        handle = ours.submit({"a": "Hi", "b": "Hello"})
+        whole = texts(ours.fetch(handle))
+        path = provider.seen[-1][1]
+        size = len(provider.answer("GET", path, {}, b"")[1])
+        for cut in [*range(0, size, 37), size - 2, size - 1]:
+            provider.cut = cut
+            try:
+                found = texts(ours.fetch(handle))
+            except (MalformedReplyError, StreamTruncatedError):
+                assert cut < size - 1
+            else:
+                assert found == whole
+                assert cut >= size - 1
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_batches_that_cannot_be_handed_in(model: str, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    with batches(model, provider) as ours:
+        with pytest.raises(InvalidRequestError, match="without a request"):
+            ours.submit({})
+        twice = [BatchRequest(custom_id="a", messages="Hi"), BatchRequest(custom_id="a", messages="Ho")]
+        with pytest.raises(InvalidRequestError, match="'a' stands in the batch twice"):
+            ours.submit(twice)
+        wire = ours.adapter.batches
+        monkeypatch.setattr(type(wire), "most_requests", 2)
+        with pytest.raises(InvalidRequestError, match="2 are the most"):
+            ours.submit(PROMPTS)
+        monkeypatch.setattr(type(wire), "most_requests", 100)
+        monkeypatch.setattr(type(wire), "most_bytes", 100)
+        with pytest.raises(InvalidRequestError, match="make two of it"):
+            ours.submit(PROMPTS)
+    assert provider.seen == []
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_ids_that_the_provider_refuses_are_numbers_there_and_themselves_here(model: str, provider: Provider) -> None:
+    asked = {"a\nb": "Hi", "x" * 90: "Ho", "c": "Hello"}
+    with batches(model, provider) as ours:
+        handle = ours.submit(asked)
+        found = dict(ours.results(handle))
+    assert set(found) == set(asked)
+    assert texts([found["a\nb"], found["c"]]) == ["Answer to request-1", "Answer to request-3"]
+
+
+def test_a_tool_that_was_renamed_is_called_by_its_own_name(provider: Provider) -> None:
+    tool = ToolDefinition(
+        name="weather.in/city", description="The weather.", input_schema={"type": "object", "properties": {}}
+    )
+    with batches(MODELS[0], provider) as ours:
+        handle = ours.submit([BatchRequest(custom_id="a", messages="Weather?", tools=[tool])])
+        handle = BatchHandle.model_validate_json(handle.model_dump_json())
+        (message,) = ours.fetch(handle)
+        assert ours.losses["a"]
+    assert isinstance(message, Message)
+    assert [call.name for call in message.tool_uses] == ["weather.in/city"]
+
+
+def test_requests_with_and_without_a_temperature_go_in_one_batch(provider: Provider) -> None:
+    """Sampling parameters are a matter of the API version, which a whole batch shares."""
+    warm = AdapterOptions(max_output_tokens=50, temperature=0.5)
+    with batches(MODELS[0], provider) as ours:
+        ours.submit(
+            [
+                BatchRequest(custom_id="a", messages="Hi"),
+                BatchRequest(custom_id="b", messages="Ho", options=warm),
+            ]
+        )
+    assert provider.seen[0][2]["anthropic-version"] == "2023-06-01"
+
+
+def test_requests_that_need_other_headers_are_refused(provider: Provider) -> None:
+    other = AdapterOptions(max_output_tokens=50, headers={"x-team": "blue"})
+    asked = [
+        BatchRequest(custom_id="a", messages="Hi"),
+        BatchRequest(custom_id="b", messages="Ho", options=other),
+    ]
+    with batches(MODELS[1], provider) as ours, pytest.raises(InvalidRequestError, match="share their headers"):
+        ours.submit(asked)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_async_twin(model: str, provider: Provider) -> None:
+    async def run() -> tuple[BatchHandle, list[Any], BatchState, dict[str, Any]]:
+        async with AsyncBatches(model, options=OPTIONS, base_url=provider.url, api_key="none") as ours:
+            handle = await ours.submit(PROMPTS)
+            await ours.wait(handle, every=0.001)
+            listed = {name: outcome async for name, outcome in ours.results(handle)}
+            found = await ours.fetch(handle)
+            return handle, found, await ours.cancel(handle), listed
+
+    handle, found, _, listed = asyncio.run(run())
+    assert texts(found) == [f"Answer to {name}" for name in PROMPTS]
+    assert texts([listed[name] for name in handle.custom_ids]) == texts(found)
+
+
+def test_a_batch_is_handed_in_once(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second try could be a second batch, and paid for."""
+    failing = (529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
+    tries: list[str] = []
+    monkeypatch.setattr(Provider, "answer", lambda self, method, path, *_: tries.append(path) or failing)
+    with batches(MODELS[0], provider) as ours, pytest.raises(ProviderError, match="Overloaded"):
+        ours.submit(PROMPTS)
+    assert len(tries) == 1
+
+
+def test_a_batch_of_another_model_is_not_ours(provider: Provider) -> None:
+    with batches(MODELS[0], provider) as ours, batches(MODELS[1], provider) as theirs:
+        handle = ours.submit(PROMPTS)
+        with pytest.raises(ConfigurationError, match="is one of anthropic:claude-haiku-4-5"):
+            theirs.poll(handle)
+        with pytest.raises(NotFoundError):
+            ours.poll(handle.model_copy(update={"batch_id": "a/b"}))
+
+
+def test_who_declares_batches_has_them() -> None:
+    for name in providers():
+        adapter = get_adapter(f"{name}:{_listed(name)}")
+        able = adapter.capabilities.supports_batch_api
+        assert bool(able) == (adapter.batches is not None), name
+        assert able is not EMULATED
+
+
+def _listed(name: str) -> str:
+    return next(iter(get_adapter(f"{name}:x").listed_models), "x")
+
+
+def test_without_a_batch_api_there_are_no_batches() -> None:
+    with pytest.raises(ConfigurationError, match="no batch API is spoken for ollama:qwen3:4b"):
+        Batches("ollama:qwen3:4b")
+
+
+def test_the_vendors_own_client_hands_in_the_same_batch(provider: Provider) -> None:
+    """The hand-written provider takes both clients, and sees the same from both."""
+    with batches(MODELS[0], provider) as ours:
+        ours.submit({"a": "Hi"})
+    with anthropic.Anthropic(base_url=provider.url, api_key="none") as client:
+        params = {"model": "claude-haiku-4-5", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
+        made = client.messages.batches.create(requests=[{"custom_id": "a", "params": params}])  # type: ignore[typeddict-item]
+        assert client.messages.batches.retrieve(made.id).processing_status == "ended"
+        (line,) = client.messages.batches.results(made.id)
+        assert line.result.type == "succeeded"
+    (mine, theirs) = [json.loads(body) for method, path, _, body in provider.seen if method == "POST"]
+    assert mine["requests"][0]["custom_id"] == theirs["requests"][0]["custom_id"]
+    assert set(mine["requests"][0]["params"]) == set(theirs["requests"][0]["params"])
+
+
+def test_the_vendors_own_client_hands_in_the_same_file(provider: Provider) -> None:
+    with batches(MODELS[2], provider) as ours:
+        ours.submit({"a": "Hi"})
+    line = next(iter(provider.files.values()))
+    with openai.OpenAI(base_url=provider.url, api_key="none") as client:
+        file = client.files.create(file=("batch.jsonl", line), purpose="batch")
+        made = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
+        assert client.batches.retrieve(made.id).status == "completed"
+        assert made.input_file_id
+    mine, theirs = [json.loads(body) for method, path, _, body in provider.seen if path == "/batches"]
+    assert {**mine, "input_file_id": ""} == {**theirs, "input_file_id": ""}
