@@ -31,6 +31,9 @@ _LISTS = ("messages", "input", "contents")
 _PRELUDE = ("system", "systemInstruction", "system_instruction", "instructions", "tools", "toolConfig")
 _INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
 
+_API = "api"
+"""Told by the name of its list."""
+
 Pieces = tuple[dict[str, Any], list[Any]]
 
 
@@ -41,7 +44,7 @@ def pieces(body: bytes) -> Pieces:
     items = listed if isinstance(listed, list) else [listed]
     run = json.dumps(items, separators=(",", ":"), ensure_ascii=False).encode()
     assert run in body or not isinstance(listed, list)
-    return {name: whole.get(name) for name in _PRELUDE}, items
+    return {_API: next(name for name in _LISTS if name in whole), **{name: whole.get(name) for name in _PRELUDE}}, items
 
 
 def beginnings(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
@@ -57,6 +60,8 @@ def beginnings(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
 def breach(shorter: Pieces, longer: Pieces) -> str | None:
     """How the law is broken between two requests; None where it holds."""
     (prelude, old), (later, new) = shorter, longer
+    if prelude.get(_API) != later.get(_API):
+        return None
     if _without_named_tools(prelude, later) != later:
         return f"what precedes the conversation changed: {prelude} became {later}"
     kept = next((index for index, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), len(new))

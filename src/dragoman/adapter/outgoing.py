@@ -11,11 +11,12 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.details import Detail
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.adapter.pairing import CallKeys
 from dragoman.adapter.projection import Target, project, refuse_critical
 from dragoman.adapter.settled import INSTRUCTING, NOTHING, History, Settled, boundary, first_turn_of, run_of
 from dragoman.adapter.turns import MADE, Turn
 from dragoman.adapter.wire import WireRequest
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
 
@@ -62,8 +63,7 @@ class Outgoing:
         if not whole:
             settled = context.encodings.find(str(adapter.model_id), settled, said)
         unsettled = tuple(said[len(settled.messages) :])
-        for message in (*lead, *unsettled):
-            _learn_ids(message, adapter.provider, context)
+        _learn_ids((*lead, *unsettled), adapter.provider, context, settled.keys)
         target = Target(adapter.provider, adapter.model, adapter.capabilities, server_state)
         projection = project((*lead, *unsettled), target, keys=settled.keys)
         return cls(
@@ -262,8 +262,20 @@ def _written(body: Mapping[str, Any]) -> bytes:
     return b"".join((*written, b"}" if written else b"{}"))
 
 
-def _learn_ids(message: Message, provider: str, context: RequestContext) -> None:
+def _learn_ids(said: Sequence[Message], provider: str, context: RequestContext, before: CallKeys) -> None:
+    """Takes over the provider's own ids of calls, each under the key of the very call that its message notes it of."""
+    noted = {message.id: ids for message in said if (ids := _noted_ids(message, provider))}
+    if not noted:
+        return
+    keys = before.after(())
+    for message in said:
+        ids = noted.get(message.id, {})
+        made = {call.id: keys.new(call.id) for call in message.tool_uses} if message.role is Role.ASSISTANT else {}
+        for canonical, native in ids.items():
+            context.tool_ids.remember(made.get(canonical, canonical), provider, native)
+
+
+def _noted_ids(message: Message, provider: str) -> dict[str, str]:
     raw = message.metadata.provider_raw
-    if raw and raw.get("by") == provider:
-        for canonical, native in raw.get("tool_ids", {}).items():
-            context.tool_ids.remember(canonical, provider, native)
+    ids: dict[str, str] = raw.get("tool_ids", {}) if raw and raw.get("by") == provider else {}
+    return ids
