@@ -1,13 +1,13 @@
-"""Prints the table: `python -m tests.benchmarks [import] [call] [delta] [history] [cost]`."""
+"""Prints the table: `python -m tests.benchmarks [import] [call] [delta] [history] [cost] [policy]`."""
 
 import sys
 
-from tests.benchmarks import rows
+from tests.benchmarks import policy, rows
 from tests.benchmarks.measuring import Row, mock_provider
 
 
 def main(names: list[str]) -> None:
-    wanted = set(names) or {"import", "call", "delta", "history", "cost"}
+    wanted = set(names) or {"import", "call", "delta", "history", "cost", "policy"}
     found: list[Row] = []
     if "import" in wanted:
         found += rows.importing()
@@ -20,6 +20,8 @@ def main(names: list[str]) -> None:
         found += rows.long_history()
     if "cost" in wanted:
         found += rows.pricing()
+    if "policy" in wanted:
+        found += policy.policy()
     print("| what | peer, us of CPU | ours, us of CPU | ratio | goal |")
     print("| --- | --- | --- | --- | --- |")
     for row in found:

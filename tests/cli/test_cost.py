@@ -19,6 +19,7 @@ from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.cli.app import app
 from dragoman.pricing import price_table
 from dragoman.session import Session
+from dragoman.store import Store
 
 SONNET, O3, NOBODY = "anthropic:claude-sonnet-4-6", "openai:o3", "nobody:knows<this>"
 USED = {SONNET: (1000, 50, 1), O3: (5000, 500, 2), NOBODY: (5, 5, 3)}
@@ -244,3 +245,30 @@ def test_wrong_names(session: Path, tmp_path: Path) -> None:
         run(tmp_path / "nothing.json")
     with pytest.raises(ConfigurationError, match=r"\.html, \.svg or \.png"):
         run(session, "--plot", tmp_path / "costs.gif")
+
+
+@pytest.mark.parametrize("named", ["file", "url"])
+def test_a_store_costs_what_its_replies_did(tmp_path: Path, session: Path, named: str) -> None:
+    """By the same figures as the session itself, by user and team too; repriced like any other."""
+    path = tmp_path / "chats.db"
+    with Store(f"sqlite:///{path}") as store:
+        store.create("anthropic:claude-opus-5-5", history(), session_id="sess_1")
+    name = path if named == "file" else f"sqlite:///{path}"
+    assert by_key(report(name), "model") == by_key(report(session), "model")
+    assert by_key(report(name, "--by", "team", "--by", "user"), "team", "user") == {(None, "ann"): "0.01775"}
+    assert by_key(report(name, "--as-model", O3), "model") == by_key(report(session, "--as-model", O3), "model")
+    assert "as recorded" in run(name).output
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """A report reads."""
+    with pytest.raises(ConfigurationError, match="no store"):
+        run(f"sqlite:///{tmp_path / 'none.db'}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_usages_are_grouped_by_team(tmp_path: Path) -> None:
+    """As by user."""
+    path = tmp_path / "usages.csv"
+    path.write_text("model,at,input_tokens,output_tokens,team_id\n" + f"{O3},2026-11-01T00:00:00Z,1000,0,blue\n")
+    assert by_key(report(path, "--by", "team"), "team") == {("blue",): "0.002"}

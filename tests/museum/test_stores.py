@@ -4,22 +4,26 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ThinkingBlock, UnknownBlock
 from dragoman.canonical.evolve import write_message
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.store import Store
+from dragoman.store.schema import HEAD, VERSION_TABLE
 from tests.museum.test_messages import holds
 from tests.store import integrity
+from tests.store.places import HOW_TO_RUN, postgres_place, postgres_url
 from tests.store.turns import rows
 
 FOLDER = Path(__file__).parent / "stores"
-DIGESTS = {"v0001.db": "b6cbaa7e0146b3be", "lines_v1.jsonl": "a53a9b981facae12"}
+DIGESTS = {"v0001.db": "b6cbaa7e0146b3be", "v0001.sql": "f47c24fba6ae33ce", "lines_v1.jsonl": "a53a9b981facae12"}
 """The first 16 hex digits of each file's SHA-256: an exhibit is never touched."""
 CALL, WAITING = "tu_01M7YJFK7P2ZFT4X2CGGZPP000", "tu_01M7YJFK7P2ZFT4X2CGGZPP001"
 
@@ -35,12 +39,33 @@ def test_every_file_is_an_exhibit() -> None:
     assert {path.name for path in FOLDER.iterdir()} == set(DIGESTS)
 
 
-@pytest.fixture(params=sorted(name for name in DIGESTS if name.endswith(".db")))
+@pytest.fixture(params=sorted(name for name in DIGESTS if not name.endswith(".jsonl")))
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A copy, migrated."""
-    shutil.copy(FOLDER / request.param, tmp_path / "sessions.db")
-    with Store(f"sqlite:///{tmp_path / 'sessions.db'}") as store:
+    with _copy(FOLDER / request.param, tmp_path) as url, Store(url) as store:
         yield store
+
+
+@contextmanager
+def _copy(exhibit: Path, folder: Path) -> Iterator[str]:
+    if exhibit.suffix == ".db":
+        shutil.copy(exhibit, folder / "sessions.db")
+        yield f"sqlite:///{folder / 'sessions.db'}"
+        return
+    server = postgres_url()
+    if server is None:
+        pytest.skip(HOW_TO_RUN)
+    with postgres_place(server) as url:
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.connection.cursor().execute(exhibit.read_text(encoding="utf-8"))
+        engine.dispose()
+        yield url
+
+
+def test_a_store_is_at_the_newest_version_then(opened: Store) -> None:
+    """As one that was made today."""
+    assert rows(opened, f"SELECT version_num FROM {VERSION_TABLE}") == [(HEAD,)]
 
 
 def test_an_older_store_opens_and_migrates(opened: Store) -> None:

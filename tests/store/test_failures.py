@@ -1,7 +1,7 @@
 """A failure at any statement leaves the old state or the new one, and never a part."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from sqlalchemy import event
 
 from dragoman.canonical.message import Message
 from dragoman.store import Store, StoreError
+from tests.store import integrity
 from tests.store.turns import everything, reply, tool_turn
 
 
@@ -85,8 +86,24 @@ def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: s
             else:
                 break
         assert everything(store) == before, seen[-1]
-    assert number > {"answer": 3, "delete": 1}.get(name, 4)
+    assert number > {"append": 5, "answer": 2, "delete": 1}.get(name, 4)
     assert everything(store) != before
+
+
+@pytest.mark.parametrize(("number", "when"), [(1, "before"), (1, "after"), (2, "before"), (2, "after"), (0, "commit")])
+def test_a_turn_of_one_statement_is_there_as_a_whole_or_not_at_all(store: Store, number: int, when: str) -> None:
+    """PostgreSQL keeps such a turn with its statement: whoever fails after that has kept it."""
+    prepared(store)
+    before = everything(store)
+    said = [Message.user("One."), reply("Two.")]
+    with failing_at(store, number, when), suppress(CrashError):
+        store.append("there", said, expected_version=1)
+    found = store.load("there")
+    if found.version == 1:
+        assert everything(store) == before
+    else:
+        assert (found.version, [message.id for message in found.messages[-2:]]) == (2, [each.id for each in said])
+    assert integrity.faults(store) == []
 
 
 @pytest.mark.parametrize("name", WORKS)

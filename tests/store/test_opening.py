@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy import Engine, create_engine, inspect, make_url
 from sqlalchemy.event import listen, remove
 from sqlalchemy.pool import NullPool
 
@@ -20,19 +20,34 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.canonical.message import Message
 from dragoman.store import Store, StoreBusyError, StoreError, StoreVersionError
 from dragoman.store.schema import HEAD, SEARCH_TABLE, VERSION_TABLE, metadata
-from tests.store.turns import change, everything, rows
+from tests.store.turns import change, everything, rows, tool_turn
 
 
 def test_the_migrations_end_where_the_tables_are(place: str) -> None:
-    """What the steps make is what the code believes."""
+    """What the steps make is what the code believes, but for SQLite's numbered rows and its index."""
     with Store(place) as store, store._database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
-        found = [
-            difference
-            for difference in compare_metadata(context, metadata)
-            if not (difference[0] == "remove_table" and difference[1].name.startswith(SEARCH_TABLE))
-        ]
-        assert found == []
+        found = [(change[0], _named(change)) for change in compare_metadata(context, metadata)]
+        keys = {table.name: [column.name for column in table.primary_key] for table in metadata.sorted_tables}
+        if not store._database.is_sqlite:
+            assert found == []
+            ask = inspect(connection)
+            assert {name: ask.get_pk_constraint(name)["constrained_columns"] for name in keys} == keys
+        else:
+            assert {change for change in found if SEARCH_TABLE not in change[1]} == _ON_SQLITE
+
+
+_KEYS = ("messages_in_order", "attempts_in_order", "tool_calls_in_order", "tool_ids_once")
+_ON_SQLITE = {
+    *(("remove_constraint", name) for name in _KEYS), ("remove_column", "messages.number"),
+    ("remove_column", "attempts.number"),
+}  # fmt: skip
+
+
+def _named(change: Any) -> str:
+    if change[0] == "remove_column":
+        return f"{change[2]}.{change[3].name}"
+    return str(getattr(change[1], "name", change))
 
 
 def test_the_newest_step_is_the_last_one() -> None:
@@ -52,7 +67,7 @@ def test_opening_again_finds_what_was_there(lasting_place: str) -> None:
         assert store.load(session.id).messages[0].text == "hi"
 
 
-@pytest.mark.parametrize("found", ["0002", "9999", "", "junk", "0001'; DROP TABLE sessions; --"])
+@pytest.mark.parametrize("found", [f"{int(HEAD) + 1:04}", "9999", "", "junk", "0001'; DROP TABLE sessions; --"])
 def test_a_newer_database_is_refused(lasting_place: str, found: str) -> None:
     """With a word on what to do, and untouched."""
     with Store(lasting_place) as store:
@@ -195,18 +210,25 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew(server_place: str) 
         assert store.append(session.id, [Message.user("x")], expected_version=0) == 1
 
 
-def test_a_connection_that_breaks_in_the_commit_leaves_a_doubt_that_is_said(server_place: str) -> None:
+@pytest.mark.parametrize(
+    ("moment", "turn"),
+    [("commit", tool_turn().messages), ("before_cursor_execute", [Message.user("x")])],
+    ids=["commit", "statement"],
+)
+def test_a_connection_that_breaks_in_the_commit_leaves_a_doubt_that_is_said(
+    server_place: str, moment: str, turn: list[Message]
+) -> None:
     """Nobody can know whether the turn was kept, so nobody claims it was not."""
     with Store(make_url(server_place).update_query_dict({"application_name": "cut me"}), pool_size=1) as store:
         session = store.create()
 
-        def cut(_: Any) -> None:
+        def cut(*_: Any) -> None:
             _cut(store)
 
-        listen(store._database.engine, "commit", cut)
+        listen(store._database.engine, moment, cut)
         with pytest.raises(StoreError, match="to see whether it was"):
-            store.append(session.id, [Message.user("x")], expected_version=0)
-        remove(store._database.engine, "commit", cut)
+            store.append(session.id, turn, expected_version=0)
+        remove(store._database.engine, moment, cut)
         assert store.record(session.id).version == 0
 
 

@@ -28,7 +28,8 @@ def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int
     Raises pydantic.ValidationError where it is no message, and ValueError where the JSON is malformed or unsafe
     (see `guard`), or its schema version is older than any upgrade path or newer than this version can read.
     """
-    raw = from_json(data, allow_inf_nan=False) if isinstance(data, (str, bytes)) else dict(data)
+    text = data.encode() if isinstance(data, str) else data  # a lone surrogate is a ValueError here, and not below
+    raw = from_json(text, allow_inf_nan=False) if isinstance(text, bytes) else dict(text)
     if not isinstance(raw, dict):
         raise ValueError(f"a message is a JSON object, not a {type(raw).__name__}")
     # Known fields check themselves; this is for the unknown ones that are kept.

@@ -35,7 +35,7 @@ class Glob:
         """Where any character may be passed over, and in _within where any but a slash may."""
         self._within = 0
         state = 1
-        for alternative in _alternatives(pattern) if braces else (pattern,):
+        for alternative in alternatives(pattern) if braces else (pattern,):
             self._start |= state
             state = self._add(alternative, state)
             self._accepting |= state
@@ -53,6 +53,34 @@ class Glob:
                 state <<= 1
             starred = character == "*"
         return state
+
+    @property
+    def start(self) -> int:
+        """Where a match in steps begins: with `after` for each character, and `accepts` at the end."""
+        return self._start
+
+    def after(self, states: int, character: str) -> int:
+        """Where a character leads to; 0 where no text that begins so can match any more."""
+        passed_over = states & (self._across if character == "/" else self._within)
+        return ((states & self._literals.get(character, 0)) << 1) | passed_over
+
+    def accepts(self, states: int) -> bool:
+        """Whether the text matches if it ends here."""
+        return bool(states & self._accepting)
+
+    def begins(self, text: str) -> bool:
+        """Whether some text that begins so matches."""
+        states = self._start
+        for character in text:
+            states = self.after(states, character)
+            if not states:
+                return False
+        return True
+
+    @property
+    def literals(self) -> frozenset[str]:
+        """The characters that stand for themselves in the pattern."""
+        return frozenset(self._literals)
 
     def matches(self, text: str) -> bool:
         literals, across, within = self._literals, self._across, self._within
@@ -74,7 +102,7 @@ def glob(pattern: str, *, braces: bool = False) -> Glob:
     return Glob(pattern, braces=braces)
 
 
-def _alternatives(pattern: str) -> list[str]:
+def alternatives(pattern: str) -> list[str]:
     """All that the braces of a pattern stand for, in the order in which they are written."""
     unfolded: list[str] = []
     waiting = [pattern]

@@ -47,7 +47,7 @@ class ToolDefinition(Frozen):
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
-_KEYWORDS = frozenset(
+KEYWORDS = frozenset(
     {
         "type", "enum", "const", "required", "properties", "items", "description", "title", "format", "default",
         "examples", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern",
@@ -60,7 +60,7 @@ def schema_problems(schema: Any, path: str = "$") -> list[str]:
     """What puts a schema outside the subset, as ``path: what``; all of it, not the first."""
     if not isinstance(schema, dict):
         return [f"{path}: a schema is an object, not {type(schema).__name__}"]
-    found = [f"{path}: the keyword {key!r} is outside the subset" for key in schema if key not in _KEYWORDS]
+    found = [f"{path}: the keyword {key!r} is outside the subset" for key in schema if key not in KEYWORDS]
     kinds = schema.get("type", [])
     found += [
         f"{path}.type: {kind!r} is not a JSON type"

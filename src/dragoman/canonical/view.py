@@ -34,10 +34,12 @@ from dragoman.canonical.view_kinds import (
 )
 from dragoman.canonical.view_parts import (
     CalledTool,
+    UnknownPartError,
     arguments_of,
     content_of,
     mime_type_of,
     name_of,
+    parts_inside,
     properties_of,
     size_of,
     uri_of,
@@ -46,10 +48,6 @@ from dragoman.canonical.view_parts import (
 logger = logging.getLogger("dragoman.canonical")
 
 _NOT_READ: Any = object()
-
-
-class UnknownPartError(ValueError):
-    """A part of a message has no kind of view. Policies cannot judge it, so it must not pass."""
 
 
 def iter_views(
@@ -264,6 +262,16 @@ class MessageView(ViewContext):
     def has_content(self) -> bool:
         return self.content is not None
 
+    def inside(self) -> "Iterator[MessageView]":
+        """Views of what lies inside this part: the blocks of a tool's result, the parts of a prompt result's messages.
+
+        The content of a prompt result is its own text alone, so that a policy on what its messages say looks here.
+        Raises UnknownPartError at once where something inside has no kind, or is no message.
+        """
+        hook, extensions = self._hook, self._extensions
+        inner = [MessageView(part, role, hook=hook, extensions=extensions) for role, part in parts_inside(self._part)]
+        return iter(inner)
+
     def to_dict(
         self, include_content: bool = True, include_context: bool = True, *, include_arguments: bool = True
     ) -> dict[str, Any]:
@@ -284,7 +292,7 @@ class MessageView(ViewContext):
         return {"input": self.to_dict(include_content, include_arguments=include_arguments)}
 
     def __reduce__(self) -> Any:
-        return _view, (self._part, self._role, self._hook, self._extensions, self._called)
+        return _view, (self.raw, self._role, self._hook, self._extensions, self._called)
 
     def __repr__(self) -> str:
         """No content: it may be a secret."""

@@ -1,7 +1,7 @@
 """Reading one part of a message for its view: text, name, identity, properties (CMF A5.5 and A5.8)."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dragoman.canonical.blocks import (
@@ -19,12 +19,17 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman.canonical.message import Message
+from dragoman.canonical.evolve import read_message
+from dragoman.canonical.message import Message, Role
 
 NAMELESS = "_"
 """Stands in a URI where a namespace, a server or a tool is not known."""
 
 _BASE64_BYTES, _BASE64_CHARACTERS = 3, 4
+
+
+class UnknownPartError(ValueError):
+    """A part of a message has no kind of view. Policies cannot judge it, so it must not pass."""
 
 
 class CalledTool(NamedTuple):
@@ -132,6 +137,23 @@ def arguments_of(part: ContentBlock) -> dict[str, Any] | None:
             return part.arguments
         case _:
             return None
+
+
+def parts_inside(part: ContentBlock) -> Iterator[tuple[Role, ContentBlock]]:
+    """The parts of a part, with the role that speaks there. Raises UnknownPartError where that cannot be told."""
+    match part:
+        case ToolResultBlock():
+            yield from ((Role.TOOL, block) for block in part.content)
+        case PromptResultBlock():
+            for index, raw in enumerate(part.messages):
+                try:
+                    message = read_message(raw)
+                except ValueError:
+                    where = f"messages[{index}] of the prompt result"
+                    raise UnknownPartError(f"{where} is no canonical message: let it be denied") from None
+                yield from ((message.role, block) for block in message.content)
+        case _:
+            return
 
 
 def mime_type_of(part: ContentBlock) -> str | None:

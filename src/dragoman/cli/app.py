@@ -5,7 +5,7 @@ import logging
 import typer
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.cli import ask, chat, cost, demo, local, models, prices
+from dragoman.cli import ask, cassette, chat, conform, convert, cost, demo, local, models, prices
 from dragoman.cli.show import console
 
 app = typer.Typer(
@@ -17,6 +17,9 @@ app = typer.Typer(
 )
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
+app.command("conform")(conform.conform)
+app.command("convert")(convert.convert)
+app.add_typer(cassette.app, name="cassette")
 app.command("cost")(cost.cost)
 app.command("demo")(demo.demo)
 app.command("models")(models.models)

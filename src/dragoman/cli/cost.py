@@ -1,4 +1,4 @@
-"""`dragoman cost FILE...`: what was spent, by model, day, user or session, or what it would have cost elsewhere."""
+"""`dragoman cost FILE...`: what was spent, by model, day, user and the like, or what it would have cost elsewhere."""
 
 import json
 from collections.abc import Sequence
@@ -29,13 +29,16 @@ class By(StrEnum):
     PROVIDER = "provider"
     DAY = "day"
     USER = "user"
+    TEAM = "team"
     SESSION = "session"
 
 
 def cost(
     files: Annotated[
         list[str],
-        typer.Argument(help="Sessions (.json), messages (.jsonl), or usages (.parquet, .csv, .jsonl)."),
+        typer.Argument(
+            help="Sessions (.json), messages (.jsonl), stores (a file or URL), or usages (.parquet, .csv, .jsonl)."
+        ),
     ],
     by: Annotated[list[By] | None, typer.Option(help="Group by it; more than once for a finer report.")] = None,
     again: Annotated[bool, typer.Option("--reprice", help="At today's table instead of as recorded.")] = False,
@@ -47,7 +50,8 @@ def cost(
     plot: Annotated[Path | None, typer.Option(help="Draw it, too: a file .html, .svg or .png.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every digit.")] = False,
 ) -> None:
-    """Adds up what replies cost. Sessions and messages count as they were recorded, usages at the prices of their time.
+    """Adds up what replies cost. Sessions, messages and stores count as they were recorded, usages
+    at the prices of their time.
 
     Days are those of UTC. What is not known is counted and named, never taken for nothing.
     """

@@ -1,4 +1,4 @@
-"""Where `dragoman cost` finds replies: sessions and messages as they were written, and files of usages.
+"""Where `dragoman cost` finds replies: sessions and messages as they were written, stores, and files of usages.
 
 A source is anything with `lines`; what it reads is its own affair.
 """
@@ -21,6 +21,8 @@ from dragoman.pricing.at_scale import Usages
 from dragoman.pricing.lines import CostLine, added, line_of
 from dragoman.pricing.usage_columns import SUFFIXES
 from dragoman.session import stored
+
+_SQLITE = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +49,29 @@ class Source(Protocol):
 
 
 def sources(names: Sequence[str]) -> list[Source]:
-    """One for each session or file of messages, and one for all files of usages of a kind.
+    """One for each session, file of messages or store, and one for all files of usages of a kind.
 
-    Raises ConfigurationError where a file holds nothing of the sort, and OSError where it cannot be read.
+    A store is named by its URL, or is a file of SQLite. Raises ConfigurationError where a file holds nothing of the
+    sort, and OSError where it cannot be read.
     """
     found: list[Source] = []
     usages: dict[str, list[Path]] = {}
     for name in names:
+        if "://" in name:
+            found.append(StoreReplies(name))
+            continue
         path = Path(name)
         if not path.is_file():
             raise ConfigurationError(f"there is no file {name!r}")
         suffix = path.suffix.lower()
-        if suffix == ".json" or (suffix not in (".parquet", ".csv") and _holds_messages(path)):
+        if _is_sqlite(path):
+            found.append(StoreReplies(f"sqlite:///{path}"))
+        elif suffix == ".json" or (suffix not in (".parquet", ".csv") and _holds_messages(path)):
             found.append(MessageFile(path))
         elif suffix in SUFFIXES:
             usages.setdefault(suffix, []).append(path)
         else:
-            raise ConfigurationError(f"{name}: costs are read from .json, {', '.join(SUFFIXES)}")
+            raise ConfigurationError(f"{name}: costs are read from .json, {', '.join(SUFFIXES)}, and stores")
     return [*found, *map(UsageFiles, usages.values())]
 
 
@@ -90,7 +98,7 @@ class MessageFile:
         return added(_each_line(self._messages(), by, prices))
 
     def priced_by(self, prices: Repricing) -> str:
-        return f"price table {(prices.table or price_table()).version}" if prices.wanted else "as recorded"
+        return _as_recorded(prices)
 
     def _messages(self) -> Iterator[Message]:
         if self.path.suffix.lower() == ".json":
@@ -103,6 +111,39 @@ class MessageFile:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     yield _read(line, f"{self.path}, line {number}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReplies:
+    """Everything that a store was told of: replies, and attempts that were billed."""
+
+    url: str
+
+    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+        from dragoman.store import Store  # its extra is asked for where a store is
+
+        _refuse_missing(self.url)
+        with Store(self.url) as store:
+            return added(_each_line(store.bills(), by, prices))
+
+    def priced_by(self, prices: Repricing) -> str:
+        return _as_recorded(prices)
+
+
+def _refuse_missing(url: str) -> None:
+    """A report does not make what it is to read."""
+    scheme, _, path = url.partition(":///")
+    if scheme == "sqlite" and path and not Path(path).is_file():
+        raise ConfigurationError(f"there is no store {path!r}")
+
+
+def _is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+def _as_recorded(prices: Repricing) -> str:
+    return f"price table {(prices.table or price_table()).version}" if prices.wanted else "as recorded"
 
 
 def _each_line(messages: Iterable[Message], by: Sequence[str], prices: Repricing) -> Iterator[CostLine]:
@@ -128,6 +169,8 @@ def _key(message: Message, name: str) -> str | None:
             return message.created_at.date().isoformat()
         case "user":
             return metadata.user_id
+        case "team":
+            return metadata.team_id
         case _:
             return message.session_id or None
 

@@ -1,5 +1,7 @@
 """Events: what happens in a session, told to whoever wants to know, without ever holding it up."""
 
+from typing import TYPE_CHECKING, Any
+
 from dragoman.adapter.errors import EventError, EventOverflowError
 from dragoman.events.bus import EventBus
 from dragoman.events.catalogue import (
@@ -7,6 +9,7 @@ from dragoman.events.catalogue import (
     LlmCallCompleted,
     LlmCallFailed,
     LlmCallStarted,
+    PolicyDenied,
     PolicyEvaluation,
     RouteDecided,
     ToolCalled,
@@ -22,6 +25,9 @@ from dragoman.events.json_lines import JsonLines, read_json_lines
 from dragoman.events.subscription import Subscription
 from dragoman.events.umf import history_to_umf, signal_to_umf
 
+if TYPE_CHECKING:
+    from dragoman.events.telemetry import Telemetry
+
 __all__ = [
     "CATALOGUE",
     "Actor",
@@ -34,10 +40,12 @@ __all__ = [
     "LlmCallFailed",
     "LlmCallStarted",
     "Payload",
+    "PolicyDenied",
     "PolicyEvaluation",
     "RouteDecided",
     "Sensitivity",
     "Subscription",
+    "Telemetry",
     "ToolCalled",
     "ToolCompleted",
     "ToolFailed",
@@ -51,3 +59,12 @@ __all__ = [
     "read_json_lines",
     "signal_to_umf",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """OpenTelemetry is imported where it is asked for."""
+    if name == "Telemetry":
+        from dragoman.events.telemetry import Telemetry
+
+        return Telemetry
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

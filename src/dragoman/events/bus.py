@@ -96,12 +96,14 @@ class EventBus:
         parent: Event | str | None = None,
         actor: Actor | None = None,
         sensitivity: Sensitivity | None = None,
+        about: object = None,
     ) -> Event | None:
         """Queues an event for every handler that wants it, and waits for none of them.
 
         ``payload`` may be a function that makes it, so that a payload that does not fit is dropped like any other
-        where the bus is not strict. ``sensitivity`` may be less private than the type's floor, never more. The result
-        is None where the event was dropped.
+        where the bus is not strict. ``sensitivity`` may be less private than the type's floor, never more. ``about`` is
+        what the event tells of, such as a message: it is no part of the event, and shown to witnesses alone (see
+        `Subscription.put`). The result is None where the event was dropped.
 
         Raises EventOverflowError where a handler is ``capacity`` events behind: all others have been told. Raises
         EventError where the bus is strict.
@@ -129,7 +131,7 @@ class EventBus:
             behind = [
                 one.name
                 for one in self._subscriptions
-                if one.wanted.fits(made.type, session_id, who, level) and not one.put(event)
+                if one.wanted.fits(made.type, session_id, who, level) and not one.put(event, about)
             ]
         if behind:
             names = ", ".join(behind)

@@ -203,6 +203,17 @@ class RouteDecided(Payload):
     chain: tuple[PolicyEvaluation, ...]
 
 
+class PolicyDenied(Payload):
+    """A plugin of the session's policy stopped a step. Private, because its reason may quote what it saw."""
+
+    type: ClassVar[str] = "policy.denied"
+
+    hook: Text
+    plugin: Text
+    code: Text
+    reason: Text
+
+
 class TurnStarted(Payload):
     type: ClassVar[str] = "turn.started"
     actor: ClassVar[Actor] = Actor.USER
@@ -265,6 +276,7 @@ CATALOGUE: dict[str, type[Payload]] = {
         ToolFailed,
         ToolInputInvalid,
         RouteDecided,
+        PolicyDenied,
         TurnStarted,
         TurnCompleted,
         TurnCancelled,

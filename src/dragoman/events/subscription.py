@@ -53,6 +53,7 @@ class Subscription:
         self.name = name
         self.wanted = wanted
         self._handler = handler
+        self._witness: Callable[[Event, object], None] | None = getattr(handler, "witness", None)
         self._capacity = capacity
         self._waiting: deque[Event] = deque()
         self._changed = threading.Condition()
@@ -70,8 +71,12 @@ class Subscription:
             self._waiting.clear()
             self._changed.notify_all()
 
-    def put(self, event: Event) -> bool:
-        """Queues an event; False where the queue is full. Never waits for the handler."""
+    def put(self, event: Event, about: object = None) -> bool:
+        """Queues an event; False where the queue is full. Never waits for the handler.
+
+        A handler with a method ``witness(event, about)`` has that called at once, in the thread that emits: to note
+        what is only known there, such as its context variables. It must be quick, and is not told of what it missed.
+        """
         with self._changed:
             if self._closed:
                 return True
@@ -81,6 +86,8 @@ class Subscription:
                 return True
             if len(self._waiting) >= self._capacity:
                 return False
+            if self._witness is not None:
+                self._see(self._witness, event, about)
             self._waiting.append(event)
             if self._loop is None:
                 if not self._started:
@@ -172,6 +179,12 @@ class Subscription:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
         except (Exception, SystemExit) as error:
+            self._failed(event, error)
+
+    def _see(self, witness: Callable[[Event, object], None], event: Event, about: object) -> None:
+        try:
+            witness(event, about)
+        except Exception as error:
             self._failed(event, error)
 
     def _failed(self, event: Event, error: BaseException) -> None:

@@ -1,9 +1,25 @@
 """Conversations in other shapes: read, written, and what a shape cannot carry listed as losses."""
 
+from dragoman.formats.acp import from_acp, to_acp
+from dragoman.formats.body_messages import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf import extensions_in, from_cmf, to_cmf
-from dragoman.formats.errors import FormatError
+from dragoman.formats.compatibility import Compatibility, is_compatible
+from dragoman.formats.detect import detect
+from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
+from dragoman.formats.importers import (
+    Conversation,
+    from_cassette,
+    from_langchain,
+    from_litellm,
+    from_llm_logs,
+    from_pydantic_ai,
+)
+from dragoman.formats.message_body import MessageBody
+from dragoman.formats.message_body_schema import MessageBodySchema, MessageBodySchemaPart
+from dragoman.formats.message_part import MessageBodyPart
 from dragoman.formats.native import from_native, to_native
+from dragoman.formats.own_messages import from_messages, to_messages
 from dragoman.formats.umf import from_umf, to_umf
 from dragoman.formats.umf_events import from_umf_events
 from dragoman.formats.umf_model import InternalMessage
@@ -11,19 +27,41 @@ from dragoman.formats.umf_tools import InternalTool, internal_tool, tool_definit
 from dragoman.formats.written import Written
 
 __all__ = [
+    "BodyViolation",
+    "Compatibility",
+    "Conversation",
     "FormatError",
     "InternalMessage",
     "InternalTool",
+    "MessageBody",
+    "MessageBodyError",
+    "MessageBodyPart",
+    "MessageBodySchema",
+    "MessageBodySchemaPart",
+    "NotFetchedError",
     "Written",
+    "detect",
     "extensions_in",
+    "from_acp",
+    "from_cassette",
     "from_chatml",
     "from_cmf",
+    "from_langchain",
+    "from_litellm",
+    "from_llm_logs",
+    "from_message_body",
+    "from_messages",
     "from_native",
+    "from_pydantic_ai",
     "from_umf",
     "from_umf_events",
     "internal_tool",
+    "is_compatible",
+    "to_acp",
     "to_chatml",
     "to_cmf",
+    "to_message_body",
+    "to_messages",
     "to_native",
     "to_umf",
     "tool_definition",

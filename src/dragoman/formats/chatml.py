@@ -130,10 +130,10 @@ def _text(message: Message, index: int, block: ContentBlock, losses: Losses) -> 
             losses.lose(message, index, "ChatML has no citations: left out")
         return _unmarked(message, index, block.text, losses)
     if (flat := flatten_block(block)) is not None:
-        losses.lose(message, index, f"ChatML has no word for a {block.type}: written as text")
+        losses.lose(message, index, f"ChatML has no word for this {block.type} block: written as text")
         return _unmarked(message, index, flat.text, losses)
     kind = LossKind.TOOLS if block.type == "tool_use" else None
-    losses.lose(message, index, f"ChatML has no word for a {block.type}: left out", kind=kind)
+    losses.lose(message, index, f"ChatML has no word for this {block.type} block: left out", kind=kind)
     return None
 
 

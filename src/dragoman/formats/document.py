@@ -26,9 +26,50 @@ def parse(data: Any, *, shape: str) -> Any:
     if len(data) > MAX_TEXT_BYTES:
         raise FormatError(f"a document of {shape} has at most {MAX_TEXT_BYTES} bytes")
     try:
-        return from_json(data if isinstance(data, str) else bytes(data), allow_inf_nan=False)
+        return from_json(data.encode() if isinstance(data, str) else bytes(data), allow_inf_nan=False)
     except ValueError as error:
         raise FormatError(_short(f"this is no JSON: {error}")) from None
+
+
+def decoded(data: str | bytes | bytearray) -> str:
+    """The text. Raises FormatError where bytes are no UTF-8."""
+    if isinstance(data, str):
+        return data
+    try:
+        return bytes(data).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"this is not UTF-8: byte {error.start}") from None
+
+
+def lines_or_document(data: Any, *, shape: str) -> Any:
+    """The JSON of a document; or a list of what stands on its lines, where each of several is an object by itself.
+
+    Raises FormatError, with the number of the line.
+    """
+    if isinstance(data, (bytes, bytearray)):
+        data = decoded(data)
+    if not isinstance(data, str):
+        return data
+    lines = [line for line in data.split("\n") if line.strip()]
+    if len(lines) < 2 or not _is_line_of_json(lines[0]):
+        return parse(data, shape=shape)
+    read = []
+    for number, line in enumerate(lines):
+        try:
+            read.append(parse(line, shape=shape))
+        except FormatError as error:
+            raise FormatError(error.reason, path=f"$[{number}]") from None
+    return read
+
+
+def _is_line_of_json(line: str) -> bool:
+    if not line.lstrip().startswith("{"):
+        return False
+    try:
+        from_json(line.encode(), allow_inf_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def own(value: Any, path: str = "$") -> Any:
@@ -84,27 +125,19 @@ def validating(value: Any, path: str) -> Iterator[None]:
 
 
 def _steps(value: Any, location: Sequence[str | int]) -> str:
-    """A location as the rest of a path, without the names of kinds that pydantic puts between the keys."""
+    """A location as the rest of a path, without the names of kinds that pydantic puts between the keys.
+
+    A key is in the object, or is the last step, where it is missing: any other word is such a name.
+    """
     shown = ""
-    named = False
-    for step in location:
-        if not named and step in _kinds(value):
-            named = True
-            continue
-        shown += f"[{step}]" if isinstance(step, int) else f".{step}"
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            value = None
-        named = False
+    for place, step in enumerate(location, 1):
+        if isinstance(step, int):
+            shown += f"[{step}]"
+            value = value[step] if isinstance(value, (list, tuple)) and step < len(value) else None
+        elif isinstance(value, dict) and (step in value or place == len(location)):
+            shown += f".{step}"
+            value = value.get(step)
     return shown
-
-
-def _kinds(value: Any) -> tuple[Any, ...]:
-    """What pydantic may call the value in a location: its own word for its kind, or ours for a choice by type."""
-    if isinstance(value, dict):
-        return tuple(value[key] for key in ("content_type", "type") if key in value)
-    return ("string",) if isinstance(value, str) else ("blocks",)
 
 
 def _short(reason: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import RequestError
+from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
@@ -44,18 +45,20 @@ _CHAT = _Place("messages")
 def from_native(provider: str, data: Any, *, model: str | None = None) -> list[Message]:
     """The messages of a list in the provider's format, or of an object (such as a request) that holds the list.
 
-    ``model`` is whose words those of the assistant are, where the data does not say it: signed thinking goes back to
-    that model alone. Raises FormatError, with a path, and UnknownProviderError.
+    ``model`` is whose words those of the assistant are, where the data does not say it; without it, they are those of
+    a model ``unnamed``. Raises FormatError, with a path, and UnknownProviderError.
     """
     place = _PLACES.get(provider, _CHAT)
     body = _body(parse(data, shape=provider), place, provider)
-    adapter = _adapter(provider, model or (body["model"] if isinstance(body.get("model"), str) else None))
+    named = model or (body["model"] if isinstance(body.get("model"), str) and body["model"] else None)
+    adapter = _adapter(provider, named)
 
     def read(part: Mapping[str, Any]) -> list[Message]:
         return adapter.from_wire_request(part, RequestContext(model=str(adapter.model_id)))[0]
 
     try:
-        return read(body)
+        messages = read(body)
+        return messages if named else _said_by(messages, str(adapter.model_id), f"{provider}:{_UNNAMED}")
     except RequestError as error:
         raise FormatError(str(error)[:300], path=_fault(body, place, read)) from error
 
@@ -68,11 +71,16 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     """
     place = _PLACES.get(provider, _CHAT)
     adapter = _adapter(provider, model)
-    history = list(messages)
+    history = _said_by(messages, f"{provider}:{_UNNAMED}", str(adapter.model_id))
     if not history:
         return Written([])
     behind = _behind(history)
     wire = adapter.to_wire([*history, *behind], [], AdapterOptions())
+    last = [loss for loss in wire.losses if loss.message_id == history[-1].id]
+    if behind and any(loss.kind is LossKind.EMPTY_MESSAGE for loss in last):
+        # Nothing of the last word is left: what would stand behind it has joined the turn before, if there is one.
+        before = to_native(provider, history[:-1], model=model)
+        return Written(before.data, (*before.losses, *last))
     body = wirejson.loads_object(wire.body)
     listed = _without_behind(body.get(place.messages), behind)
     ours = {message.id for message in behind}
@@ -84,6 +92,17 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
 def _adapter(provider: str, model: str | None) -> Adapter:
     named = get_adapter(f"{provider}:{model or _UNNAMED}")
     return named if model or not named.listed_models else get_adapter(f"{provider}:{named.listed_models[0]}")
+
+
+def _said_by(messages: Sequence[Message], model: str, other: str) -> list[Message]:
+    """The messages, with those that one model said as another's: a list does not say who spoke, and whoever did can
+    read what it is given back."""
+    return [
+        message.model_copy(update={"metadata": message.metadata.model_copy(update={"model": other})})
+        if message.metadata.model == model and model != other
+        else message
+        for message in messages
+    ]
 
 
 def _body(data: Any, place: _Place, provider: str) -> dict[str, Any]:
@@ -146,6 +165,8 @@ def _behind(history: Sequence[Message]) -> list[Message]:
 
 
 def _without_behind(listed: Any, behind: Sequence[Message]) -> list[Any]:
+    if isinstance(listed, str):
+        return [{"role": "user", "content": listed}]  # the one turn that a request of Responses may write as a text
     entries = list(listed) if isinstance(listed, list) else []
     if behind:
         while entries and _BEHIND.encode() in wirejson.dumps(entries[-1]):

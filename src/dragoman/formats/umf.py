@@ -145,7 +145,7 @@ class _Writer:
         """Results are read as tools' messages wherever they stand, and what stands in such a message as the user's."""
         if isinstance(block, ToolResultBlock) == (message.role is Role.TOOL):
             return
-        reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
+        reason = f"the {block.type} block in a message of the role {message.role} is read as another speaker's"
         self._losses.lose(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
 
 

@@ -37,10 +37,10 @@ def written_block(
         case ImageBlock(source=MediaSource(kind="base64" | "url")):
             return _image(message, index, block, losses)
         case _ if (flat := flatten_block(block)) is not None:
-            losses.lose(message, index, f"UMF has no word for a {block.type}: written as text")
+            losses.lose(message, index, f"UMF has no word for this {block.type} block: written as text")
             return umf.Text(text=flat.text)
         case _:
-            losses.lose(message, index, f"UMF has no word for a {block.type} of this kind: left out")
+            losses.lose(message, index, f"UMF has no word for this {block.type} block: left out")
             return None
 
 
@@ -54,9 +54,9 @@ def answer_of(message: Message, index: int, block: ToolResultBlock, losses: Loss
                 losses.lose(message, index, "UMF has no citations: left out", kind=LossKind.CITATIONS)
         elif (flat := flatten_block(part)) is not None:
             texts.append(flat.text)
-            losses.lose(message, index, f"a result of UMF is a text: a {part.type} in it is written as text")
+            losses.lose(message, index, f"a result of UMF is a text: the {part.type} in it is written as text")
         else:
-            losses.lose(message, index, f"a result of UMF is a text: a {part.type} in it is left out")
+            losses.lose(message, index, f"a result of UMF is a text: the {part.type} in it is left out")
     if len(texts) > 1:
         losses.lose(message, index, "a result of UMF is one text: its texts are joined", severity=Severity.INFO)
     return "".join(texts)

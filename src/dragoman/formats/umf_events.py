@@ -14,8 +14,7 @@ from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats.calls import ReadIds
-from dragoman.formats.document import entries, own, parse, validating
-from dragoman.formats.errors import FormatError
+from dragoman.formats.document import entries, lines_or_document, own, validating
 from dragoman.formats.umf import read_entry
 from dragoman.formats.umf_model import InternalMessage, UmfModel
 
@@ -118,19 +117,8 @@ def from_umf_events(document: Any) -> list[Message]:
 
 
 def _envelopes(document: Any) -> Iterator[tuple[str, Envelope]]:
-    if isinstance(document, (bytes, bytearray)):
-        try:
-            document = bytes(document).decode()
-        except UnicodeDecodeError as error:
-            raise FormatError(f"the log is not UTF-8: byte {error.start}") from None
-    told: Any = document
-    if isinstance(document, str) and not document.lstrip().startswith("["):
-        told = []
-        for number, line in enumerate(filter(str.strip, document.split("\n"))):
-            try:
-                told.append(parse(line, shape="UMF"))
-            except FormatError as error:
-                raise FormatError(error.reason, path=f"$[{number}]") from None
+    told = lines_or_document(document, shape="UMF")
+    told = [told] if isinstance(told, dict) else told  # a log of one line
     for path, fields in entries(told, shape="UMF"):
         with validating(fields, path):
             yield path, Envelope.model_validate(fields)

@@ -27,18 +27,23 @@ from dragoman.canonical.extensions import (
     ToolMetadata,
 )
 from dragoman.canonical.glob import Glob
-from dragoman.canonical.view import MessageView, UnknownPartError, iter_views
+from dragoman.canonical.view import MessageView, iter_views
 from dragoman.canonical.view_kinds import ViewAction, ViewKind
-from dragoman.canonical.view_parts import CalledTool, called_tools
-from dragoman.policy.errors import DeclassificationError, PolicyError, TierViolation
+from dragoman.canonical.view_parts import CalledTool, UnknownPartError, called_tools
+from dragoman.policy.data import data_policies, refusal, stamped
+from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
 from dragoman.policy.filtering import filtered
 from dragoman.policy.labels import Declassification, declassify, inheriting, labels_of, with_labels
 from dragoman.policy.merging import merge
+from dragoman.policy.pipeline import Outcome, Pipeline
+from dragoman.policy.plugin import Answer, Hook, Mode, OnError, Plugin, PluginResult, Violation, hook
 from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, held
+from dragoman.policy.step import Step
 
 __all__ = [
     "SLOTS",
     "AgentExtension",
+    "Answer",
     "CalledTool",
     "Capability",
     "CompletionExtension",
@@ -53,12 +58,20 @@ __all__ = [
     "Extensions",
     "FrameworkExtension",
     "Glob",
+    "Hook",
     "HttpExtension",
     "LLMExtension",
     "MCPExtension",
     "MessageView",
     "MetaExtension",
+    "Mode",
     "ObjectSecurityProfile",
+    "OnError",
+    "Outcome",
+    "Pipeline",
+    "Plugin",
+    "PluginResult",
+    "PolicyDeniedError",
     "PolicyError",
     "PromptMetadata",
     "ProvenanceExtension",
@@ -67,6 +80,7 @@ __all__ = [
     "RetentionPolicy",
     "SecurityExtension",
     "Slot",
+    "Step",
     "SubjectExtension",
     "SubjectType",
     "Tier",
@@ -75,13 +89,18 @@ __all__ = [
     "UnknownPartError",
     "ViewAction",
     "ViewKind",
+    "Violation",
     "called_tools",
+    "data_policies",
     "declassify",
     "filtered",
     "held",
+    "hook",
     "inheriting",
     "iter_views",
     "labels_of",
     "merge",
+    "refusal",
+    "stamped",
     "with_labels",
 ]

@@ -1,6 +1,7 @@
 """What goes wrong between plugins and extensions.
 
 PolicyError
+├── PolicyDeniedError       a plugin refused a step: nothing of it was sent, run or shown
 ├── TierViolation           a plugin changed what it may not change
 └── DeclassificationError   labels were to be removed without the capability, or without a reason
 
@@ -23,6 +24,21 @@ class TierViolation(PolicyError):  # noqa: N818 - the specification's word
         self.slot = slot
         self.tier = tier
         self.detail = detail
+
+
+class PolicyDeniedError(PolicyError):
+    """A step was stopped. ``hook`` says which, ``plugin`` by whom; ``code`` is for programs, ``reason`` for people.
+
+    ``description`` is what else the plugin says. Where a plugin failed, and failing denies, the failure is the cause.
+    """
+
+    def __init__(self, hook: str, plugin: str, code: str, reason: str, description: str = "") -> None:
+        super().__init__(f"{hook} is denied by {plugin}: {reason} ({code})")
+        self.hook = hook
+        self.plugin = plugin
+        self.code = code
+        self.reason = reason
+        self.description = description
 
 
 class DeclassificationError(PolicyError):

@@ -25,6 +25,25 @@ def filtered(extensions: Extensions | None, capabilities: Iterable[Capability | 
     return Extensions(**shown)
 
 
+class Shared:
+    """Filtered copies for views, which give out nothing that can be changed: one for all who may see the same.
+
+    It remembers those of the last extensions, which a step, and a whole stream, asks for again and again.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Extensions | None, dict[frozenset[Capability], Extensions]] = (None, {})
+
+    def of(self, extensions: Extensions | None, capabilities: frozenset[Capability]) -> Extensions:
+        whole, known = self._last
+        if whole is not extensions:
+            known = {}
+            self._last = (extensions, known)
+        if capabilities not in known:
+            known[capabilities] = filtered(extensions, capabilities) or Extensions()
+        return known[capabilities]
+
+
 def _security(security: SecurityExtension, granted: frozenset[Capability]) -> SecurityExtension:
     shown = _fields(security, SecurityExtension, "security", granted)
     if shown.get("subject") is not None:

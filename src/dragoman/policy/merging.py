@@ -41,7 +41,14 @@ def merge(
         return original
     if not isinstance(returned, Extensions):
         raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, f"a {type(returned).__name__} is no Extensions")
-    return _Merge(original or Extensions(), returned, granted, plugin, may_write).into(original)
+    comparison = _Merge(original or Extensions(), returned, granted, plugin, may_write)
+    try:
+        return comparison.into(original)
+    except TierViolation:
+        raise
+    except Exception as error:  # a class of the plugin's own may do anything while it is read
+        detail = f"what was returned cannot be read: {type(error).__name__}"
+        raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, detail) from None
 
 
 class _Merge:

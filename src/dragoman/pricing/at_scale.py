@@ -28,7 +28,7 @@ from dragoman.pricing.versions import price_table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
-GROUPS = ("model", "provider", "day", "user", "session")
+GROUPS = ("model", "provider", "day", "user", "team", "session")
 """What costs can be grouped by. Days are those of UTC."""
 
 _MOST_PLACES = 38
@@ -39,8 +39,8 @@ class Usages:
     """Usages in files (Parquet, CSV or JSON lines) or in a relation of DuckDB, one row a reply.
 
     Columns are ``model``, ``at``, ``input_tokens``, ``output_tokens``, and, as far as they are there, the others of
-    `TokenUsage`, ``batch``, ``status`` (error and cancelled make a lower bound), ``user_id`` and ``session_id``. Calls
-    of tools are a map ``server_tools``, or columns ``server_tools.<name>``.
+    `TokenUsage`, ``batch``, ``status`` (error and cancelled make a lower bound), ``user_id``, ``team_id`` and
+    ``session_id``. Calls of tools are a map ``server_tools``, or columns ``server_tools.<name>``.
 
     For files, ``memory`` is what the database may use before it goes to disk (``"2GB"``), and ``threads`` how many it
     takes.
@@ -170,7 +170,7 @@ class Usages:
                 return f"split_part({self._columns.model()}, ':', 1)"
             case "day":
                 return f"({self._columns.moment()} - ({MONDAY})) // {DAY}"
-            case "user" | "session":
+            case "user" | "team" | "session":
                 return self._columns.text(f"{name}_id")
             case _:
                 raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")

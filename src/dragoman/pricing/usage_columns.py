@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 TOOL = "server_tools."
-_TEXTS = ("service_tier", "speed", "user_id", "session_id")
+_TEXTS = ("service_tier", "speed", "user_id", "team_id", "session_id")
 _OTHERS = ("model", "at", "batch", "pricing_mode", "status", "server_tools", "unread", "raw")
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
 _ZONED = ".*[0-9](Z|z|[+-][0-9]{2}(:?[0-9]{2})?)"

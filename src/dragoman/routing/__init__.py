@@ -5,6 +5,7 @@ from dragoman.canonical.routing import Refusal
 from dragoman.routing.availability import Availability, Limits, Outage
 from dragoman.routing.chain import Router
 from dragoman.routing.decision import Candidate, Policy, RouteDecision, Verdict
+from dragoman.routing.label_rules import label_rules
 from dragoman.routing.request import Recommendation, Recommender, RouteRequest
 from dragoman.routing.rules import Rule, When
 from dragoman.routing.validation import Refused
@@ -26,4 +27,5 @@ __all__ = [
     "Rule",
     "Verdict",
     "When",
+    "label_rules",
 ]

@@ -3,6 +3,7 @@
 from dragoman.session.async_session import AsyncSession
 from dragoman.session.budget import Budget
 from dragoman.session.events import SessionEvent, ToolAnswered
+from dragoman.session.identity import Pseudonyms
 from dragoman.session.preview import Preview
 from dragoman.session.session import Session, ask
 from dragoman.session.spending import Cost
@@ -13,6 +14,7 @@ __all__ = [
     "Budget",
     "Cost",
     "Preview",
+    "Pseudonyms",
     "Session",
     "SessionEvent",
     "Tool",

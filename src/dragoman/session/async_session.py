@@ -2,10 +2,11 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing, closing
+from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.decoding import decode_async
@@ -20,8 +21,12 @@ from dragoman.session.events import SessionEvent
 from dragoman.session.keeping import SessionStore
 from dragoman.session.reading import Reading
 from dragoman.session.settings import Options, Said, Settings
-from dragoman.session.turn import Ask, BrokenReplyError, Fill, Keep, RunTools, Turn, Wait, advance
+from dragoman.session.turn import Ask, BrokenReplyError, Fill, Judge, Keep, RunTools, Turn, Wait, advance
 from dragoman.transport import AsyncTransport
+
+if TYPE_CHECKING:
+    from dragoman.session.answer import Answer
+    from dragoman.session.gate import Gate
 
 ResultT = TypeVar("ResultT")
 
@@ -37,7 +42,9 @@ class AsyncSession(Conversation[AsyncTransport]):
 
     async def ask(self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]) -> Message:
         """As `Session.ask`."""
-        async with aclosing(self._events(self._turn(said, options, stream=False, model=model))) as events:
+        async with aclosing(
+            self._events(self._turn(said, options, stream=False, model=model), self._answer(options))
+        ) as events:
             async for event in events:
                 if isinstance(event, MessageComplete):
                     reply = event.message
@@ -51,7 +58,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         Python closes an async generator some time after its loop was left; `contextlib.aclosing` makes that at once,
         and so does the session's next turn.
         """
-        return self._events(self._turn(said, options, stream=True, model=model))
+        return self._events(self._turn(said, options, stream=True, model=model), self._answer(options))
 
     async def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
@@ -85,12 +92,16 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> None:
         await self.close()
 
-    async def _events(self, turn: Turn) -> AsyncGenerator[SessionEvent, None]:
+    async def _events(self, turn: Turn, answer: "Answer | None" = None) -> AsyncGenerator[SessionEvent, None]:
         await self._end_turn()
         self._under_way = driven = self._drive(turn)
         try:
             async for event in driven:
+                if answer is not None:
+                    answer.see(event)
                 yield event
+            if answer is not None:
+                answer.end()
         finally:
             if self._under_way is driven:
                 await self._end_turn()
@@ -134,6 +145,8 @@ class AsyncSession(Conversation[AsyncTransport]):
                                 yield answered
                         case Wait():
                             await self._timing(effect.provider).sleep_async(effect.seconds)
+                        case Judge():
+                            outcome = await self._judged(effect.steps)
                 except Exception as error:  # the turn knows which it can do something about, and raises the others
                     outcome = error
 
@@ -144,11 +157,14 @@ class AsyncSession(Conversation[AsyncTransport]):
             reply = ask.adapter.from_wire_response(response, ask.context)
         except ProviderError as error:
             raise BrokenReplyError(error) from None
+        if self._policing is not None:
+            reply = await self._judged(self._policing.reply(ask.adapter, reply, partial(self._settle, ask)))
         self._keep(ask, reply)
         yield MessageComplete(reply)
 
     async def _stream(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
         reading, transport = Reading(ask), self._transport(ask.adapter)
+        gate = self._gate(ask, reading)
         async with (
             transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply,
             aclosing(decode_async(reply.chunks, reading.decoder, silence=reply.silence)) as events,
@@ -156,13 +172,37 @@ class AsyncSession(Conversation[AsyncTransport]):
             # Kept before the connection is closed, which may take a while and lets other tasks go on.
             try:
                 async for event in events:
-                    if isinstance(event, MessageComplete):
-                        self._keep(ask, event.message)
-                    for shown in reading.pass_on(event):
-                        yield shown
+                    for passed in (event,) if gate is None else await self._passed(gate, event):
+                        if isinstance(passed, MessageComplete):
+                            self._keep(ask, passed.message)
+                        for shown in reading.pass_on(passed):
+                            yield shown
             except (GeneratorExit, asyncio.CancelledError):
-                self._leave(ask, reading)
+                left = kept = reading.left()
+                if self._policing is not None:
+                    kept = await self._judged(self._policing.remains(ask.adapter, left))
+                self._leave(ask, reading, left, kept)
                 raise
+
+    async def judge(self, hook: str, message: Message, **slots: Any) -> Message:
+        """What the session's policy lets through of a message that is on its way past that hook, such as
+        ``resource_post_fetch``; ``slots`` are those extensions that are about this message alone.
+
+        Without a policy it passes as it is. Raises PolicyDeniedError.
+        """
+        if self._policing is None:
+            return message
+        judged: Message = await self._judged(self._policing.fetching(hook, message, **slots))
+        return judged
+
+    async def _passed(self, gate: "Gate", event: StreamEvent) -> Sequence[StreamEvent]:
+        shown = gate.quick(event)
+        return (await self._judged(gate.ask(event))) if shown is None else shown
+
+    async def _judged(self, steps: Generator[Any, Any, Any]) -> Any:
+        from dragoman.policy.running import run_async  # loaded by now: there are steps
+
+        return await run_async(steps)
 
     async def _run_tools(self, adapter: Adapter, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
         prepared = [await self._approved(self.toolbox.prepare(call)) for call in asked]

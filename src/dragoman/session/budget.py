@@ -1,4 +1,4 @@
-"""Budgets: what a session, a turn or a user may spend, checked before each request and settled after it.
+"""Budgets: what a session, a turn, a user or a team may spend, checked before each request and settled after it.
 
 Before a request the most that it can cost is held back: the estimate of its input, and all the output that it may
 have, at the price table's rates. The reply's own counts then take the place of what was held. What is held counts for
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from threading import Lock
-from typing import Literal
+from typing import Literal, get_args
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices
 from dragoman.adapter.errors import BudgetExceededError, ConfigurationError, UnpricedModelError
@@ -21,7 +21,7 @@ from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
 logger = logging.getLogger("dragoman.budget")
 
-Per = Literal["session", "turn", "user"]
+Per = Literal["session", "turn", "user", "team"]
 _ZERO = Decimal(0)
 
 
@@ -47,11 +47,12 @@ NOTHING = Spent()
 
 
 class Budget:
-    """A limit in US dollars, in tokens, or both, for each ``session``, each ``turn`` or each ``user``.
+    """A limit in US dollars, in tokens, or both, for each ``session``, ``turn``, ``user`` or ``team``.
 
-    A turn is one `ask`, `stream` or `compact` with all its rounds of tools and all its tries. Users are told apart by
-    the session's ``user_id``; hand the same Budget to all their sessions, which may run in different threads. What a
-    session spent before it was loaded counts for it; what a user spent in another program, `count` tells.
+    A turn is one `ask`, `stream` or `compact` with all its rounds of tools and all its tries. Users and teams are
+    told apart by the session's ``user_id`` and ``team_id``, pseudonyms as they are noted; hand the same Budget to all
+    their sessions, which may run in different threads. What a session spent before it was loaded counts for it; what a
+    user or a team spent in another program, `count` tells, and `Store.spent` knows.
 
     Under a limit in dollars a model without a known price is refused, unless ``allow_unpriced``: its replies then
     count as nothing. Raises ConfigurationError where there is no limit, or a negative one.
@@ -69,8 +70,8 @@ class Budget:
             raise ConfigurationError("a budget has a limit in usd, in tokens, or in both")
         if isinstance(usd, float):
             raise ConfigurationError("usd is a Decimal, an int or a text: a float is not exact")
-        if per not in ("session", "turn", "user"):
-            raise ConfigurationError(f"a budget is per session, turn or user, not per {per!r:.40}")
+        if per not in get_args(Per):
+            raise ConfigurationError(f"a budget is per {', '.join(get_args(Per))}, not per {per!r:.40}")
         try:
             self.usd = None if usd is None else Decimal(usd)
         except ArithmeticError:
@@ -88,11 +89,11 @@ class Budget:
         return f"Budget({', '.join(limits)}, per={self.per!r})"
 
     def spent_by(self, user_id: str | None) -> Spent:
-        """What that user's requests came to under this budget, without those under way."""
+        """What the requests of that user, or team, came to under this budget, without those under way."""
         return self.of_user(user_id).spent
 
     def count(self, user_id: str | None, *, usd: Decimal = _ZERO, tokens: int = 0) -> None:
-        """Counts what that user spent elsewhere, e.g. in an earlier run of the program."""
+        """Counts what that user, or team, spent elsewhere, e.g. in an earlier run of the program."""
         account = self.of_user(user_id)
         with self._lock:
             account.spent += Spent(usd, tokens)
@@ -121,7 +122,7 @@ class Budget:
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """What has been spent of one budget by one session, in one turn or by one user, and what is held back."""
+    """What has been spent of one budget by one session, turn, user or team, and what is held back."""
 
     budget: Budget
     spent: Spent = NOTHING

@@ -1,57 +1,60 @@
 """The state of a session and everything about it that needs no I/O: what both drivers share."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pydantic import BaseModel
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext, bundled_prices
-from dragoman.adapter.errors import CompactionError, ConfigurationError, ProviderError, RequestError, SwapRefusedError
+from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError, SwapRefusedError
 from dragoman.adapter.settled import Encodings
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
-from dragoman.canonical.usage import TokenUsage, Usage
+from dragoman.canonical.usage import TokenUsage
 from dragoman.session import spending, stored
+from dragoman.session.attempts import Attempts
 from dragoman.session.budget import Account, Budget, Purse, Spent
 from dragoman.session.calls import DECLINED, Prepared, error_result
 from dragoman.session.compaction import Compaction, run_compaction
+from dragoman.session.identity import Owned, Pseudonyms, stamped
 from dragoman.session.keeping import Keeper, SessionStore
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
-from dragoman.session.reading import Reading, with_lower_bound
+from dragoman.session.reaching import Reaching, TransportT, new_limiter
+from dragoman.session.reading import Reading
 from dragoman.session.route import Route, Routes
-from dragoman.session.settings import Approve, Options, Said, Settings
+from dragoman.session.settings import Approve, Options, Said, Settings, asked, awaited
 from dragoman.session.spending import Cost
 from dragoman.session.summaries import sent
 from dragoman.session.toolbox import Tool, Toolbox
-from dragoman.session.turn import Ask, Plan, Turn, run_turn
-from dragoman.transport import RetryPolicy, Timing, transport_for
+from dragoman.session.turn import Ask, Judge, Plan, Turn, run_turn
 from dragoman.transport.fetch import Fetched
 
 if TYPE_CHECKING:
+    from dragoman.canonical.extensions import Extensions
     from dragoman.events.bus import EventBus
+    from dragoman.limits import Limits
+    from dragoman.policy import Pipeline
     from dragoman.routing import RouteDecision, Router
+    from dragoman.session.answer import Answer
+    from dragoman.session.gate import Gate
+    from dragoman.session.policing import Policing
     from dragoman.session.telling import Teller
 
-TransportT = TypeVar("TransportT")
 
 IN_A_TURN = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
 
 
-class Conversation(Generic[TransportT]):
+class Conversation(Owned, Reaching[TransportT]):
     """A history, the model that answers next, and the tools. Not used by itself: see `Session` and `AsyncSession`."""
-
-    _asynchronous: ClassVar[bool]
-    """Whether tools and approvals may be coroutines."""
 
     def __init__(
         self,
@@ -67,8 +70,11 @@ class Conversation(Generic[TransportT]):
         approve: Approve | None = None,
         max_rounds: int = 20,
         budgets: Iterable[Budget] = (),
+        limits: "Limits | None" = None,
         router: "Router | None" = None,
         events: "EventBus | None" = None,
+        policy: "Pipeline | None" = None,
+        extensions: "Extensions | None" = None,
         store: SessionStore | None = None,
         prices: Prices | None = None,
         tool_ids: ToolIdMap | None = None,
@@ -77,6 +83,7 @@ class Conversation(Generic[TransportT]):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         user_id: str | None = None,
         team_id: str | None = None,
+        pseudonyms: Pseudonyms | None = None,
     ) -> None:
         """``model`` is ``provider:name``; ``options`` are those of every turn that does not say otherwise.
 
@@ -85,18 +92,21 @@ class Conversation(Generic[TransportT]):
         the model is told what it declined; without it every call runs. ``workspace`` is the folder below which media
         of the kind ``file_ref`` are read: once, so that what was sent stays the same though the file may change.
         ``fetch``, such as a `dragoman.transport.fetch.Fetcher`, is asked for media that the model takes, but not by
-        URL: once for each URL. Without it nothing is ever fetched. ``budgets`` are checked before each request. A
-        ``store`` keeps each turn when it ends; a ConflictError or StoreError of it is raised there, and the session
-        holds the turn all the same.
+        URL: once for each URL. Without it nothing is ever fetched. ``budgets`` are checked before each request, and
+        ``limits`` (see `dragoman.limits`) make it wait for its turn. A ``store`` keeps each turn when it ends; a
+        ConflictError or StoreError of it is raised there, and the session holds the turn all the same.
 
         A ``router`` chooses the model of each turn, and another one where that fails before it says anything. The
         session is then set to ``model``, or to that of a `swap`, which may be an alias; None sets it to none. The bus
         ``events`` is told what happens in each turn, and never closed.
 
+        The plugins of a ``policy`` see what goes in and out of models, tools, prompts and resources, and may change
+        or deny it; ``extensions`` are what the program tells them, such as who asks.
+
         ``providers`` holds settings by provider name, for its transport: api_key, base_url, client (an httpx client, or
         the provider's own official one), timeout in seconds, retry (a `RetryPolicy`) and the others of its class.
-        ``new_id`` and ``clock`` make a session deterministic in tests. ``user_id`` and ``team_id`` are noted on each
-        reply.
+        ``new_id`` and ``clock`` make a session deterministic in tests. ``user_id`` and ``team_id`` are noted
+        on each message, as ``pseudonyms`` make them; without those they are noted as given, and must say nothing.
 
         Raises ConfigurationError, UnknownProviderError among them, and ToolSchemaError.
         """
@@ -110,8 +120,8 @@ class Conversation(Generic[TransportT]):
         self.prices = prices if prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, new_id))
         self._encodings = Encodings()
-        self.user_id = user_id
-        self.team_id = team_id
+        self._pseudonyms = pseudonyms
+        self.identify(user_id, team_id)
         self._approve = approve
         self._files = Files(workspace, fetch=fetch)
         self._new_id = new_id
@@ -122,13 +132,16 @@ class Conversation(Generic[TransportT]):
         self._routes = Routes(router, clock, self._note_decision, self._route_facts)
         self._adapter = None if model is None else self._routes.find(model)
         self._budgets = tuple(budgets)
+        self._limiter = None if limits is None else new_limiter(limits)
         self._accounts: dict[Budget, Account] = {}
-        self._attempts: list[Message] = []
+        self._attempts = Attempts()
         self._keeper = None if store is None else Keeper(store)
         self._transports: dict[str, TransportT] = {}
         self._messages = [self._own(message) for message in messages]
         if system is not None:
             self._messages.insert(0, self._message(Role.SYSTEM, system))
+        self._beside: dict[str, Any] = {}
+        self._policing = self._new_policing(policy, extensions)
         self._refuse_coroutines()
 
     @property
@@ -157,7 +170,7 @@ class Conversation(Generic[TransportT]):
         """Replies that broke, or were of no use, and were billed: without content, and no part of the history. What
         a broken one cost is at least what it had told.
         """
-        return tuple(self._attempts)
+        return tuple(self._attempts.all)
 
     def cost_on(self, model: str) -> Cost:
         """What the same replies would have cost on another model, token for token, at today's prices."""
@@ -174,7 +187,7 @@ class Conversation(Generic[TransportT]):
             adapter,
             self._sent(),
             self.toolbox.definitions,
-            self.options,
+            asked(self.options),
             with_files=partial(self._filled, adapter),
             context=trial,
             prices=self.prices,
@@ -218,7 +231,10 @@ class Conversation(Generic[TransportT]):
             tool_ids=found.tool_ids,
             **settings,
         )
-        session._attempts = list(found.attempts)
+        session._attempts = Attempts(found.attempts)
+        session._beside.update(found.extensions)
+        if session._policing is not None:
+            session._policing.restore(found.extensions)
         if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
@@ -231,16 +247,19 @@ class Conversation(Generic[TransportT]):
         if answering is None and settings.get("router") is None:
             raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
         tool_ids = ToolIdMap.load(found.tool_ids, _minting(settings))
-        known = stored.Stored(found.id, answering, found.messages, tool_ids, found.attempts)
-        whose: Settings = {"user_id": found.record.user_id, "team_id": found.record.team_id}
-        session = cls._from_stored(known, model, {**whose, **settings})
+        known = stored.Stored(found.id, answering, found.messages, tool_ids, found.attempts, found.extensions)
+        session = cls._from_stored(known, model, settings)
+        session.user_id = session.user_id if "user_id" in settings else found.record.user_id
+        session.team_id = session.team_id if "team_id" in settings else found.record.team_id
         session._keeper = Keeper(
             store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
         )
         return session
 
     def _stored(self) -> stored.Stored:
-        return stored.Stored(self.session_id, self.model, self._messages, self.tool_ids, self._attempts)
+        return stored.Stored(
+            self.session_id, self.model, self._messages, self.tool_ids, self._attempts.all, self._beside
+        )
 
     def _keep_turn(self) -> None:
         """Hands the store what the turn added."""
@@ -251,18 +270,22 @@ class Conversation(Generic[TransportT]):
         if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
         spoken = () if said is None else (self._said(said),)
-        turn = self._routed(spoken, replace(self.options, **options, stream=stream), self._adapter, model)
+        turn = self._routed(spoken, replace(asked(self.options, options), stream=stream), self._adapter, model)
         return self._told(turn, *spoken)
+
+    def _answer(self, options: Options) -> "Answer | None":
+        """Who watches the turn's answer, where it has to be a message body."""
+        return awaited(self.options, options, early=not self.toolbox.definitions)
 
     def _told(self, turn: Turn, said: Message | None = None) -> Turn:
         """The turn, told to the bus, if there is one, from when it begins."""
         if self._teller is None:
             yield from turn
             return
-        kept, attempted = len(self._messages), len(self._attempts)
+        kept, attempted = len(self._messages), len(self._attempts.all)
 
         def billed() -> list[Message]:
-            return [*self._messages[kept:], *self._attempts[attempted:]]
+            return [*self._messages[kept:], *self._attempts.all[attempted:]]
 
         yield from self._teller.told(turn, said, self._messages, billed)
 
@@ -270,6 +293,9 @@ class Conversation(Generic[TransportT]):
         self, said: tuple[Message, ...], options: AdapterOptions, sticky: Adapter | None, override: str | None
     ) -> Turn:
         """The turn, with the model that it has when it begins."""
+        if self._policing is not None:
+            known = sticky if self._routes.router is None else None
+            said = yield Judge(self._policing.admitted(self._messages, said, known))
         tools = self.toolbox.definitions
         route, sent_now = self._routes.of_turn(sticky, override, self._sent(), said, tools, options)
         yield from run_turn(self._plan(route, sent_now, options))
@@ -278,9 +304,12 @@ class Conversation(Generic[TransportT]):
         """What a session spent is nothing before its first reply."""
         cost = self.cost
         spent = cost.usd if cost.replies else Decimal(0)
-        return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent}
+        labels = frozenset() if self._policing is None else self._policing.labels
+        return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent, "labels": labels}
 
     def _compaction(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
+        if self._policing is not None:
+            yield Judge(self._policing.admitted(self._messages, (), self._adapter))
         writer = self._routes.of_summary(self._adapter)
         compaction = Compaction(
             plan=self._plan(writer, (), self.options),
@@ -292,7 +321,7 @@ class Conversation(Generic[TransportT]):
         try:
             yield from run_compaction(compaction)
         except CompactionError as error:
-            self._note_useless(error.reply)
+            self._attempts.note_useless(error.reply, self._messages)
             raise
 
     def _plan(self, route: Route, said: tuple[Message, ...], options: AdapterOptions) -> Plan:
@@ -306,8 +335,9 @@ class Conversation(Generic[TransportT]):
             new_result=self._result,
             max_rounds=self.max_rounds,
             retry_delay=self._retry_delay,
-            purse=Purse([self._account(budget) for budget in self._budgets], self.prices, self._clock),
-            broken=self._note_broken,
+            purse=self._purse(),
+            broken=self._attempts.note_broken,
+            policing=self._policing,
         )
 
     def _sent(self) -> list[Message]:
@@ -329,38 +359,6 @@ class Conversation(Generic[TransportT]):
             team_id=self.team_id,
         )
 
-    def _retry_delay(self, provider: str, error: ProviderError, attempt: int) -> float | None:
-        policy: RetryPolicy = self._settings(provider).get("retry") or RetryPolicy()
-        timing = self._timing(provider)
-        return policy.wait(error, {}, attempt, now=timing.now(), roll=timing.roll())
-
-    def _timing(self, provider: str) -> Timing:
-        timing: Timing = self._settings(provider).get("timing") or Timing()
-        return timing
-
-    def _timeout(self, adapter: Adapter) -> float | None:
-        """Seconds for a request; None leaves it to the transport. A limit that was set to None is no limit."""
-        settings = self._settings(adapter.provider)
-        if "timeout" not in settings:
-            return None
-        timeout: float | None = settings["timeout"]
-        return math.inf if timeout is None else timeout
-
-    def _settings(self, provider: str) -> dict[str, Any]:
-        return self.providers.get(provider, {})
-
-    def _transport(self, adapter: Adapter) -> TransportT:
-        provider = adapter.provider
-        if provider not in self._transports:
-            # A time limit goes with each request: every transport takes it there.
-            settings = {name: value for name, value in self._settings(provider).items() if name != "timeout"}
-            try:
-                made: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
-            except TypeError as error:
-                raise ConfigurationError(f"the settings in providers[{provider!r}] do not fit: {error}") from None
-            self._transports[provider] = made
-        return self._transports[provider]
-
     def _filled(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
         """The history as it is sent to that model: its files read. Raises RequestError."""
         return self._files.fill(history, self._files.fetches(adapter.capabilities))
@@ -377,7 +375,18 @@ class Conversation(Generic[TransportT]):
     def _new_teller(self, bus: "EventBus") -> "Teller":
         from dragoman.session.telling import Teller  # most sessions tell nobody, and need not wait for it
 
-        return Teller(bus, self.session_id, self._clock, self.toolbox.side_effects)
+        tools = self.toolbox
+        return Teller(bus, self.session_id, self._clock, tools.side_effects, lambda: tools.definitions)
+
+    def _new_policing(self, policy: "Pipeline | None", extensions: "Extensions | None") -> "Policing | None":
+        if policy is None:
+            if extensions is not None:
+                raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
+            return None
+        from dragoman.session.policing import Policing  # as with the teller
+
+        told = None if self._teller is None else self._teller.denied
+        return Policing(policy, extensions, self.session_id, self.toolbox, self._beside, told)
 
     def _note_decision(self, decision: "RouteDecision", elapsed_ms: float) -> None:
         if self._teller is not None:
@@ -387,40 +396,43 @@ class Conversation(Generic[TransportT]):
         if self._teller is not None:
             self._teller.answered(prepared, results)
 
+    def _purse(self) -> Purse:
+        accounts = [self._account(budget) for budget in self._budgets]
+        if self._limiter is None:
+            return Purse(accounts, self.prices, self._clock)
+        return self._limiter.purse(accounts, self.prices, self._clock)
+
     def _account(self, budget: Budget) -> Account:
         """The account of this user, of this session, or of the turn that begins."""
-        if budget.per == "user":
-            return budget.of_user(self.user_id)
+        if budget.per in ("user", "team"):
+            return budget.of_user(self.user_id if budget.per == "user" else self.team_id)
         if budget.per == "turn":
             return Account(budget)
         if budget not in self._accounts:
             self._accounts[budget] = Account(budget, Spent(self.cost.usd or Decimal(0), self.usage.total_tokens))
         return self._accounts[budget]
 
-    def _note_broken(self, error: ProviderError) -> Usage | None:
-        """Remembers what a broken reply was billed; None where it had told nothing of that."""
-        return self._note_attempt(error.partial)
+    def _leave(self, ask: Ask, reading: Reading, left: Message | None, kept: Message | None) -> None:
+        """Keeps what may be kept of a reply that the caller leaves, else its bill alone. ``left`` is what arrived."""
+        self._keep(ask, kept)
+        if kept is None:
+            self._settle(ask, reading.unsaid if left is None else left)
 
-    def _leave(self, ask: Ask, reading: Reading) -> None:
-        """Keeps what had arrived of a reply that the caller leaves; the bill alone where that says nothing yet."""
-        self._keep(ask, reading.left())
-        if (billed := self._note_attempt(reading.unsaid)) is not None:
+    def _settle(self, ask: Ask, unkept: Message | None) -> None:
+        """Notes what was billed for a reply that is not kept."""
+        if (billed := self._attempts.note(unkept)) is not None:
             ask.hold.settle(billed)
 
-    def _note_attempt(self, partial: Message | None) -> Usage | None:
-        if partial is None or partial.usage is None:
+    def _gate(self, ask: Ask, reading: Reading) -> "Gate | None":
+        """What stands between a streamed reply and its caller; a reply that is denied there was paid for."""
+        if self._policing is None:
             return None
-        attempt = with_lower_bound(partial.model_copy(update={"content": ()}))
-        self._attempts.append(attempt)
-        return attempt.usage
-
-    def _note_useless(self, reply: Message | None) -> None:
-        """Remembers what a summary cost that the history does not hold."""
-        if reply is not None and all(message.id != reply.id for message in self._messages):
-            self._attempts.append(reply.model_copy(update={"content": ()}))
+        return self._policing.gate(
+            ask.adapter, lambda reply: self._settle(ask, reply or reading.left() or reading.unsaid)
+        )
 
     def _billed(self) -> list[Message]:
-        return [*self._messages, *self._attempts]
+        return [*self._messages, *self._attempts.all]
 
     def _decided(self, prepared: Prepared, allowed: object) -> Prepared:
         """The call as it was approved, or declined."""
@@ -443,6 +455,7 @@ class Conversation(Generic[TransportT]):
         if self._asynchronous:
             return
         names = [*self.toolbox.async_names, *(["approve"] if inspect.iscoroutinefunction(self._approve) else [])]
+        names += [] if self._policing is None else self._policing.pipeline.async_names
         if names:
             raise ConfigurationError(f"{', '.join(names)}: coroutines need an AsyncSession")
 
@@ -461,6 +474,8 @@ class Conversation(Generic[TransportT]):
         return self._message(Role.TOOL, (result,), metadata=metadata)
 
     def _message(self, role: Role, content: Any, **fields: Any) -> Message:
+        if self.user_id is not None or self.team_id is not None:
+            fields["metadata"] = stamped(fields.get("metadata"), self.user_id, self.team_id)
         return Message(
             id=self._new_id(),
             session_id=self.session_id,

@@ -1,6 +1,6 @@
 """A session and its store: what a turn added is kept when the turn ends, all of it in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from dragoman.adapter.tool_ids import ToolIdMap
@@ -19,6 +19,7 @@ class SessionStore(Protocol):
         session_id: str | None = None,
         tool_ids: ToolIdMap | None = None,
         attempts: Sequence[Message] = (),
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
         user_id: str | None = None,
         team_id: str | None = None,
     ) -> Any:
@@ -34,6 +35,7 @@ class SessionStore(Protocol):
         tool_ids: ToolIdMap | None = None,
         model: str | None = None,
         attempts: Sequence[Message] = (),
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> int:
         """The new version."""
         ...
@@ -61,6 +63,8 @@ class Keeper:
         messages, attempts = session.messages[self._messages :], session.attempts[self._attempts :]
         if not (messages or attempts):
             return
+        kept = {message.id: session.extensions[message.id] for message in messages if message.id in session.extensions}
+        beside = {"extensions": kept} if kept else {}  # a store of a session without a policy need not know of them
         if self._version is None:
             record = self._store.create(
                 session.model,
@@ -70,6 +74,7 @@ class Keeper:
                 attempts=attempts,
                 user_id=user_id,
                 team_id=team_id,
+                **beside,
             )
             self._version = record.version
         else:
@@ -80,5 +85,6 @@ class Keeper:
                 tool_ids=session.tool_ids,
                 model=session.model,
                 attempts=attempts,
+                **beside,
             )
         self._messages, self._attempts = len(session.messages), len(session.attempts)

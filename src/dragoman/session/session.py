@@ -8,7 +8,7 @@ from contextlib import closing
 from contextvars import copy_context
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.decoding import decode
@@ -23,8 +23,12 @@ from dragoman.session.events import SessionEvent
 from dragoman.session.keeping import SessionStore
 from dragoman.session.reading import Reading
 from dragoman.session.settings import Options, Said, Settings
-from dragoman.session.turn import Ask, BrokenReplyError, Fill, Keep, RunTools, Turn, Wait, advance
+from dragoman.session.turn import Ask, BrokenReplyError, Fill, Judge, Keep, RunTools, Turn, Wait, advance
 from dragoman.transport import Transport
+
+if TYPE_CHECKING:
+    from dragoman.session.answer import Answer
+    from dragoman.session.gate import Gate
 
 MAX_PARALLEL_TOOLS = 8
 
@@ -47,8 +51,11 @@ class Session(Conversation[Transport]):
         paused. Raises ProviderError, and RequestError where what was said cannot be sent; with a router NoModelError,
         and UnknownProviderError for a mention of no model. If nothing of the turn was answered, the history is as
         before.
+
+        With a `MessageBodySchema` as ``output_schema`` the answer is a message body, which the schema's `read` gives;
+        MessageBodyError is raised with every violation, and the answer stays in the history.
         """
-        for event in self._events(self._turn(said, options, stream=False, model=model)):
+        for event in self._events(self._turn(said, options, stream=False, model=model), self._answer(options)):
             if isinstance(event, MessageComplete):
                 reply = event.message
         return reply
@@ -60,9 +67,11 @@ class Session(Conversation[Transport]):
 
         Raises ProviderError where the adapters' own streams end with an error event; ``error.partial`` is what had
         arrived. Leaving the loop cancels the reply: what had arrived stays in the history with status cancelled.
-        Leaving at message_complete or tool_answered keeps what the event tells of.
+        Leaving at message_complete or tool_answered keeps what the event tells of. An answer that has to be a message
+        body is left at the first event that makes a violation certain, and MessageBodyError raised in its place; in a
+        session with tools, at its end.
         """
-        return self._events(self._turn(said, options, stream=True, model=model))
+        return self._events(self._turn(said, options, stream=True, model=model), self._answer(options))
 
     def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
@@ -110,12 +119,18 @@ class Session(Conversation[Transport]):
     ) -> None:
         self.close()
 
-    def _events(self, turn: Turn) -> Generator[SessionEvent, None, None]:
-        """The turn's events; only one turn is under way at a time."""
+    def _events(self, turn: Turn, answer: "Answer | None" = None) -> Generator[SessionEvent, None, None]:
+        """The turn's events, as long as its answer is right; only one turn is under way at a time."""
         self._end_turn()
         self._under_way = driven = self._drive(turn)
         try:
-            yield from driven
+            if answer is None:
+                yield from driven
+                return
+            for event in driven:
+                answer.see(event)
+                yield event
+            answer.end()
         finally:
             if self._under_way is driven:
                 self._end_turn()
@@ -156,6 +171,8 @@ class Session(Conversation[Transport]):
                             yield from effect.events
                         case Wait():
                             self._timing(effect.provider).sleep(effect.seconds)
+                        case Judge():
+                            outcome = self._judged(effect.steps)
                 except Exception as error:  # the turn knows which it can do something about, and raises the others
                     outcome = error
 
@@ -167,20 +184,47 @@ class Session(Conversation[Transport]):
             reply = ask.adapter.from_wire_response(response, ask.context)
         except ProviderError as error:
             raise BrokenReplyError(error) from None
+        if self._policing is not None:
+            reply = self._judged(self._policing.reply(ask.adapter, reply, partial(self._settle, ask)))
         self._keep(ask, reply)
         yield MessageComplete(reply)
 
     def _stream(self, ask: Ask) -> Generator[StreamEvent, None, None]:
         reading, transport = Reading(ask), self._transport(ask.adapter)
+        gate = self._gate(ask, reading)
         with transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply:
             try:
                 for event in decode(reply.chunks, reading.decoder, silence=reply.silence):
-                    if isinstance(event, MessageComplete):
-                        self._keep(ask, event.message)
-                    yield from reading.pass_on(event)
+                    for passed in (event,) if gate is None else self._passed(gate, event):
+                        if isinstance(passed, MessageComplete):
+                            self._keep(ask, passed.message)
+                        yield from reading.pass_on(passed)
             except (GeneratorExit, KeyboardInterrupt):
-                self._leave(ask, reading)
+                left = kept = reading.left()
+                if self._policing is not None:
+                    kept = self._judged(self._policing.remains(ask.adapter, left))
+                self._leave(ask, reading, left, kept)
                 raise
+
+    def judge(self, hook: str, message: Message, **slots: Any) -> Message:
+        """What the session's policy lets through of a message that is on its way past that hook, such as
+        ``resource_post_fetch``; ``slots`` are those extensions that are about this message alone.
+
+        Without a policy it passes as it is. Raises PolicyDeniedError.
+        """
+        if self._policing is None:
+            return message
+        judged: Message = self._judged(self._policing.fetching(hook, message, **slots))
+        return judged
+
+    def _passed(self, gate: "Gate", event: StreamEvent) -> Sequence[StreamEvent]:
+        shown = gate.quick(event)
+        return self._judged(gate.ask(event)) if shown is None else shown
+
+    def _judged(self, steps: Generator[Any, Any, Any]) -> Any:
+        from dragoman.policy.running import run  # loaded by now: there are steps
+
+        return run(steps)
 
     def _run_tools(self, adapter: Adapter, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
         prepared = [self._approved(self.toolbox.prepare(call)) for call in asked]

@@ -1,6 +1,7 @@
 """The keyword arguments of sessions, spelt out for editors and type checkers."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -10,12 +11,18 @@ from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.budget import Budget
+from dragoman.session.identity import Pseudonyms
 from dragoman.session.toolbox import Tool
 from dragoman.transport.fetch import Fetched
 
 if TYPE_CHECKING:
+    from dragoman.canonical.extensions import Extensions
     from dragoman.events.bus import EventBus
+    from dragoman.formats.message_body_schema import MessageBodySchema
+    from dragoman.limits import Limits
+    from dragoman.policy import Pipeline
     from dragoman.routing import Router
+    from dragoman.session.answer import Answer
 
 Said = str | ContentBlock | Iterable[ContentBlock] | Message
 """What a user says: a text, a block, several blocks, or a whole message."""
@@ -35,13 +42,17 @@ class Settings(TypedDict, total=False):
     approve: Approve | None
     max_rounds: int
     budgets: Iterable[Budget]
+    limits: "Limits | None"
     router: "Router | None"
     events: "EventBus | None"
+    policy: "Pipeline | None"
+    extensions: "Extensions | None"
     prices: Prices | None
     new_id: Callable[[], str]
     clock: Callable[[], datetime]
     user_id: str | None
     team_id: str | None
+    pseudonyms: Pseudonyms | None
 
 
 class Options(TypedDict, total=False):
@@ -55,7 +66,7 @@ class Options(TypedDict, total=False):
     stop_sequences: tuple[str, ...]
     tool_choice: ToolChoice | None
     parallel_tool_calls: bool | None
-    output_schema: Mapping[str, Any] | None
+    output_schema: "Mapping[str, Any] | MessageBodySchema | None"
     effort: str | None
     thinking: bool | None
     thinking_budget: int | None
@@ -63,3 +74,24 @@ class Options(TypedDict, total=False):
     strict_prefix: bool
     headers: Mapping[str, str]
     extra: Mapping[str, Mapping[str, Any]]
+
+
+def asked(options: AdapterOptions, turn: Options | None = None) -> AdapterOptions:
+    """The options of a session with those of one turn, as adapters take them. Raises RequestError."""
+    fields: dict[str, Any] = {**(turn or {})}
+    together = replace(options, **fields)
+    if together.output_schema is None or isinstance(together.output_schema, Mapping):
+        return together
+    from dragoman.session.answer import as_asked  # few answers are message bodies, and the others need not wait for it
+
+    return as_asked(together)
+
+
+def awaited(options: AdapterOptions, turn: Options, *, early: bool) -> "Answer | None":
+    """Who watches the answer of the turn where it has to be a message body. Raises RequestError."""
+    schema = turn.get("output_schema", options.output_schema)
+    if schema is None or isinstance(schema, Mapping):
+        return None
+    from dragoman.session.answer import Answer, watched
+
+    return Answer(watched(schema), early=early)

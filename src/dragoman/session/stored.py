@@ -1,7 +1,7 @@
 """A session as JSON: what a later program needs to go on with it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
@@ -24,6 +24,8 @@ class Stored:
     tool_ids: ToolIdMap
     attempts: Sequence[Message] = ()
     """Replies that broke and were billed; they have no content."""
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    """What is kept beside messages, as JSON by message id: the labels of their data."""
 
 
 def write(stored: Stored) -> bytes:
@@ -36,6 +38,9 @@ def write(stored: Stored) -> bytes:
     }
     if stored.attempts:
         written["attempts"] = list(map(_written, stored.attempts))
+    beside = {of.id: stored.extensions[of.id] for of in stored.messages if of.id in stored.extensions}
+    if beside:
+        written["extensions"] = beside
     return wirejson.dumps(written)
 
 
@@ -57,6 +62,7 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
             [read_message(message) for message in raw["messages"]],
             ToolIdMap.load(raw["tool_ids"], mint),
             [read_message(message) for message in raw.get("attempts", ())],
+            {str(of): dict(kept) for of, kept in raw.get("extensions", {}).items()},
         )
     except MalformedReplyError as error:
         raise ConfigurationError(error.message) from None

@@ -9,19 +9,20 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import EventOverflowError, ProviderError, RequestCancelledError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.ids import new_ulid
-from dragoman.canonical.message import Message, MessageStatus, Role
-from dragoman.canonical.tools import SideEffects
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.usage import CostStatus
 from dragoman.events.bus import EventBus
 from dragoman.events.catalogue import (
     LlmCallCompleted,
     LlmCallFailed,
     LlmCallStarted,
+    PolicyDenied,
     ToolCalled,
     ToolCompleted,
     ToolFailed,
@@ -35,7 +36,10 @@ from dragoman.routing import RouteDecision
 from dragoman.routing.events import decided
 from dragoman.session import spending
 from dragoman.session.calls import Prepared
-from dragoman.session.turn import Ask, BrokenReplyError, Effect, RunTools, Turn, advance
+from dragoman.session.turn import Ask, BrokenReplyError, Effect, Fill, Judge, RunTools, Turn, advance
+
+if TYPE_CHECKING:
+    from dragoman.policy.errors import PolicyDeniedError
 
 _FAULTS = {
     "user_denied": "the call was declined",
@@ -59,8 +63,12 @@ class Teller:
     clock: Callable[[], datetime]
     side_effects: Callable[[str], SideEffects | None]
     """Of a tool by its name; None where there is no such tool."""
+    tools: Callable[[], Sequence[ToolDefinition]] = tuple
     turn_id: str | None = None
     _started: Event | None = None
+    _sent: Sequence[Message] = ()
+    """What the request that comes next says."""
+    _filled: bool = False
     _asked: Ask | None = None
     """The request under way, until its reply is there."""
     _called: dict[str, Event | None] = field(default_factory=dict)
@@ -84,16 +92,24 @@ class Teller:
                     self._begins(effect)
                     try:
                         outcome = yield effect
+                        self._ready(effect, outcome)
                     except Exception as error:
                         self._failed(error)
                         outcome = error
             except GeneratorExit:
                 self._left()
                 raise
+            except Exception:
+                self._tell(lambda: self._totals(billed(), self.clock() - begun, StopReason.ERROR))
+                raise
         self._tell(lambda: self._totals(billed(), self.clock() - begun))
 
     def decided(self, decision: RouteDecision, elapsed_ms: float) -> None:
         self._tell(partial(decided, decision, elapsed_ms))
+
+    def denied(self, error: "PolicyDeniedError") -> None:
+        facts = {"hook": error.hook, "plugin": error.plugin, "code": error.code, "reason": error.reason}
+        self._tell(partial(PolicyDenied.model_validate, facts))
 
     def replied(self, reply: Message) -> None:
         """A reply is there. One that was cut by its caller is told as such when the turn ends."""
@@ -101,7 +117,7 @@ class Teller:
             return
         self._asked, self._stopped = None, reply
         self._replies += 1
-        self._tell(partial(LlmCallCompleted.of, reply))
+        self._tell(partial(LlmCallCompleted.of, reply), about=reply)
 
     def answered(self, prepared: Sequence[Prepared], results: Sequence[ToolResultBlock]) -> None:
         """What became of the calls of one reply."""
@@ -110,19 +126,33 @@ class Teller:
             if call.fault == "validation_error":
                 self._tell(partial(_invalid, call), parent=called)
             if result.is_error:
-                self._tell(partial(_failure, result.tool_use_id, call.fault or "execution_error"), parent=called)
+                fault = call.fault or "execution_error"
+                self._tell(partial(_failure, result.tool_use_id, fault), parent=called, about=result)
             else:
-                self._tell(partial(_success, result), parent=called)
+                self._tell(partial(_success, result), parent=called, about=result)
 
     def _begins(self, effect: Effect) -> None:
         if isinstance(effect, Ask):
             self._asked = effect
-            model, request_id = str(effect.adapter.model_id), effect.context.request_id
-            self._tell(lambda: LlmCallStarted(model=model, provider=effect.adapter.provider, request_id=request_id))
+            self._tell(partial(self._asking, effect), about=self._sent)
         elif isinstance(effect, RunTools):
             for call in effect.calls:
-                self._called[call.id] = self._tell(partial(self._call, call))
+                self._called[call.id] = self._tell(partial(self._call, call), about=call)
                 self._calls += 1
+
+    def _ready(self, effect: Effect, outcome: Any) -> None:
+        """What is said has its files read in, and then a policy may have changed it."""
+        if isinstance(effect, Fill) or (isinstance(effect, Judge) and self._filled):
+            self._sent = outcome
+        self._filled = isinstance(effect, Fill)
+
+    def _asking(self, ask: Ask) -> Payload:
+        return LlmCallStarted(
+            model=str(ask.adapter.model_id),
+            provider=ask.adapter.provider,
+            estimated_input_tokens=ask.adapter.estimate_input_tokens(self._sent, self.tools()),
+            request_id=ask.context.request_id,
+        )
 
     def _call(self, call: ToolUseBlock) -> Payload:
         return ToolCalled.of(call, self.side_effects(call.name))
@@ -144,14 +174,14 @@ class Teller:
         self._failed(RequestCancelledError("the caller left"))
         self._tell(lambda: TurnCancelled(reason="user_cancel", partial_llm_calls=llm, partial_tool_calls=tools))
 
-    def _totals(self, billed: Sequence[Message], span: timedelta) -> Payload:
+    def _totals(self, billed: Sequence[Message], span: timedelta, failed: StopReason | None = None) -> Payload:
         replies = [message for message in billed if message.role is Role.ASSISTANT or message.metadata.summary_of]
         cost, usage = spending.total_cost(billed), spending.total_usage(billed)
         counted = bool(replies) and all(reply.usage is not None for reply in replies)
         known = cost.status in (CostStatus.PRICED, CostStatus.FREE)
         last = None if self._stopped is None else self._stopped.metadata
         return TurnCompleted(
-            stop_reason=None if last is None else last.stop_reason,
+            stop_reason=failed or (None if last is None else last.stop_reason),
             llm_call_count=self._replies,
             tool_call_count=self._calls,
             total_input_tokens=usage.prompt_tokens if counted else None,
@@ -162,10 +192,10 @@ class Teller:
             team_id=None if last is None else last.team_id,
         )
 
-    def _tell(self, make: Callable[[], Payload], *, parent: Event | None = None) -> Event | None:
+    def _tell(self, make: Callable[[], Payload], *, parent: Event | None = None, about: object = None) -> Event | None:
         cause = parent or self._started
         try:
-            return self.bus.emit(make, session_id=self.session_id, turn_id=self.turn_id, parent=cause)
+            return self.bus.emit(make, session_id=self.session_id, turn_id=self.turn_id, parent=cause, about=about)
         except EventOverflowError:
             return None
 

@@ -114,6 +114,9 @@ class Toolbox:
     def async_names(self) -> tuple[str, ...]:
         return tuple(item.name for item in self._tools.values() if item.is_async)
 
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
     def side_effects(self, name: str) -> SideEffects | None:
         """What a run of that tool does to the world; None where there is no such tool."""
         found = self._tools.get(name)

@@ -6,7 +6,7 @@ result; what is thrown into it is the effect's failure.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.errors import DragomanError, MissingExtraError, MissingKeyError, ProviderError, TurnLimitError
@@ -18,6 +18,9 @@ from dragoman.canonical.usage import Usage
 from dragoman.session.budget import Hold, Purse
 from dragoman.session.events import ToolAnswered
 from dragoman.session.route import Route
+
+if TYPE_CHECKING:  # most sessions have no policy, and need not wait for it
+    from dragoman.session.policing import Policing
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,14 @@ class Fill:
     history: Sequence[Message]
 
 
-Effect = Fill | Ask | RunTools | Keep | Wait
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Ask the session's policy; the result is that of the steps, which a pipeline's driver carries out."""
+
+    steps: Generator[Any, Any, Any]
+
+
+Effect = Fill | Ask | RunTools | Keep | Wait | Judge
 Turn = Generator[Effect, Any, None]
 
 
@@ -91,6 +101,7 @@ class Plan:
     purse: Purse
     broken: Callable[[ProviderError], Usage | None]
     """Notes a reply that broke; the result is what was billed for it, as far as it told."""
+    policing: "Policing | None" = None
 
     @property
     def adapter(self) -> Adapter:
@@ -113,15 +124,29 @@ def run_turn(plan: Plan) -> Turn:
             reply = yield from reply_to(plan, history, unkept, options)
         if not _wants_results(reply):
             return
-        results: Sequence[ToolResultBlock] = yield RunTools(plan.adapter, reply.tool_uses)
-        answers = tuple(map(plan.new_result, results))
+        answers = yield from _answers(plan, reply.tool_uses)
         names = (call.name for call in reply.tool_uses)
-        yield Keep(answers, tuple(map(ToolAnswered, names, results)))
+        yield Keep(answers, tuple(map(ToolAnswered, names, (answer.tool_results[0] for answer in answers))))
         history += (reply, *answers)
         unkept, options = (), _unforced(options)
     raise TurnLimitError(
         f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or ask(None) to go on"
     )
+
+
+def _answers(plan: Plan, asked: Sequence[ToolUseBlock]) -> Generator[Effect, Any, tuple[Message, ...]]:
+    """The tools' answers to these calls, as the history takes them in."""
+    results: Sequence[ToolResultBlock]
+    if plan.policing is None:
+        results = yield RunTools(plan.adapter, tuple(asked))
+        return tuple(map(plan.new_result, results))
+    allowed, refused = yield Judge(plan.policing.calls(asked))
+    results = (yield RunTools(plan.adapter, tuple(allowed))) if allowed else ()
+    given = {result.tool_use_id: result for result in results} | refused
+    answers: tuple[Message, ...] = yield Judge(
+        plan.policing.answers(plan.adapter, [plan.new_result(given[call.id]) for call in asked])
+    )
+    return answers
 
 
 def advance(turn: Turn, outcome: Any) -> Effect | None:
@@ -193,6 +218,8 @@ def _tries(
     attempt = 0
     while True:
         filled: Sequence[Message] = yield Fill(plan.adapter, history)
+        if plan.policing is not None:
+            filled = yield Judge(plan.policing.input(plan.adapter, history, filled))
         context = plan.new_context(plan.route)
         request = plan.adapter.to_wire(filled, plan.tools, options.with_context(context))
         attempt += 1

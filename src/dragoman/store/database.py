@@ -6,17 +6,19 @@ others; so it does nothing but talk to that connection.
 
 import os
 import random
+import selectors
 import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, mask_secrets
@@ -37,6 +39,22 @@ _POSTGRES_AGAIN = {"40001", "40P01"}
 _POSTGRES_BUSY = "55P03"
 
 
+class Mode(Enum):
+    """What a transaction does."""
+
+    READ = auto()
+    WRITE = auto()
+    STATEMENT = auto()
+    """It writes with its first statement alone."""
+
+
+_ON_POSTGRES: dict[Mode, dict[str, Any]] = {
+    Mode.READ: {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+    Mode.WRITE: {},
+    Mode.STATEMENT: {"isolation_level": "AUTOCOMMIT"},
+}
+
+
 class Database:
     """``timeout`` is seconds that a transaction may wait for others, in all."""
 
@@ -51,14 +69,17 @@ class Database:
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """The result of a transaction that changes nothing and sees one moment of the database."""
-        return self._persist(work, writes=False)
+        return self._persist(work, Mode.READ)
 
-    def write(self, work: Callable[[Connection], Result]) -> Result:
+    def write(self, work: Callable[[Connection], Result], *, at_once: bool = False) -> Result:
         """The result of a transaction that is kept as a whole, or not at all where this raises.
+
+        ``at_once``: the work changes something in its first statement alone. PostgreSQL keeps a statement as a whole
+        anyway, and is spared two round trips.
 
         Raises StoreBusyError, and StoreError where the database fails.
         """
-        return self._persist(work, writes=True)
+        return self._persist(work, Mode.STATEMENT if at_once else Mode.WRITE)
 
     def close(self) -> None:
         with self._lock:
@@ -69,12 +90,12 @@ class Database:
         self._lock = threading.RLock()
         self.engine.dispose(close=False)
 
-    def _persist(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
+    def _persist(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
         deadline, pause, reconnected = time.monotonic() + self.timeout, 0.001, False
         while True:
             try:
-                with self._turn(writes):
-                    return self._once(work, writes)
+                with self._turn(mode):
+                    return self._once(work, mode)
             except DBAPIError as error:
                 if error.connection_invalidated and not reconnected:
                     reconnected = True  # a pooled connection that the server had closed meanwhile
@@ -90,30 +111,29 @@ class Database:
             time.sleep(random.uniform(0, pause))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _once(self, work: Callable[[Connection], Result], writes: bool) -> Result:
-        done = False
+    def _once(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
+        sent = False  # whether the database may have kept it already
         try:
             with self.engine.connect() as connection:
-                connection.execution_options(**self._options(writes))
+                connection.execution_options(**self._options(mode))
                 with connection.begin():
+                    sent = mode is Mode.STATEMENT
                     result = work(connection)
-                    done = True
+                    sent = True
                 return result
         except DBAPIError as error:
-            if done and error.connection_invalidated:
+            if sent and error.connection_invalidated:
                 raise StoreError(
                     "the connection broke while the turn was being kept: load the session to see whether it was"
                 ) from error
             raise
 
-    def _turn(self, writes: bool) -> AbstractContextManager[Any]:
+    def _turn(self, mode: Mode) -> AbstractContextManager[Any]:
         """SQLite has one writer at a time: threads of one process queue here instead of polling the file's lock."""
-        return self._lock if self._in_memory or (self.is_sqlite and writes) else nullcontext()
+        return self._lock if self._in_memory or (self.is_sqlite and mode is not Mode.READ) else nullcontext()
 
-    def _options(self, writes: bool) -> dict[str, Any]:
-        if self.is_sqlite:
-            return {_WRITES: writes}
-        return {} if writes else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    def _options(self, mode: Mode) -> dict[str, Any]:
+        return {_WRITES: mode is not Mode.READ} if self.is_sqlite else _ON_POSTGRES[mode]
 
     def _sqlite(self, synchronous: Synchronous, pool_size: int) -> Engine:
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -159,6 +179,7 @@ class Database:
         except ImportError:
             raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None
         event.listen(engine, "connect", lambda connection, _: self._limit_locks(connection))
+        event.listen(engine, "checkout", _refuse_closed)
         return engine
 
     def _limit_locks(self, connection: Any) -> None:
@@ -208,6 +229,15 @@ def unchanged_on(message: str) -> Iterator[None]:
 def _begin(connection: Connection) -> None:
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _refuse_closed(connection: Any, _: Any, __: Any) -> None:
+    """A server says when it closes an idle connection. To look for that costs nothing, and a statement that is sent
+    into a closed connection might be taken for one that was kept. The pool then makes another connection."""
+    with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        if selector.select(0):
+            raise DisconnectionError("the server has closed the connection")
 
 
 def _code(error: DBAPIError) -> Any:

@@ -91,8 +91,9 @@ def search(
     if user_id is not None:
         of_user = select(sessions.c.id).where(sessions.c.user_id == text(user_id))
         chosen = chosen.where(messages.c.session_id.in_(of_user))
-    newest = chosen.order_by(messages.c.created_at.desc(), messages.c.number.desc()).limit(_bounded(limit))
-    return tuple(Hit(plain(row["session_id"]), row["seq"], message_of(row)) for row in _rows(connection, newest))
+    newest = chosen.order_by(messages.c.created_at.desc(), messages.c.session_id.desc(), messages.c.seq.desc())
+    rows = _rows(connection, newest.limit(_bounded(limit)))
+    return tuple(Hit(plain(row["session_id"]), row["seq"], message_of(row)) for row in rows)
 
 
 def _rows(connection: Connection, chosen: Select[Any]) -> list[RowMapping]:

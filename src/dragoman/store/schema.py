@@ -3,6 +3,10 @@
 Every time is an integer: microseconds since 1970 in UTC. JSON is stored as text, as it was written: a database's own
 JSON type would reorder keys and refuse U+0000. What the columns beside it repeat is for reports and searches alone;
 reading a message back uses the JSON, the id, the role and the time.
+
+Every key begins with the session's id, so that a cluster can keep each session on one of its machines. SQLite numbers
+the rows of some tables besides, where PostgreSQL does not: its full-text index needs that, and the keys are UNIQUE
+there. No statement here knows of it, but for the search.
 """
 
 from decimal import Decimal
@@ -18,6 +22,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Numeric,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -25,7 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration. They are numbered, so that an older version of this library can tell that a store is newer."""
 
 VERSION_TABLE = "dragoman_version"
@@ -87,7 +92,6 @@ def _of_session() -> Column[str]:
 def _message_columns() -> list[Column[Any]]:
     """What messages and attempts have in common."""
     return [
-        Column("number", Number, primary_key=True, autoincrement=True),
         Column("id", String(MAX_ID), nullable=False),
         _of_session(),
         Column("seq", BigInteger, nullable=False),
@@ -122,7 +126,7 @@ messages = Table(
     Column("extensions_json", Text),
     Column("search_text", Text),
     Column("inherited", Boolean, nullable=False),
-    UniqueConstraint("session_id", "seq", name="messages_in_order"),
+    PrimaryKeyConstraint("session_id", "seq", name="messages_in_order"),
     UniqueConstraint("session_id", "id", name="messages_once"),
     Index("messages_by_time", "session_id", "created_at"),
 )
@@ -130,7 +134,7 @@ messages = Table(
 ``fields_json`` has the message's other fields. ``search_text`` is folded (see `search.folded`)."""
 
 attempts = Table(
-    "attempts", metadata, *_message_columns(), UniqueConstraint("session_id", "seq", name="attempts_in_order")
+    "attempts", metadata, *_message_columns(), PrimaryKeyConstraint("session_id", "seq", name="attempts_in_order")
 )
 """Replies that broke and were billed; no part of the history. ``seq`` counts for itself."""
 
@@ -149,7 +153,7 @@ tool_calls = Table(
     Column("provider", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("completed_at", BigInteger),
-    UniqueConstraint("session_id", "seq", "position", name="tool_calls_in_order"),
+    PrimaryKeyConstraint("session_id", "seq", "position", name="tool_calls_in_order"),
     Index("tool_calls_by_status", "session_id", "status"),
 )
 """One row a call: the block at ``position`` of the assistant's message ``seq``. A history from elsewhere may use an id
@@ -158,14 +162,14 @@ twice, so ``id`` is no key."""
 tool_ids = Table(
     "tool_ids",
     metadata,
-    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("number", Number, nullable=False),
     _of_session(),
     Column("entry", String(32), nullable=False),
     Column("kind", String(6), nullable=False),
     Column("provider", Text, nullable=False),
     Column("canonical_id", Text, nullable=False),
     Column("provider_id", Text, nullable=False),
-    UniqueConstraint("session_id", "entry", name="tool_ids_once"),
+    PrimaryKeyConstraint("session_id", "entry", name="tool_ids_once"),
 )
-"""The session's map of tool ids. ``kind`` is issued (that provider's own id) or sent (the id it was told);
-``entry`` is a digest of kind, provider and canonical id."""
+"""The session's map of tool ids, in the order of ``number``, which the database counts up. ``kind`` is issued (that
+provider's own id) or sent (the id it was told); ``entry`` is a digest of kind, provider and canonical id."""

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select, table, text
+from sqlalchemy import ColumnElement, Select, func, literal_column, select, table, text
 from sqlalchemy.sql import column
 
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
@@ -53,4 +53,4 @@ def holds(needle: str, *, sqlite: bool, indexed: bool) -> ColumnElement[bool]:
         .select_from(table(SEARCH_TABLE))
         .where(text(f"{SEARCH_TABLE} MATCH :wanted").bindparams(wanted=wanted))
     )
-    return messages.c.number.in_(candidates.scalar_subquery()) & condition
+    return literal_column("messages.rowid").in_(candidates.scalar_subquery()) & condition

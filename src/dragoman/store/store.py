@@ -12,8 +12,10 @@ from sqlalchemy import URL, inspect
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
+from dragoman.pricing.lines import CostLine, line_of, total
+from dragoman.store import forking, reading, writing
 from dragoman.store import lines as json_lines
-from dragoman.store import reading, writing
+from dragoman.store.bills import Wanted, bills
 from dragoman.store.columns import micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.errors import StoreError
@@ -132,7 +134,8 @@ class Store:
         return self._database.write(
             lambda connection: writing.append(
                 connection, session_id, turn, expected=expected_version, now=now, model=model
-            )
+            ),
+            at_once=turn.is_one_statement,
         )
 
     def load(self, session_id: str) -> StoredSession:
@@ -156,7 +159,7 @@ class Store:
         now = micros(self._clock())
 
         def work(connection: Any) -> SessionRecord:
-            writing.fork(connection, session_id, at_message_id, new_id, now)
+            forking.fork(connection, session_id, at_message_id, new_id, now)
             return reading.record(connection, new_id)
 
         return self._database.write(work)
@@ -198,6 +201,31 @@ class Store:
                 indexed=self._indexed,
             )
         )
+
+    def bills(
+        self,
+        *,
+        user_id: str | None = None,
+        team_id: str | None = None,
+        session_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Iterator[Message]:
+        """Every reply and attempt that was billed, without its content: for cost reports.
+
+        ``user_id`` and ``team_id`` are those noted on the reply; ``since`` is the first moment, ``until`` the first one
+        after. They are read some at a time: what is kept meanwhile may be among them.
+        """
+        wanted: Wanted = {
+            "user_id": user_id, "team_id": team_id, "session_id": session_id, "since": since, "until": until,
+        }  # fmt: skip
+        return bills(self._database.read, wanted)
+
+    def spent(
+        self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
+    ) -> CostLine:
+        """What the replies of a user, of a team, or all came to, as they were priced; for `Budget.count`."""
+        return total(line_of((), reply.usage) for reply in self.bills(user_id=user_id, team_id=team_id, since=since))
 
     def export(self, session_id: str) -> Iterator[str]:
         """The session as lines of JSON, without line ends; all of it is read before the first line. Raises as `load`

@@ -4,35 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
+from dragoman.store.advance import advance
 from dragoman.store.columns import key, optional
 from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreError
 from dragoman.store.records import SessionRecord
 from dragoman.store.rows import attempt_row, message_row, session_row
-from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
-from dragoman.store.tools import CANCELLED, PENDING, keep_calls, keep_tool_ids
+from dragoman.store.schema import attempts, messages, sessions
+from dragoman.store.tools import keep_calls, keep_tool_ids
 
 _MOST = 2**63
-
-# Made once: to build a statement takes as long as to run it.
-_ADVANCE = (
-    update(sessions)
-    .where(sessions.c.id == bindparam("of_session"))
-    .values(
-        version=sessions.c.version + 1,
-        next_seq=sessions.c.next_seq + bindparam("added"),
-        updated_at=bindparam("moment"),
-        active_model=func.coalesce(bindparam("answering", type_=Text()), sessions.c.active_model),
-    )
-    .returning(sessions.c.version, sessions.c.next_seq)
-)
-_ADVANCE_FROM = _ADVANCE.where(sessions.c.version == bindparam("seen"))
-# With RETURNING the rows go in one statement, instead of one each.
-_INSERT_MESSAGES = insert(messages).returning(messages.c.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +41,12 @@ class Turn:
     def __bool__(self) -> bool:
         return bool(self.messages or self.attempts or self.tool_ids)
 
+    @property
+    def is_one_statement(self) -> bool:
+        """Whether `append` changes nothing after `advance`: the turn has messages alone, and no tool in them."""
+        tools = any(block.type in ("tool_use", "tool_result") for message in self.messages for block in message.content)
+        return not (tools or self.attempts or self.tool_ids)
+
 
 def dumped(tool_ids: ToolIdMap | Mapping[str, Any] | None) -> Mapping[str, Any]:
     return tool_ids.dump() if isinstance(tool_ids, ToolIdMap) else tool_ids or {}
@@ -68,7 +59,13 @@ def create(connection: Connection, record: SessionRecord, turn: Turn) -> None:
         connection.execute(insert(sessions), row)
     except IntegrityError:
         raise ConflictError(f"a session {record.id!r:.80} is there already") from None
-    _keep(connection, row["id"], 0, turn)
+    rows = _message_rows(row["id"], turn)
+    if rows:
+        try:
+            connection.execute(insert(messages), rows)
+        except IntegrityError:
+            raise _taken() from None
+    _keep_beside(connection, row["id"], 0, turn)
 
 
 def append(
@@ -76,12 +73,12 @@ def append(
 ) -> int:
     """The new version. The session's row is changed first: whoever holds it is the only one who appends."""
     row_id = key(session_id, "the session's id")
-    values = {"of_session": row_id, "added": len(turn.messages), "moment": now, "answering": optional(model)}
-    if expected is None:
-        changed = connection.execute(_ADVANCE, values).one_or_none()
-    else:
-        seen = expected if 0 <= expected < _MOST else -1
-        changed = connection.execute(_ADVANCE_FROM, {**values, "seen": seen}).one_or_none()
+    rows = _message_rows(row_id, turn)
+    seen = expected if expected is None or 0 <= expected < _MOST else -1
+    try:
+        changed = advance(connection, row_id, rows, seen, moment=now, answering=optional(model))
+    except IntegrityError:
+        raise _taken() from None
     if changed is None:
         found = connection.execute(select(sessions.c.version).where(sessions.c.id == row_id)).scalar_one_or_none()
         if found is None:
@@ -91,7 +88,7 @@ def append(
             expected=expected,
             found=found,
         )
-    _keep(connection, row_id, changed.next_seq - len(turn.messages), turn)
+    _keep_beside(connection, row_id, changed.next_seq - len(rows), turn)
     version: int = changed.version
     return version
 
@@ -103,48 +100,28 @@ def remove(connection: Connection, session_id: str) -> None:
         raise missing(session_id)
 
 
-def fork(connection: Connection, session_id: str, message_id: str | None, new_id: str, now: int) -> None:
-    """Copies the rows as they are, up to that message."""
-    old, new = key(session_id, "the session's id"), key(new_id, "the session's id")
-    # Held, so that it is not deleted meanwhile; SQLite has one writer anyway.
-    held = select(sessions.c.next_seq).where(sessions.c.id == old).with_for_update(read=True)
-    next_seq = connection.execute(held).scalar_one_or_none()
-    if next_seq is None:
-        raise missing(session_id)
-    last = _last(connection, session_id, old, message_id, next_seq)
-    count = 0 if last is None else last.seq + 1
-    _copy_session(connection, old, new, None if last is None else last.id, count, now)
-    _copy(connection, messages, old, new, count, inherited=literal(True))
-    _copy(connection, tool_calls, old, new, count)
-    _copy(connection, tool_ids, old, new, None)
-    kept = select(messages.c.id).where(messages.c.session_id == new)
-    connection.execute(
-        update(tool_calls)
-        .where(tool_calls.c.session_id == new, tool_calls.c.status != CANCELLED)
-        .where(tool_calls.c.result_message_id.not_in(kept))
-        .values(status=PENDING, result_message_id=None, completed_at=None)
-    )
-
-
 def missing(session_id: str) -> SessionNotFoundError:
     return SessionNotFoundError(f"the store has no session {session_id!r:.80}")
 
 
-def _keep(connection: Connection, session_id: str, first: int, turn: Turn) -> None:
-    numbered = list(enumerate(turn.messages, first))
-    rows = [
-        message_row(message, session_id, seq, turn.extensions.get(message.id), inherited=seq - first < turn.inherited)
-        for seq, message in numbered
+def _message_rows(session_id: str, turn: Turn) -> list[dict[str, Any]]:
+    """Their ``seq`` is their place in the turn."""
+    return [
+        message_row(message, session_id, place, turn.extensions.get(message.id), inherited=place < turn.inherited)
+        for place, message in enumerate(turn.messages)
     ]
-    if rows:
-        try:
-            connection.execute(_INSERT_MESSAGES, rows)
-        except IntegrityError:
-            raise ConflictError("the session has a message with one of these ids already") from None
+
+
+def _taken() -> ConflictError:
+    return ConflictError("the session has a message with one of these ids already")
+
+
+def _keep_beside(connection: Connection, session_id: str, first: int, turn: Turn) -> None:
+    """What a turn has beside its messages, the first of which is at that place of the session."""
     if turn.attempts:
         _keep_attempts(connection, session_id, turn.attempts)
     keep_tool_ids(connection, session_id, turn.tool_ids)
-    keep_calls(connection, session_id, numbered, turn.tool_ids.get("issued", {}))
+    keep_calls(connection, session_id, enumerate(turn.messages, first), turn.tool_ids.get("issued", {}))
 
 
 def _keep_attempts(connection: Connection, session_id: str, broken: Sequence[Message]) -> None:
@@ -153,43 +130,3 @@ def _keep_attempts(connection: Connection, session_id: str, broken: Sequence[Mes
     first = 0 if last is None else last + 1
     rows = [attempt_row(message, session_id, seq) for seq, message in enumerate(broken, first)]
     connection.execute(insert(attempts), rows)
-
-
-def _last(connection: Connection, session_id: str, row_id: str, message_id: str | None, next_seq: int) -> Any:
-    """The last row to copy; None where there is none."""
-    wanted = messages.c.seq == next_seq - 1 if message_id is None else messages.c.id == key(message_id, "the message")
-    row = connection.execute(
-        select(messages.c.seq, messages.c.id).where(messages.c.session_id == row_id, wanted)
-    ).one_or_none()
-    if row is None and message_id is not None:
-        raise SessionNotFoundError(f"the session {session_id!r:.80} has no message {message_id!r:.80}")
-    return row
-
-
-def _copy_session(connection: Connection, old: str, new: str, last: str | None, count: int, now: int) -> None:
-    changed = {
-        "id": new,
-        "version": 0,
-        "next_seq": count,
-        "parent_session_id": old,
-        "parent_message_id": last,
-        "created_at": now,
-        "updated_at": now,
-    }
-    values = [literal(changed[column.name]) if column.name in changed else column for column in sessions.c]
-    source = select(*values).where(sessions.c.id == old)
-    try:
-        connection.execute(insert(sessions).from_select([column.name for column in sessions.c], source))
-    except IntegrityError:
-        raise ConflictError(f"a session {new!r:.80} is there already") from None
-
-
-def _copy(connection: Connection, table: Any, old: str, new: str, count: int | None, **changed: Any) -> None:
-    columns = [column for column in table.c if column.name != "number"]
-    values = [literal(new) if column.name == "session_id" else changed.get(column.name, column) for column in columns]
-    source = select(*values).where(table.c.session_id == old)
-    if count is None:
-        source = source.order_by(table.c.number)
-    else:
-        source = source.where(table.c.seq < count).order_by(table.c.seq)
-    connection.execute(insert(table).from_select([column.name for column in columns], source))

@@ -1,5 +1,59 @@
-"""What users test with: cassettes that replay real traffic."""
+"""What users test with: cassettes that replay real traffic, doubles of providers, ids and time, and the conformance kit
+for adapters. Each is loaded when it is first used, with what it needs.
+"""
 
-from dragoman.testing.cassettes import AsyncCassetteTransport, Cassette, CassetteMissError, CassetteTransport
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["AsyncCassetteTransport", "Cassette", "CassetteMissError", "CassetteTransport"]
+if TYPE_CHECKING:
+    from dragoman.testing import strategies
+    from dragoman.testing.cassettes import AsyncCassetteTransport, Cassette, CassetteMissError, CassetteTransport
+    from dragoman.testing.conformance.suite import AdapterConformance
+    from dragoman.testing.deterministic import deterministic
+    from dragoman.testing.network import NetworkBlockedError, block_network
+    from dragoman.testing.scripted import Asked, ScriptedProvider, ScriptError, says
+
+__all__ = [
+    "AdapterConformance",
+    "Asked",
+    "AsyncCassetteTransport",
+    "Cassette",
+    "CassetteMissError",
+    "CassetteTransport",
+    "NetworkBlockedError",
+    "ScriptError",
+    "ScriptedProvider",
+    "block_network",
+    "deterministic",
+    "says",
+    "strategies",
+]
+
+_PLACES = {
+    "AdapterConformance": "conformance.suite",
+    "Asked": "scripted",
+    "AsyncCassetteTransport": "cassettes",
+    "Cassette": "cassettes",
+    "CassetteMissError": "cassettes",
+    "CassetteTransport": "cassettes",
+    "NetworkBlockedError": "network",
+    "ScriptError": "scripted",
+    "ScriptedProvider": "scripted",
+    "block_network": "network",
+    "deterministic": "deterministic",
+    "says": "scripted",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "strategies":
+        return import_module("dragoman.testing.strategies")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"dragoman.testing.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,92 +2,168 @@
 
 ::
 
-    format: 1
-    server: llama-server            # who really answered
+    format: 2
+    server: api.anthropic.com       # who really answered
+    recorded: 2026-11-20            # and when, if that is known
+    written_by: dragoman 0.1.0
+    adapters: {anthropic: 0.1.0}    # the versions that read the wire
     exchanges:
     - request:
+        provider: anthropic         # where it is known
         method: POST
-        path: /v1/chat/completions  # without host: a cassette does not care where it was recorded
-        json: {...}                 # the body, parsed
+        path: /v1/messages          # without host: a cassette does not care where it was recorded
+        headers: {...}
+        json: {...}                 # the body; `cassette_body` lists its forms
       response:
+        reply: |                    # what was said, for the reader of the file; it is not played
+          The capital of France is Paris.
+          (end_turn; 14 tokens in, 8 out)
         status: 200
         headers: {content-type: text/event-stream}
-        stream:                     # one event an entry, joined without a separator; or `json`, or `text`
-        - |+
-          data: {...}
+        events: |                   # one event a line
+          event: message_start ⏎ data: {...}
 
-Headers are kept only where they are on a list of harmless ones, so no key, cookie or organisation gets in; a path or
-a body that holds something shaped like a key is refused.
+Headers are kept only where they are on a list of harmless ones, so no key, cookie or organisation gets in. Whatever
+else looks like a secret is refused: `cassette_secrets`. Format 1, which had neither dates nor providers and wrote
+streams in another way, is read as well.
 """
 
-import re
-from collections.abc import Mapping
+import datetime
+import importlib.metadata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import yaml
 
-from dragoman.adapter import wirejson
 from dragoman.adapter.decoding import MALFORMED
-from dragoman.adapter.errors import SECRET, ConfigurationError, MalformedReplyError, RequestError
+from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.registry import GROUP
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
+from dragoman.testing.cassette_body import spell, unspell
+from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassette_leaks import leaks
+from dragoman.testing.cassette_reply import said
+from dragoman.testing.cassette_secrets import Scanner, SecretFoundError
+from dragoman.testing.cassette_wires import wire_of
 
-FORMAT = 1
+__all__ = [
+    "Exchange",
+    "RecordedRequest",
+    "RecordedResponse",
+    "Recording",
+    "load",
+    "read",
+    "recording_of",
+    "save",
+    "write",
+]
 
-REQUEST_HEADERS = frozenset({"content-type", "accept", "anthropic-version", "anthropic-beta"})
+FORMAT = 2
+READABLE = (1, 2)
+
+REQUEST_HEADERS = frozenset({"content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta"})
 RESPONSE_HEADERS = frozenset(
     {"content-type", "request-id", "x-request-id", "retry-after", "retry-after-ms", "x-should-retry"}
 )
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_EVENT_END = re.compile(r"(?<=\n\n)|(?<=\r\n\r\n)|(?<=\r\r)")
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRequest:
-    method: str
-    path: str
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
+class Recording:
+    """A whole cassette file. ``recorded`` and ``written_by`` are None where nobody noted them; ``adapters`` are the
+    versions, by provider, of the adapters that read the wires when it was recorded."""
+
+    server: str
+    exchanges: Sequence[Exchange] = field(repr=False)
+    recorded: datetime.date | None = None
+    written_by: str | None = None
+    adapters: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedResponse:
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
+def write(exchanges: Sequence[Exchange], *, server: str, recorded: datetime.date | None = None) -> str:
+    """As `save`, of exchanges."""
+    return save(recording_of(exchanges, server=server, recorded=recorded))
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    request: RecordedRequest
-    response: RecordedResponse
+def recording_of(exchanges: Sequence[Exchange], *, server: str, recorded: datetime.date | None = None) -> Recording:
+    """Exchanges as this library records them now."""
+    readers = (wire_of(exchange.request).reader for exchange in exchanges)
+    adapters = {reader: adapter_version(reader) for reader in dict.fromkeys(readers) if reader}
+    return Recording(server, exchanges, recorded, this_version(), {k: v for k, v in adapters.items() if v})
 
 
-def write(exchanges: list[Exchange], *, server: str) -> str:
-    """The file's text. Raises ConfigurationError where a body is no text or anything is shaped like a key."""
-    for exchange in exchanges:
-        _refuse_keys(exchange.request.path, "a path")
+def save(recording: Recording, scanner: Scanner | None = None) -> str:
+    """The file's text. Raises SecretFoundError where anything in it looks like a secret."""
+    scanner = scanner or Scanner()
+    found = [each for n, exchange in enumerate(recording.exchanges) for each in leaks(_kept(exchange), scanner, n + 1)]
+    found += scanner.text(recording.server, "server")
+    if found:
+        raise SecretFoundError(found)
+    text = _text(recording)
+    if found := scanner.text(text, "the file"):
+        text = ""  # a traceback may show what stands in this frame
+        raise SecretFoundError(found)
+    return text
+
+
+def read(text: str) -> tuple[str, list[Exchange]]:
+    """The server's name and the exchanges; see `load`."""
+    recording = load(text)
+    return recording.server, list(recording.exchanges)
+
+
+def load(text: str) -> Recording:
+    """Reads a file's text. Data only: the loader makes no objects. Raises ConfigurationError."""
+    try:
+        _check_shape(text)
+        data = yaml.load(text, Loader=_LOADER)
+        if data["format"] not in READABLE:
+            raise ConfigurationError(f"this is no cassette of a format up to {FORMAT}")
+        exchanges = [_exchange(item["request"], item["response"]) for item in data["exchanges"]]
+        recorded = data.get("recorded")
+        if not isinstance(recorded, datetime.date | None):
+            raise ConfigurationError("this is no cassette: `recorded` is no date")
+        return Recording(data["server"], exchanges, recorded, data.get("written_by"), dict(data.get("adapters", {})))
+    except (yaml.YAMLError, RequestError, *MALFORMED) as error:
+        raise ConfigurationError(f"this is no cassette: {type(error).__name__}: {error!s:.400}") from None
+
+
+@cache
+def this_version() -> str:
+    """What writes: the name and version of this library."""
+    return f"dragoman {importlib.metadata.version('dragoman')}"
+
+
+@cache
+def adapter_version(provider: str) -> str | None:
+    """The version of the package that an installed adapter comes from; None of one that is not installed."""
+    for entry in importlib.metadata.entry_points(group=GROUP, name=provider):
+        return entry.dist.version if entry.dist else None
+    return None
+
+
+def _exchange(request: Mapping[str, Any], response: Mapping[str, Any]) -> Exchange:
+    asked = RecordedRequest(
+        request["method"], request["path"], unspell(request), request.get("headers", {}), request.get("provider")
+    )
+    return Exchange(asked, RecordedResponse(response["status"], unspell(response), response.get("headers", {})))
+
+
+def _text(recording: Recording) -> str:
+    noted = {
+        "server": recording.server,
+        "recorded": recording.recorded,
+        "written_by": recording.written_by,
+        "adapters": dict(recording.adapters) or None,
+    }
     return yaml.dump(
         {
             "format": FORMAT,
-            "server": server,
-            "exchanges": [
-                {
-                    "request": {
-                        "method": exchange.request.method,
-                        "path": exchange.request.path,
-                        **_headers(exchange.request.headers, REQUEST_HEADERS),
-                        **_body(exchange.request.body),
-                    },
-                    "response": {
-                        "status": exchange.response.status,
-                        **_headers(exchange.response.headers, RESPONSE_HEADERS),
-                        **_body(exchange.response.body),
-                    },
-                }
-                for exchange in exchanges
-            ],
+            **{name: value for name, value in noted.items() if value is not None},
+            "exchanges": [_written(exchange) for exchange in recording.exchanges],
         },
         Dumper=_Dumper,
         sort_keys=False,
@@ -96,30 +172,39 @@ def write(exchanges: list[Exchange], *, server: str) -> str:
     )
 
 
-def read(text: str) -> tuple[str, list[Exchange]]:
-    """The server's name and the exchanges. Data only: the loader makes no objects. Raises ConfigurationError."""
-    try:
-        _check_shape(text)
-        data = yaml.load(text, Loader=_LOADER)
-        if data["format"] != FORMAT:
-            raise ConfigurationError(f"this is no cassette of format {FORMAT}")
-        exchanges = [
-            Exchange(
-                RecordedRequest(
-                    item["request"]["method"],
-                    item["request"]["path"],
-                    _bytes(item["request"]),
-                    item["request"].get("headers", {}),
-                ),
-                RecordedResponse(
-                    item["response"]["status"], _bytes(item["response"]), item["response"].get("headers", {})
-                ),
-            )
-            for item in data["exchanges"]
-        ]
-    except (yaml.YAMLError, RequestError, *MALFORMED) as error:
-        raise ConfigurationError(f"this is no cassette: {type(error).__name__}: {error!s:.400}") from None
-    return data["server"], exchanges
+def _written(exchange: Exchange) -> dict[str, Any]:
+    request, response = _kept(exchange).request, _kept(exchange).response
+    reply = said(exchange)
+    return {
+        "request": {
+            **({"provider": request.provider} if request.provider else {}),
+            "method": request.method,
+            "path": request.path,
+            **({"headers": dict(request.headers)} if request.headers else {}),
+            **spell(request.body),
+        },
+        "response": {
+            **({"reply": reply} if reply else {}),
+            "status": response.status,
+            **({"headers": dict(response.headers)} if response.headers else {}),
+            **spell(response.body),
+        },
+    }
+
+
+def _kept(exchange: Exchange) -> Exchange:
+    """The exchange with the headers that a file may hold."""
+    request, response = exchange.request, exchange.response
+    return Exchange(
+        RecordedRequest(
+            request.method, request.path, request.body, _allowed(request.headers, REQUEST_HEADERS), request.provider
+        ),
+        RecordedResponse(response.status, response.body, _allowed(response.headers, RESPONSE_HEADERS)),
+    )
+
+
+def _allowed(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, str]:
+    return dict(sorted((name.lower(), value) for name, value in headers.items() if name.lower() in allowed))
 
 
 def _check_shape(text: str) -> None:
@@ -136,41 +221,6 @@ def _check_shape(text: str) -> None:
             raise ConfigurationError(f"this is no cassette: it is nested over {MAX_DOCUMENT_DEPTH} levels deep")
 
 
-def _headers(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, Any]:
-    kept = {name.lower(): value for name, value in headers.items() if name.lower() in allowed}
-    for value in kept.values():
-        _refuse_keys(value, "a header")
-    return {"headers": dict(sorted(kept.items()))} if kept else {}
-
-
-def _refuse_keys(text: str, place: str) -> None:
-    if found := SECRET.search(text):
-        raise ConfigurationError(f"{place} holds {found[0][:4]}…, which is shaped like a key: it is not written")
-
-
-def _body(body: bytes) -> dict[str, Any]:
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ConfigurationError("a body is no text in UTF-8: a cassette cannot hold it") from None
-    _refuse_keys(text, "a body")
-    if not text:
-        return {}
-    try:
-        return {"json": wirejson.loads(text)}
-    except MalformedReplyError:
-        pass
-    events = [piece for piece in _EVENT_END.split(text) if piece]
-    return {"stream": events} if len(events) > 1 else {"text": text}
-
-
-def _bytes(item: Mapping[str, Any]) -> bytes:
-    if "json" in item:
-        return wirejson.dumps(item["json"])
-    text: str = "".join(item["stream"]) if "stream" in item else item.get("text", "")
-    return text.encode()
-
-
 class _Dumper(yaml.SafeDumper):
     """Texts of several lines as blocks; no anchors, which would tie distant bodies together."""
 
@@ -181,9 +231,9 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+def _of_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     style = "|" if "\n" in value else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _of_text)

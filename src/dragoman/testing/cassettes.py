@@ -3,29 +3,38 @@
 They sit below our own HTTP transport, so a replay takes the same way as a live call, up to the socket.
 """
 
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import httpx
 
-from dragoman.adapter import wirejson
-from dragoman.adapter.errors import DragomanError, MalformedReplyError
-from dragoman.testing.cassette_file import Exchange, RecordedRequest, read
+from dragoman.adapter.errors import DragomanError
+from dragoman.testing.cassette_diff import differences, same
+from dragoman.testing.cassette_exchange import Exchange, RecordedRequest
+from dragoman.testing.cassette_file import read
+from dragoman.testing.cassette_meaning import meaning
+
+_SHOWN = 8
 
 
 class CassetteMissError(DragomanError):
-    """A request that the cassette does not hold next, with the first differences by path."""
+    """A request that the cassette does not hold, or not so often, with the first differences by path."""
 
 
 @dataclass(slots=True)
 class Cassette:
-    """Recorded exchanges, played in order. ``server`` is who really answered."""
+    """Recorded exchanges, each played once to a request of the same meaning, in any order and from any thread; those
+    of one meaning in the order in which they were recorded. ``server`` is who really answered."""
 
     server: str
     exchanges: list[Exchange]
     name: str = "the cassette"
-    _next: int = field(default=0)
+    _played: set[int] = field(default_factory=set, repr=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _meanings: dict[tuple[int, str | None], tuple[RecordedRequest, str]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -37,22 +46,58 @@ class Cassette:
     @property
     def unplayed(self) -> int:
         """How many exchanges nobody has asked for yet."""
-        return len(self.exchanges) - self._next
+        return len(self.exchanges) - len(self._played)
+
+    @property
+    def left(self) -> Sequence[Exchange]:
+        """The exchanges that nobody has asked for yet."""
+        return [exchange for number, exchange in enumerate(self.exchanges) if number not in self._played]
 
     def play(self, request: RecordedRequest) -> Exchange:
-        """The next exchange, if it is the one that was asked for. Raises CassetteMissError."""
+        """The first exchange left of that meaning. Raises CassetteMissError."""
+        return self.exchanges[self.take(request)]
+
+    def take(self, request: RecordedRequest, *, again: bool = False) -> int:
+        """As `play`: the number of the exchange, from 0. ``again`` allows one that was played before.
+
+        Raises CassetteMissError.
+        """
+        asked: dict[str | None, str] = {}
+
+        def read_once(each: RecordedRequest, reader: str | None) -> str:
+            if each is request:
+                return asked.get(reader) or asked.setdefault(reader, meaning(each, reader))
+            key = (id(each), reader)  # the request is kept beside its meaning, so that no other one gets its id
+            if key not in self._meanings:
+                self._meanings[key] = (each, meaning(each, reader))
+            return self._meanings[key][1]
+
+        fitting = [n for n, each in enumerate(self.exchanges) if same(each.request, request, read_once)]
+        with self._turn:
+            for number in fitting:
+                if number not in self._played:
+                    self._played.add(number)
+                    return number
+        if again and fitting:
+            return fitting[-1]
+        raise CassetteMissError(self._miss(request, len(fitting)))
+
+    def _miss(self, request: RecordedRequest, played: int) -> str:
+        if played:
+            times = "once" if played == 1 else f"{played} times"
+            return f"{self.name}: this request was recorded {times}, and is asked once more"
         if not self.unplayed:
-            raise CassetteMissError(
-                f"{self.name} is played to its end: {request.method} {request.path} is one too many"
-            )
-        exchange = self.exchanges[self._next]
-        if found := differences(exchange.request, request):
-            raise CassetteMissError(
-                f"{self.name}, exchange {self._next + 1}: the request is another one than was recorded:\n  "
-                + "\n  ".join(found[:8])
-            )
-        self._next += 1
-        return exchange
+            return f"{self.name} is played to its end: {request.method} {request.path} is one too many"
+        found, number = min(
+            ((differences(each.request, request), n) for n, each in enumerate(self.exchanges) if n not in self._played),
+            key=lambda pair: (len(pair[0]), pair[1]),
+        )
+        more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        return (
+            f"{self.name}, exchange {number + 1}: the request is another one than was recorded:\n  "
+            + "\n  ".join(found[:_SHOWN])
+            + more
+        )
 
 
 class CassetteTransport(httpx.BaseTransport):
@@ -75,40 +120,8 @@ class AsyncCassetteTransport(httpx.AsyncBaseTransport):
         return _response(self.cassette.play(_recorded(request, await request.aread())))
 
 
-def differences(recorded: RecordedRequest, asked: RecordedRequest) -> list[str]:
-    """What tells two requests apart, as ``path: recorded -> asked``. Order of keys does not count."""
-    found = []
-    if (recorded.method, recorded.path) != (asked.method, asked.path):
-        found.append(f"{recorded.method} {recorded.path} -> {asked.method} {asked.path}")
-    return found + _differences(_parsed(recorded.body), _parsed(asked.body), "$")
-
-
-def _differences(recorded: Any, asked: Any, path: str) -> list[str]:
-    if isinstance(recorded, dict) and isinstance(asked, dict):
-        keys = [*recorded, *(key for key in asked if key not in recorded)]
-        return [
-            line for key in keys for line in _differences(recorded.get(key, ...), asked.get(key, ...), f"{path}.{key}")
-        ]
-    if isinstance(recorded, list) and isinstance(asked, list) and len(recorded) == len(asked):
-        pairs = enumerate(zip(recorded, asked, strict=True))
-        return [line for index, (a, b) in pairs for line in _differences(a, b, f"{path}[{index}]")]
-    return [] if recorded == asked else [f"{path}: {_short(recorded)} -> {_short(asked)}"]
-
-
-def _short(value: Any) -> str:
-    text = "absent" if value is ... else repr(value)
-    return text if len(text) <= 120 else text[:120] + "…"
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return wirejson.loads(body)
-    except MalformedReplyError:
-        return body
-
-
 def _recorded(request: httpx.Request, body: bytes) -> RecordedRequest:
-    return RecordedRequest(request.method, request.url.raw_path.decode("ascii"), body)
+    return RecordedRequest(request.method, request.url.raw_path.decode("ascii"), body, host=request.url.host)
 
 
 def _response(exchange: Exchange) -> httpx.Response:

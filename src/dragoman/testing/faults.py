@@ -75,7 +75,7 @@ _RANDOM_CUTTINGS = 20
 def exchange_of(recorded: Recorded) -> Exchange | None:
     """The exchange of a reply: None of bytes alone, and of a cassette that is played to its end."""
     if isinstance(recorded, Cassette):
-        return next(iter(recorded.exchanges[len(recorded.exchanges) - recorded.unplayed :]), None)
+        return next(iter(recorded.left), None)
     return recorded if isinstance(recorded, Exchange) else None
 
 

@@ -1,6 +1,7 @@
 """The cassette format for vcrpy and pytest-recording: a serializer, a matcher and what may be recorded.
 
-Use it in a conftest::
+The pytest plugin needs none of this: see ``docs/testing.md``. For tests that have pytest-recording's own mark, write
+into a conftest::
 
     from dragoman.testing import recording
 
@@ -12,19 +13,24 @@ Use it in a conftest::
         return recording.config()
 """
 
+import datetime
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dragoman.testing import cassette_file
-from dragoman.testing.cassette_file import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassettes import differences
+from dragoman.testing.cassette_diff import differences
+from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassette_wires import provider_at
 
 SERIALIZER = "yaml"
 """vcrpy's own name, because pytest-recording makes it the ending of the file."""
 MATCHER = "meaning"
 
 _HOST = "http://recorded"
+KEY_ARGUMENTS = frozenset({"key", "access_token"})
+"""Query arguments that carry the caller's key, on services that take it so: they are not recorded."""
 
 
 def register(vcr: Any, *, server: str) -> None:
@@ -37,7 +43,7 @@ def register(vcr: Any, *, server: str) -> None:
 
 
 def config() -> dict[str, Any]:
-    """Settings for vcrpy: our format, requests matched by method, path and body, headers by an allow-list."""
+    """Settings for vcrpy: our format, requests matched by their meaning, headers by an allow-list."""
     return {
         "serializer": SERIALIZER,
         "match_on": [MATCHER],
@@ -48,24 +54,20 @@ def config() -> dict[str, Any]:
 
 
 def serialize(cassette: dict[str, Any], server: str) -> str:
-    """vcrpy's cassette as our file."""
+    """vcrpy's cassette as our file. Raises SecretFoundError."""
     exchanges = [
         Exchange(
-            RecordedRequest(
+            recorded_request(
                 item["request"]["method"],
-                _path(item["request"]["uri"]),
-                _as_bytes(item["request"]["body"]),
-                _flat(item["request"]["headers"]),
+                item["request"]["uri"],
+                item["request"]["body"],
+                item["request"]["headers"],
             ),
-            RecordedResponse(
-                item["response"]["status"]["code"],
-                _as_bytes(item["response"]["body"]["string"]),
-                _flat(item["response"]["headers"]),
-            ),
+            recorded_response(item["response"]),
         )
         for item in cassette["interactions"]
     ]
-    return cassette_file.write(exchanges, server=server)
+    return cassette_file.write(exchanges, server=server, recorded=today())
 
 
 def deserialize(text: str) -> dict[str, Any]:
@@ -81,11 +83,7 @@ def deserialize(text: str) -> dict[str, Any]:
                     "body": exchange.request.body,
                     "headers": {name: [value] for name, value in exchange.request.headers.items()},
                 },
-                "response": {
-                    "status": {"code": exchange.response.status, "message": ""},
-                    "headers": {name: [value] for name, value in exchange.response.headers.items()},
-                    "body": {"string": exchange.response.body},
-                },
+                "response": vcr_response(exchange.response),
             }
             for exchange in exchanges
         ],
@@ -94,17 +92,71 @@ def deserialize(text: str) -> dict[str, Any]:
 
 def matches(asked: Any, recorded: Any) -> None:
     """vcrpy's matcher: raises AssertionError with the differences."""
-    found = differences(_request(recorded), _request(asked))
+    found = differences(
+        recorded_request(recorded.method, recorded.uri, recorded.body, {}),
+        recorded_request(asked.method, asked.uri, asked.body, {}),
+    )
     assert not found, "\n".join(found)
 
 
-def _request(request: Any) -> RecordedRequest:
-    return RecordedRequest(request.method, _path(request.uri), _as_bytes(request.body))
+def recorded_request(method: str, uri: str, body: Any, headers: Mapping[str, Any]) -> RecordedRequest:
+    """A request as vcrpy holds it: headers by the allow-list, the address without its host and the caller's key."""
+    path = path_of(uri)
+    named = {name.lower(): value for name, value in flat(headers).items()}
+    kept = {name: value for name, value in named.items() if name in cassette_file.REQUEST_HEADERS}
+    return RecordedRequest(method, path, as_bytes(body), kept, provider_at(uri, path), urlsplit(uri).hostname)
 
 
-def _path(uri: str) -> str:
+def recorded_response(response: Mapping[str, Any]) -> RecordedResponse:
+    """A response as vcrpy holds it, its body decoded."""
+    headers = {name.lower(): value for name, value in flat(response["headers"]).items()}
+    kept = {name: value for name, value in headers.items() if name in cassette_file.RESPONSE_HEADERS}
+    return RecordedResponse(response["status"]["code"], as_bytes(response["body"]["string"]), kept)
+
+
+def vcr_response(response: RecordedResponse) -> dict[str, Any]:
+    """A response as vcrpy plays it."""
+    return {
+        "status": {"code": response.status, "message": ""},
+        "headers": {name: [value] for name, value in response.headers.items()},
+        "body": {"string": response.body},
+    }
+
+
+def path_of(uri: str) -> str:
+    """An address without its host, and without the arguments that carry a key."""
     parts = urlsplit(uri)
+    if not KEY_ARGUMENTS.isdisjoint(name for name, _ in parse_qsl(parts.query)):
+        left = [(name, value) for name, value in parse_qsl(parts.query, True) if name not in KEY_ARGUMENTS]
+        return parts.path + (f"?{urlencode(left)}" if left else "")
     return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def flat(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Headers as texts with one value each; several are joined by commas, as on a wire. botocore's are bytes."""
+    return {
+        _text(name): ", ".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value)
+        for name, value in headers.items()
+    }
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def as_bytes(body: Any) -> bytes:
+    """A body as recorders hold it: bytes, a text, None, a file, or the chunks of one."""
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    return b"".join(map(as_bytes, [body.read()] if hasattr(body, "read") else body))
+
+
+def today() -> datetime.date:
+    return datetime.datetime.now(datetime.UTC).date()
 
 
 def _scrub_request(request: Any) -> Any:
@@ -117,13 +169,3 @@ def _scrub_request(request: Any) -> Any:
 def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
     kept = {n: v for n, v in response["headers"].items() if n.lower() in cassette_file.RESPONSE_HEADERS}
     return {**response, "headers": kept}
-
-
-def _flat(headers: dict[str, Any]) -> dict[str, str]:
-    return {name: value if isinstance(value, str) else ", ".join(value) for name, value in headers.items()}
-
-
-def _as_bytes(body: Any) -> bytes:
-    if body is None:
-        return b""
-    return body.encode() if isinstance(body, str) else bytes(body)

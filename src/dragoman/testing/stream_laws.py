@@ -60,11 +60,13 @@ class Trial:
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is tried. ``replays``: re-chunked replays of one stream, None for all of them, which are some six for
-    each of its bytes. ``mutations``: spoilt copies of one stream. ``stride``: a reset at every so many bytes."""
+    each of its bytes. ``mutations``: spoilt copies of one stream. ``stride``: a reset at every so many bytes;
+    ``cuts``: a clean end there."""
 
     replays: int | None = None
     mutations: int = 1000
     stride: int = 1
+    cuts: int = 1
     seed: int = 20261121
 
 
@@ -117,7 +119,7 @@ def verdict(law: str, subject: StreamSubject, effort: Effort) -> Verdict:
 
 def clean_cuts(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """Cut before any byte with a clean end: a typed error, or the same message if its last event had arrived."""
-    for at in range(len(subject.body)):
+    for at in range(0, len(subject.body), effort.cuts):
         events = subject.play([subject.body[:at]])
         yield _cut_trial(subject, f"cut at {at}", at, events)
 

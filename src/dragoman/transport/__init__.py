@@ -1,5 +1,6 @@
 """How requests reach a model: over HTTP, through a vendor's own client, or in this process."""
 
+from collections.abc import Callable
 from typing import Any, Literal, overload
 
 from dragoman.adapter.contract import Adapter
@@ -21,8 +22,19 @@ __all__ = [
     "Timing",
     "Transport",
     "VendorTransport",
+    "register_transport",
     "transport_for",
 ]
+
+_registered: dict[str, Callable[..., Any]] = {}
+
+
+def register_transport(name: str, make: Callable[..., Any]) -> None:
+    """Makes a way to models known in this process, for adapters whose ``transport`` is that name.
+
+    ``make`` is called with ``asynchronous`` and the settings of a provider, and gives a Transport or an AsyncTransport.
+    """
+    _registered[name] = make
 
 
 @overload
@@ -43,6 +55,9 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
         from dragoman.transport.local import AsyncLocalTransport, LocalTransport
 
         return AsyncLocalTransport(**settings) if asynchronous else LocalTransport(**settings)
+    if make := _registered.get(adapter.transport):
+        made: Transport | AsyncTransport = make(asynchronous=asynchronous, **settings)
+        return made
     if adapter.transport != "http":
         raise ConfigurationError(f"{adapter!r} wants the transport {adapter.transport!r}; there are http and local")
     if vendor_of(settings.get("client")) is not None:

@@ -64,5 +64,6 @@ def _event(kind: str, index: int, **message: Any) -> dict[str, Any]:
 
 
 WIRE = Wire(
-    handwritten_stream, handwritten_whole, re.compile(rb'"type":\s*"message-end"'), (), b": keep-alive\n\n"
+    handwritten_stream, handwritten_whole, re.compile(rb'"type":\s*"message-end"'), (), b": keep-alive\n\n",
+    cached=False,
 )  # fmt: skip

@@ -55,4 +55,6 @@ WIRE = Wire(
     re.compile(rb'"type":\s*"end"'),
     ((_error("runtime"), ServerError), (_error("context_overflow"), ContextOverflowError)),
     b"\n",
+    thinking=False,
+    cached=False,
 )

@@ -54,4 +54,5 @@ WIRE = Wire(
     re.compile(rb'"done":\s*true'),
     ((b'{"error":"model runner has unexpectedly stopped"}\n', ProviderError),),
     b"\n",
+    cached=False,
 )

@@ -2,48 +2,17 @@
 
 import json
 import random
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-WORDS = (
-    "Hello", " world", ".", "\n\n", " é", " 你好", " 😀", "\u2028", "\u0085", "\u2029", ' "quoted"', " \\back", "\t",
-    " data: x", " event: y", "\r\n", " {", " }", " [DONE]", " 42", "\ufeff", "\x1e", " null",
-)  # fmt: skip
-"""What streams have been broken by: characters of several bytes, line separators, text that looks like framing."""
+from dragoman.testing.conformance.said import SHORT, SHORTEST, Call, Said
+from dragoman.testing.strategies import TROUBLE
+
+__all__ = ["Call", "Said", "handwritten_reply", "handwritten_short", "handwritten_shortest"]
+
+WORDS = TROUBLE
 
 NAMES = ("rm", "get_weather", "add", "search")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A tool call; ``pieces`` join to the JSON text of ``input``."""
-
-    id: str
-    name: str
-    input: dict[str, Any]
-    pieces: tuple[str, ...]
-
-    @property
-    def arguments(self) -> str:
-        return "".join(self.pieces)
-
-
-_RM = Call("id0", "rm", {"path": "/tmp/é"}, ('{"path": "/t', 'mp/é"}'))
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A reply: thinking, then text, then calls, each of which may be missing. Counts are tokens."""
-
-    thinking: tuple[str, ...]
-    text: tuple[str, ...]
-    calls: tuple[Call, ...]
-    cut: bool
-    """Whether the model ran into its limit."""
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
 
 
 def handwritten_reply(seed: int, *, calls: int | None = None) -> Said:
@@ -65,12 +34,12 @@ def handwritten_reply(seed: int, *, calls: int | None = None) -> Said:
 
 def handwritten_short() -> Said:
     """A bit of everything: two calls, one of them without arguments."""
-    return Said(("So",), ("\u2028 is", " it 😀"), (_RM, Call("id1", "stop", {}, ("{}",))), False, 20, 0, 9)
+    return SHORT
 
 
 def handwritten_shortest() -> Said:
     """The least that can be cut into half a character and half a call."""
-    return Said((), ("\u2028 😀",), (_RM,), False, 20, 0, 9)
+    return SHORTEST
 
 
 def _speech(picker: random.Random) -> tuple[str, ...]:

@@ -1,16 +1,15 @@
 """Globs: literals are literal, a star stays within a segment, two stars do not, and nothing takes long."""
 
 import itertools
-import os
 import random
-from collections.abc import Iterator
-from functools import cache
 
 import pytest
 
 from dragoman.canonical.glob import MAX_ALTERNATIVES, Glob, glob
+from tests.laws.globs import by_brute_force, compare, steps
 
-PAIRS = 50_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 5_000
+PAIRS = 5_000
+"""`python -m tests.laws.globs` compares 50,000."""
 
 MATCHES = [
     ("tool://db-server/*", "tool://db-server/x"), ("tool://**", "tool://db-server/x"), ("**", ""), ("*", ""), ("", ""),
@@ -38,51 +37,18 @@ def test_it_does_not_match(pattern: str, text: str) -> None:
     assert not Glob(pattern).matches(text)
 
 
-@cache
-def by_brute_force(pattern: str, text: str) -> bool:
-    """Every way to divide the text, one after the other."""
-    if not pattern:
-        return not text
-    if pattern.startswith("**"):
-        return any(by_brute_force(pattern[2:].lstrip("*"), text[length:]) for length in range(len(text) + 1))
-    if pattern.startswith("*"):
-        return any(
-            by_brute_force(pattern[1:], text[length:]) for length in range(len(text) + 1) if "/" not in text[:length]
-        )
-    return text[:1] == pattern[0] and by_brute_force(pattern[1:], text[1:])
-
-
 def test_it_agrees_with_trying_every_way() -> None:
     """Random pairs over a small alphabet, of which a fair share matches."""
-    chance = random.Random(7)
-    found = 0
-    for _ in range(PAIRS):
-        pattern = "".join(chance.choices("ab/*.\n", weights=(3, 2, 2, 5, 1, 1), k=chance.randrange(9)))
-        text = "".join(chance.choices("ab/.\n", weights=(4, 3, 2, 1, 1), k=chance.randrange(9)))
-        expected = by_brute_force(pattern, text)
-        assert Glob(pattern).matches(text) == expected, (pattern, text)
-        found += expected
-    assert PAIRS // 20 < found < PAIRS - PAIRS // 20
-
-
-class Counted(str):
-    """A text that counts how often one of its characters is read."""
-
-    steps = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for character in super().__iter__():
-            self.steps += 1
-            yield character
+    count = compare(PAIRS, seed=7)
+    assert count.wrong == []
+    assert PAIRS // 20 < count.matching < PAIRS - PAIRS // 20
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 100 + "b", "**a" * 100 + "b", "**/*a" * 50 + "**", "**" + "a*" * 100])
 @pytest.mark.parametrize("length", [1_000, 10_000, 20_000])
 def test_a_step_for_each_character_whatever_the_pattern(pattern: str, length: int) -> None:
     """Patterns on which backtracking takes exponential time read each character once."""
-    text = Counted("a" * length)
-    Glob(pattern).matches(text)
-    assert text.steps <= length
+    assert steps(pattern, "a" * length) <= length
     assert Glob("*a" * 100).matches("a" * length)
 
 
@@ -119,6 +85,27 @@ def test_braces_agree_with_writing_every_pattern() -> None:
             text = "".join(chance.choices("ab/", k=chance.randrange(6)))
             expected = any(by_brute_force(each, text) for each in unfolded)
             assert Glob(written, braces=True).matches(text) == expected, (written, text)
+
+
+def test_a_match_in_steps_is_a_match() -> None:
+    """Character by character, and what begins well is what some text goes on from."""
+    chance = random.Random(9)
+    for _ in range(500):
+        pattern = "".join(chance.choices(["a", "b", "/", "*", "**", "{a,/b}", "{*,}"], k=chance.randrange(5)))
+        made = Glob(pattern, braces=True)
+        texts = ["".join(letters) for length in range(5) for letters in itertools.product("ab/", repeat=length)]
+        matched = [text for text in texts if made.matches(text)]
+        for text in chance.choices(texts, k=8):
+            states = made.start
+            for character in text:
+                states = made.after(states, character)
+            assert made.accepts(states) == made.matches(text), (pattern, text)
+            assert made.begins(text) == bool(states)
+            assert made.begins(text) or not any(longer.startswith(text) for longer in matched)
+        for text in matched:
+            assert all(made.begins(text[:length]) for length in range(len(text) + 1))
+    assert Glob("{a,b}*/c", braces=True).literals == frozenset("ab/c")
+    assert not Glob("ab").begins("b")
 
 
 def test_braces_unfold_so_far_and_no_further() -> None:

@@ -23,9 +23,9 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.extensions import Extensions, MCPExtension, ToolMetadata
 from dragoman.canonical.message import Message, Role
-from dragoman.canonical.view import MessageView, UnknownPartError, iter_views
+from dragoman.canonical.view import MessageView, iter_views
 from dragoman.canonical.view_kinds import ACTIONS_BY_ROLE, KINDS, ViewAction, ViewKind
-from dragoman.canonical.view_parts import CalledTool, called_tools, content_of
+from dragoman.canonical.view_parts import CalledTool, UnknownPartError, called_tools, content_of
 from tests.unit.canonical.extension_samples import full
 from tests.unit.canonical.samples import BLOCKS
 from tests.unit.canonical.test_blocks import any_block
@@ -354,6 +354,46 @@ class TestUnknownParts:
 
         with pytest.raises(UnknownPartError):
             MessageView(Liar(text="harmless"), Role.USER)
+
+
+class TestInside:
+    """What lies inside a part can be looked at part by part."""
+
+    def test_the_blocks_of_a_result(self) -> None:
+        """In order, as the tool's; with the hook and the extensions of the whole."""
+        result = ToolResultBlock(tool_use_id="i", content=(TextBlock(text="a"), block("image"), block("resource")))
+        inner = list(view_of(result, Role.TOOL, hook="tool_post_invoke", extensions=full()).inside())
+        assert [(view.kind, view.is_post, view.role) for view in inner] == [
+            ("text", True, "tool"), ("image", True, "tool"), ("resource", True, "tool"),
+        ]  # fmt: skip
+        assert {(view.hook, view.environment) for view in inner} == {("tool_post_invoke", "request.environment")}
+
+    def test_the_messages_of_a_prompt(self) -> None:
+        """Each in its own role: the content of the prompt result says nothing of them."""
+        said = [Message.system("Be brief."), Message.user([TextBlock(text="Hi"), block("image")])]
+        prompt = block("prompt_result", content=None, messages=[each.model_dump(mode="json") for each in said])
+        view = view_of(prompt)
+        assert view.content is None
+        assert [(each.role, each.kind, each.content) for each in view.inside()] == [
+            ("system", "text", "Be brief."), ("user", "text", "Hi"), ("user", "image", None),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "inner", [{"role": "user", "content": [{"type": "hologram"}]}, {"role": "nobody"}, {"text": "Hi"}]
+    )
+    def test_what_cannot_be_told_raises(self, inner: dict[str, Any]) -> None:
+        """Nothing inside is skipped either."""
+        prompt = block("prompt_result", messages=[Message.user("Hi").model_dump(mode="json"), inner])
+        with pytest.raises(UnknownPartError):
+            view_of(prompt).inside()
+        unknown = UnknownBlock.model_validate({"type": "hologram"})
+        with pytest.raises(UnknownPartError):
+            view_of(ToolResultBlock(tool_use_id="i", content=(unknown,))).inside()
+
+    def test_nothing_is_inside_anything_else(self) -> None:
+        """Texts, calls and media are whole."""
+        for kind in set(VIEW_KINDS) - {"tool_result", "prompt_result"}:
+            assert list(view_of(block(kind)).inside()) == []
 
 
 def test_content_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

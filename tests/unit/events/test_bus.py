@@ -68,11 +68,11 @@ def test_the_envelope_is_filled() -> None:
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        ({}, 11),
+        ({}, 12),
         ({"types": "llm.*"}, 3),
         ({"types": ["llm.call_failed", "turn.*"]}, 4),
         ({"types": []}, 0),
-        ({"session_ids": ["s"]}, 11),
+        ({"session_ids": ["s"]}, 12),
         ({"session_ids": ["other"]}, 0),
         ({"actors": [Actor.USER]}, 2),
         ({"least": Sensitivity.PSEUDONYMOUS}, 5),

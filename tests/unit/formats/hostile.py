@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman.formats import to_cmf, to_umf
+from dragoman.formats import to_acp, to_cmf, to_message_body, to_umf
+from tests.unit.formats.bodies import HANDWRITTEN_ACP, HANDWRITTEN_BODY
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_UMF, everything
+from tests.unit.formats.dumped import dump
 
 _DEEP: Any = "bottom"
 for _ in range(250):
@@ -63,6 +65,17 @@ HANDWRITTEN_NATIVE: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
+IMPORTED = {
+    "pydantic-ai": ("pydantic_ai_every_part.json", "pydantic_ai_anthropic.json"),
+    "langchain": ("langchain_every_block_dicts.json", "langchain_chat_dumpd.json"),
+    "litellm": ("litellm_anthropic_messages.json", "litellm_openai_response.json"),
+    "vcr": ("vcr_responses.json",),
+}
+"""The files of other libraries that are broken, by their shapes; every few places of a file, as they are many."""
+
+_PLACES_OF_A_FILE = 40
+
+
 @dataclass(frozen=True, slots=True)
 class Hostile:
     """``shape`` says how it is read. ``path`` is where the fault was put, None where the document is no JSON at all.
@@ -84,8 +97,13 @@ def documents() -> Iterator[Hostile]:
         "cmf of ours": to_cmf(everything()).data,
         "umf": HANDWRITTEN_UMF,
         "umf of ours": to_umf(everything()).data,
+        "acp": HANDWRITTEN_ACP,
+        "acp of ours": to_acp(everything()).data,
+        "message_body": HANDWRITTEN_BODY,
+        "message_body of ours": to_message_body(everything()[1]).data.as_json(),
         **HANDWRITTEN_NATIVE,
     }
+    yield from _bodies()
     for name, document in good.items():
         shape = name.partition(" ")[0]
         places = list(_places(document, "$"))
@@ -96,6 +114,61 @@ def documents() -> Iterator[Hostile]:
             for path, put in places:
                 yield Hostile(f"{name}: {kind} at {path}", shape, put(copy.deepcopy(value)), path, refused=False)
         yield from _texts(name, shape, document)
+    for shape, files in IMPORTED.items():
+        for file in files:
+            yield from _of_a_file(file, shape, json.loads(dump(file)))
+
+
+def _of_a_file(name: str, shape: str, document: Any) -> Iterator[Hostile]:
+    """What an importer does not look at it passes over, whatever stands there: only some places have to be refused."""
+    places = list(_places(document, "$"))
+    few = places[:: max(1, len(places) // _PLACES_OF_A_FILE)]
+    for kind, value in {**VALUES, **WRONG}.items():
+        # A cassette's headers are passed over, and so is what stands beside an exchange.
+        for path, put in few[:: 1 if kind in WRONG else 8]:
+            refused = kind in VALUES and shape != "vcr"
+            yield Hostile(f"{name}: {kind} at {path}", shape, put(copy.deepcopy(value)), path, refused=refused)
+    yield from _texts(name, shape, document)
+
+
+def _bodies() -> Iterator[Hostile]:
+    """What bodies alone may not be: names twice or no paths, parts with two contents or none, no base64."""
+    part = {"name": "/a", "contentType": "text/plain", "content": "a"}
+    faults: dict[str, tuple[Any, str]] = {
+        "a name twice": ([part, {"contentType": "a/b", "content": ""}, part], "$[2].name"),
+        "a name 1,000 times": ([part] * 1_000, "$[1].name"),
+        "a long name": ([{**part, "name": "/a" * 100_000 + "/"}], "$[0].name"),
+        "a long type": ([{**part, "contentType": "text/" + "a " * 100_000}], "$[0].contentType"),
+        "two contents": ([{**part, "contentUrl": "https://example.org"}], "$[0]"),
+        "no content": ([{"name": "/a", "contentType": "text/plain"}], "$[0]"),
+        "no base64": ([{**part, "content": "=" * 100_000, "contentEncoding": "base64"}], "$[0]"),
+        "a key of a class": ([{**part, "__class__": "MessageBodyPart"}], "$[0].__class__"),
+        "something beside the parts": ({"parts": [], "role": "user"}, "$.role"),
+        "parts that are an object": ({"parts": {}}, "$.parts"),
+        "a fault below parts": ({"parts": [{**part, "name": ".."}]}, "$.parts[0].name"),
+    }
+    names = (
+        "a",
+        "/..",
+        "/a/../b",
+        "/./a",
+        "//",
+        "/a/",
+        "/a\x00",
+        "/a\n",
+        "/a b",
+        "/ä",
+        "/%2e%2e",
+        "\\a",
+        "~/a",
+        "C:/a",
+    )
+    faults |= {f"the name {name!r}": ([part, {**part, "name": name}], "$[1].name") for name in names}
+    urls = ("", "a", "//a", "https:", "https://a b", "https://a\n", "/etc/passwd")
+    for url in urls:
+        faults[f"the URL {url!r}"] = ([{"contentType": "text/plain", "contentUrl": url}], "$[0].contentUrl")
+    for name, (document, path) in faults.items():
+        yield Hostile(f"message_body: {name}", "message_body", document, path)
 
 
 def _places(node: Any, path: str) -> Iterator[tuple[str, Callable[[Any], Any]]]:
@@ -123,6 +196,7 @@ def _texts(name: str, shape: str, document: Any) -> Iterator[Hostile]:
         "bare NaN": text.replace('"', "NaN", 1),
         "deep": "[" * 100_000,
         "escaped surrogate": '[{"role": "\\ud800"}]',
+        "lone surrogate": '[{"role": "\ud800"}]',
     }.items():
         yield Hostile(f"{name}: text {kind}", shape, broken, None)
     others: dict[str, Any] = {"null": None, "text": '"Hi."', "number": 5, "list in a list": [[]], "nulls": [None]}

@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
-from dragoman import Message
 from dragoman.formats import (
     FormatError,
+    from_acp,
+    from_cassette,
     from_chatml,
     from_cmf,
+    from_langchain,
+    from_litellm,
+    from_message_body,
     from_native,
+    from_pydantic_ai,
     from_umf,
     from_umf_events,
     to_cmf,
@@ -25,11 +30,21 @@ from tests.unit.formats.hostile import HANDWRITTEN_NATIVE, Hostile, documents
 HOSTILE = list(documents())
 _BATCHES = 12
 
+READERS: dict[str, Callable[[Any], object]] = {
+    "cmf": from_cmf,
+    "umf": from_umf,
+    "acp": from_acp,
+    "message_body": from_message_body,
+    "pydantic-ai": from_pydantic_ai,
+    "langchain": from_langchain,
+    "litellm": from_litellm,
+    "vcr": from_cassette,
+}
 
-def read(hostile: Hostile) -> list[Message]:
-    readers: dict[str, Callable[[Any], list[Message]]] = {"cmf": from_cmf, "umf": from_umf}
-    if hostile.shape in readers:
-        return readers[hostile.shape](hostile.document)
+
+def read(hostile: Hostile) -> object:
+    if hostile.shape in READERS:
+        return READERS[hostile.shape](hostile.document)
     return from_native(hostile.shape, hostile.document)
 
 
@@ -54,7 +69,7 @@ def test_a_hostile_document_gives_a_typed_error_with_a_path(batch: int) -> None:
 def test_there_are_five_hundred_of_them() -> None:
     """More than a thousand, with every shape among them."""
     assert len(HOSTILE) >= 500
-    assert {hostile.shape for hostile in HOSTILE} == {"cmf", "umf", *HANDWRITTEN_NATIVE}
+    assert {hostile.shape for hostile in HOSTILE} == {*READERS, *HANDWRITTEN_NATIVE}
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman import Message
-from dragoman.formats import from_chatml, from_cmf, from_native, from_umf, to_chatml, to_cmf, to_native, to_umf
+from dragoman.formats import (
+    from_acp,
+    from_chatml,
+    from_cmf,
+    from_native,
+    from_umf,
+    to_acp,
+    to_chatml,
+    to_cmf,
+    to_native,
+    to_umf,
+)
 from dragoman.formats.written import Written
+from dragoman.testing.strategies import conversations
 from tests.laws.return_trip import Trip, _said
 from tests.laws.strategies import histories, messages
-from tests.laws.test_loss_laws import plain_histories
 from tests.unit.formats.documents import everything
 
 Writer = Callable[[list[Message]], Written[Any]]
@@ -25,6 +36,7 @@ NATIVE = ("openai-chat", "openai", "anthropic", "ollama", "google", "mistral", "
 FORMATS: dict[str, tuple[Writer, Reader]] = {
     "cmf": (to_cmf, from_cmf),
     "umf": (to_umf, from_umf),
+    "acp": (to_acp, from_acp),
     "chatml": (to_chatml, from_chatml),
     **{
         name: (
@@ -35,7 +47,7 @@ FORMATS: dict[str, tuple[Writer, Reader]] = {
     },
 }
 
-SHAPES = ("cmf", "umf", "chatml")
+SHAPES = ("cmf", "umf", "acp", "chatml")
 formats = pytest.mark.parametrize("name", list(FORMATS))
 shapes = pytest.mark.parametrize("name", SHAPES)
 native = pytest.mark.parametrize("name", NATIVE)
@@ -74,7 +86,7 @@ def test_a_document_of_ours_is_written_again_as_it_was(name: str, history: list[
 
 @native
 @few
-@given(history=plain_histories())
+@given(history=conversations())
 def test_a_native_list_holds_what_no_loss_names_and_is_written_again_as_it_was(
     name: str, history: list[Message]
 ) -> None:

@@ -19,8 +19,6 @@ GATED: dict[str, Capability] = {
 }
 """By how the texts begin; all other texts are for everyone."""
 
-READING = sorted(set(GATED.values()))
-
 ACCESSORS: dict[str, Capability] = {
     "subject": Capability.READ_SUBJECT,
     "roles": Capability.READ_ROLES,

@@ -1,131 +1,19 @@
-"""A label, once there, stays through any course of events until one audit record says that it went."""
+"""No label is lost without its record; `python -m tests.laws.labels` tries far more."""
 
-import copy
-import os
-import pickle
-from typing import Any
+import logging
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+import pytest
 
-from dragoman.policy import (
-    Capability,
-    Declassification,
-    DeclassificationError,
-    Extensions,
-    HttpExtension,
-    RequestExtension,
-    SecurityExtension,
-    TierViolation,
-    declassify,
-    filtered,
-    inheriting,
-    labels_of,
-    merge,
-    with_labels,
-)
-
-RUNS = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 100
-STEPS = 50
-
-words = st.sampled_from(["PII", "SECRET", "FINANCIAL", "pii", "", "ä"])
-label_sets = st.frozensets(words, max_size=3)
-capability_sets = st.frozensets(st.sampled_from(list(Capability)), max_size=4)
-securities = st.none() | st.builds(SecurityExtension, labels=label_sets)
-returned_extensions = st.builds(
-    Extensions,
-    security=securities,
-    custom=st.none() | st.just({"a": 1}),
-    http=st.none() | st.just(HttpExtension(headers={"a": "b"})),
-    request=st.none() | st.just(RequestExtension(request_id="r")),
-)
-removers = capability_sets | capability_sets.map(lambda names: names | {Capability.DECLASSIFY_LABELS})
-audits = st.sampled_from(["kept", "failing"])
+from tests.laws.labels import Labels, run
+from tests.laws.session_labels import SessionLabels
 
 
-class Labels(RuleBasedStateMachine):
-    """Two messages' extensions, what they must bear, and the records."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one: Extensions | None = None
-        self.other: Extensions | None = None
-        self.due: set[str] = set()
-        self.due_other: set[str] = set()
-        self.records: list[Declassification] = []
-        self.expected_records = 0
-
-    @initialize(labels=label_sets)
-    def begin(self, labels: frozenset[str]) -> None:
-        self.one = with_labels(None, labels)
-        self.due = set(labels)
-
-    @rule(labels=label_sets)
-    def add(self, labels: frozenset[str]) -> None:
-        self.one = with_labels(self.one, labels)
-        self.due |= labels
-
-    @rule(returned=st.none() | returned_extensions, names=capability_sets, may_write=st.booleans())
-    def plugin_returns_anything(self, returned: Extensions | None, names: frozenset[Any], may_write: bool) -> None:
-        before = labels_of(self.one)
-        try:
-            self.one = merge(self.one, returned, names, may_write=may_write)
-        except TierViolation:
-            assert labels_of(self.one) == before
-        self.due |= labels_of(self.one) - before
-        assert returned is None or labels_of(self.one) <= before | labels_of(returned)
-
-    @rule(names=capability_sets, security=securities)
-    def plugin_changes_its_copy(self, names: frozenset[Any], security: SecurityExtension | None) -> None:
-        shown = filtered(self.one, names)
-        if shown is not None:
-            object.__setattr__(shown, "security", security)
-            self.plugin_returns_anything(shown, names, may_write=True)
-
-    @rule()
-    def made_from_both(self) -> None:
-        """A summary, or a tool's answer that goes into the next message."""
-        self.other = inheriting(None, self.other, self.one)
-        self.due_other |= self.due
-
-    @rule()
-    def swap(self) -> None:
-        self.one, self.other = self.other, self.one
-        self.due, self.due_other = self.due_other, self.due
-
-    @rule()
-    def store_and_read_again(self) -> None:
-        if self.one is not None:
-            again = Extensions.model_validate_json(self.one.model_dump_json())
-            self.one = copy.deepcopy(pickle.loads(pickle.dumps(again)))
-
-    @rule(labels=label_sets, names=removers, audit=audits)
-    def remove(self, labels: frozenset[str], names: frozenset[Any], audit: str) -> None:
-        def failing(_: Declassification) -> None:
-            raise OSError
-
-        before = self.one = self.one or Extensions()
-        try:
-            self.one = declassify(
-                before, labels, capabilities=names, actor="officer", reason="published",
-                audit=self.records.append if audit == "kept" else failing,
-            )  # fmt: skip
-        except (DeclassificationError, OSError):
-            return
-        removed = self.due & labels
-        assert Capability.DECLASSIFY_LABELS in names
-        self.due -= labels
-        if removed:
-            self.expected_records += 1
-            assert set(self.records[-1].labels) == removed
-
-    @invariant()
-    def nothing_is_lost(self) -> None:
-        assert labels_of(self.one) == self.due
-        assert labels_of(self.other) == self.due_other
-        assert len(self.records) == self.expected_records
+def test_in_extensions() -> None:
+    """Through plugins, copies, stores, and things made of several."""
+    run(Labels, 40)
 
 
-TestLabels = Labels.TestCase
-TestLabels.settings = settings(max_examples=RUNS, stateful_step_count=STEPS)
+def test_in_sessions(caplog: pytest.LogCaptureFixture) -> None:
+    """Through turns, whole, streamed, left and failed; swaps, summaries, stores, dumps, splits and careless plugins."""
+    with caplog.at_level(logging.CRITICAL):
+        run(SessionLabels, 12)

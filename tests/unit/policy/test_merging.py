@@ -2,14 +2,12 @@
 
 import copy
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from dragoman.canonical.blocks import Frozen
-from dragoman.canonical.message import Message
 from dragoman.policy import (
     Capability,
     DelegationExtension,
@@ -285,98 +283,6 @@ def test_a_slot_that_is_not_registered_cannot_be_written() -> None:
     ):
         with pytest.raises(TierViolation, match="slot vault is immutable"):
             merge(original, returned, EVERYTHING)
-
-
-class Agreeable:
-    """Says that it equals everything."""
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-
-FORCES: list[Callable[[Any, str, Any], None]] = [
-    lambda model, field, value: object.__setattr__(model, field, value),
-    lambda model, field, value: model.__dict__.__setitem__(field, value),
-    lambda model, field, value: model.__dict__.update({field: value}),
-]
-
-
-def evil(value: Any) -> Any:
-    """Another value of the same kind."""
-    for kind, other in ((bool, not value), (str, "EVIL"), ((int, float), 99), (frozenset, frozenset({"EVIL"}))):
-        if isinstance(value, kind):
-            return other
-    if isinstance(value, dict):
-        return {"EVIL": "EVIL"}
-    return ["EVIL"] if isinstance(value, list) else ("EVIL",) if isinstance(value, tuple) else "EVIL"
-
-
-def models_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths of all models inside; a message counts as one."""
-    if isinstance(value, Frozen):
-        if isinstance(value, Message):
-            return [path]
-        inner = [each for name in type(value).model_fields for each in models_of(getattr(value, name), (*path, name))]
-        return [path, *inner]
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
-    return [each for key, item in items for each in models_of(item, (*path, key))]
-
-
-def at(value: Any, path: tuple[Any, ...]) -> Any:
-    for step in path:
-        value = getattr(value, step) if isinstance(value, Frozen) else value[step]
-    return value
-
-
-PLACES = [
-    (path, field)
-    for path in models_of(full())
-    for field in type(at(full(), path)).model_fields
-    if (*path, field) not in {("custom",), ("http",), ("http", "headers")}
-]
-UNCAPABLE = [name for name in EVERYTHING if name.startswith("read_")]
-
-
-@pytest.mark.parametrize("force", FORCES)
-@pytest.mark.parametrize("replaced", [evil, lambda _: None, lambda _: Agreeable()])
-def test_force_at_every_field_changes_nothing(
-    force: Callable[[Any, str, Any], None], replaced: Callable[[Any], Any]
-) -> None:
-    """Whatever is written into any field of the copy: it is refused, or nothing comes of it but more labels."""
-    assert len(PLACES) > 100
-    for path, field in PLACES:
-        for capabilities in (UNCAPABLE, EVERYTHING):
-            original, returned = full(), shown(capabilities)
-            force(at(returned, path), field, replaced(getattr(at(returned, path), field)))
-            try:
-                merged = merge(original, returned, capabilities)
-            except TierViolation:
-                merged = original
-            assert merged is original, (path, field)
-            assert original == full()
-
-
-def test_force_on_containers_changes_nothing() -> None:
-    """Dicts and lists of the copy, changed around their locks."""
-    paths = [("agent", "conversation", "topics"), ("security", "objects"), ("security", "data"), ("meta", "properties"),
-             ("security", "subject", "claims"), ("mcp", "tool", "annotations", "readOnlyHint"), ("http", "headers"),
-             ("mcp", "prompt", "arguments"), ("llm", "capabilities"), ("framework", "metadata", "a"),
-             ("security", "objects", "execute_sql", "permissions"), ("agent", "conversation", "history")]  # fmt: skip
-    for path in paths:
-        original, returned = full(), shown(UNCAPABLE)
-        container = at(returned, path)
-        if isinstance(container, dict):
-            dict.__setitem__(container, "EVIL", "EVIL")
-        else:
-            list.append(container, "EVIL")
-        with pytest.raises(TierViolation):
-            merge(original, returned, UNCAPABLE)
-        assert original == full()
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ def test_whole_numbers_in_other_types(connection: Any, table: PriceTable) -> Non
 def test_wrong_questions(connection: Any, table: PriceTable) -> None:
     """Each says what would be right."""
     usages = Usages(relation(connection, [row()]))
-    with pytest.raises(RequestError, match="model, provider, day, user, session"):
+    with pytest.raises(RequestError, match="model, provider, day, user, team, session"):
         usages.costs(["colour"], table)
     with pytest.raises(RequestError, match="not both"):
         usages.costs([], table, version="x")

@@ -155,9 +155,18 @@ class SyncWay:
         reply: Message = session.ask(said, **options)
         return reply
 
-    def stream(self, session: Any, said: Any, *, until: str | None = None, **options: Any) -> list[SessionEvent]:
-        """The events, as far as one of the type ``until``, at which the loop is left."""
-        seen: list[SessionEvent] = []
+    def stream(
+        self,
+        session: Any,
+        said: Any,
+        *,
+        until: str | None = None,
+        seen: list[SessionEvent] | None = None,
+        **options: Any,
+    ) -> list[SessionEvent]:
+        """The events, as far as one of the type ``until``, at which the loop is left. ``seen`` has them after an error
+        too."""
+        seen = [] if seen is None else seen
         for event in session.stream(said, **options):
             seen.append(event)
             if event.type == until:
@@ -200,9 +209,18 @@ class AsyncWay:
 
         return self.runner.run(main())
 
-    def stream(self, session: Any, said: Any, *, until: str | None = None, **options: Any) -> list[SessionEvent]:
+    def stream(
+        self,
+        session: Any,
+        said: Any,
+        *,
+        until: str | None = None,
+        seen: list[SessionEvent] | None = None,
+        **options: Any,
+    ) -> list[SessionEvent]:
+        seen = [] if seen is None else seen
+
         async def main() -> list[SessionEvent]:
-            seen: list[SessionEvent] = []
             events = session.stream(said, **options)
             async for event in events:
                 seen.append(event)

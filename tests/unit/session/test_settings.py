@@ -8,13 +8,23 @@ import pytest
 
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.events import EventBus
+from dragoman.formats import MessageBodySchema
+from dragoman.limits import Limits
+from dragoman.policy import Extensions, Pipeline
 from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, ask
 from dragoman.session.settings import Options, Settings
 from tests.unit.session.actors import ANTHROPIC, SyncWay, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
-LATE = {"Router": Router, "EventBus": EventBus}
+LATE = {
+    "Router": Router,
+    "EventBus": EventBus,
+    "Limits": Limits,
+    "MessageBodySchema": MessageBodySchema,
+    "Pipeline": Pipeline,
+    "Extensions": Extensions,
+}
 """Not imported before they are needed."""
 
 STORED = {"self", "model", "system", "messages", "tool_ids", "session_id", "store"}
@@ -29,10 +39,12 @@ def test_settings_are_those_of_the_constructor() -> None:
 
 
 def test_options_are_those_of_adapters() -> None:
-    """The dictionary for a turn names the fields of AdapterOptions, with their types; two are not the caller's."""
+    """The dictionary for a turn names the fields of AdapterOptions, with their types; two are not the caller's. An
+    answer's schema may also be that of a message body."""
     hints = get_type_hints(AdapterOptions)
     named = {field.name for field in fields(AdapterOptions)} - {"stream", "context"}
-    assert get_type_hints(Options) == {name: hints[name] for name in named}
+    hints["output_schema"] |= MessageBodySchema
+    assert get_type_hints(Options, localns=LATE) == {name: hints[name] for name in named}
 
 
 @pytest.mark.parametrize("kind", [Session, AsyncSession])

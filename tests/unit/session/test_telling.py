@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from dragoman.adapter.errors import MissingKeyError, RequestError, ServerError
+from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ImageBlock, MediaSource
-from dragoman.canonical.message import Message
-from dragoman.events import Event, EventBus
+from dragoman.canonical.message import Message, StopReason
+from dragoman.events import CATALOGUE, Event, EventBus
 from dragoman.routing import Router
 from dragoman.session import tool
 from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Body, Way, Wire
@@ -130,8 +131,8 @@ def test_a_failover_is_told(way: Way, heard: Heard, streamed: bool) -> None:
     assert SECRET not in failed.error_message_redacted
 
 
-def test_a_turn_that_fails_ends_with_what_failed(way: Way, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was neither completed nor cancelled; a key that is missing is told by its kind."""
+def test_a_turn_that_fails_is_told_to_its_end(way: Way, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stopped because of an error, which its last call tells; a key that is missing is told by its kind."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     session = way.session({"anthropic": Wire(failing())}, events=heard.bus)
     with pytest.raises(ServerError):
@@ -143,8 +144,9 @@ def test_a_turn_that_fails_ends_with_what_failed(way: Way, heard: Heard, monkeyp
     picture = ImageBlock(source=MediaSource(kind="file_ref", data="none.png"), media_type="image/png")
     with pytest.raises(RequestError):
         way.ask(session, Message.user([picture]))
-    started = ["turn.started", "llm.call_started", "llm.call_failed"]
-    assert heard.types == [*started, *started, "turn.started"]
+    failed = ["turn.started", "llm.call_started", "llm.call_failed", "turn.completed"]
+    assert heard.types == [*failed, *failed, "turn.started", "turn.completed"]
+    assert {heard.payload("turn.completed", place).stop_reason for place in range(3)} == {StopReason.ERROR}
     assert heard.payload("llm.call_failed", 1).error_message_redacted == "MissingKeyError"
     assert heard.payload("turn.started", 2).has_images
 
@@ -188,6 +190,43 @@ def test_what_became_of_each_call_is_told(way: Way, heard: Heard) -> None:
     assert SECRET not in "".join(event.to_json() for event in heard.events)
 
 
+SPECIFIED = {
+    "llm.call_started", "llm.call_completed", "llm.call_failed",
+    "tool.called", "tool.completed", "tool.failed", "tool.input_invalid",
+    "route.decided",
+    "turn.started", "turn.completed", "turn.cancelled",
+}  # fmt: skip
+"""Specification D11."""
+
+
+@STREAMED
+def test_a_session_tells_every_event_of_the_specification(way: Way, heard: Heard, streamed: bool) -> None:
+    """None is there for show: a failover, calls that run, fail and do not fit, and a stream that is left; and each that
+    begins has its end."""
+    calls = [Call("t1", "look", {"at": "it"}), Call("t2", "look", {"at": 3})]
+    wires = {"anthropic": Wire(failing()), "ollama": Wire([handwritten_ollama(*calls), handwritten_ollama("Here.")])}
+    router = Router(global_default=OLLAMA, clock=lambda: NOW)
+    session = way.session(wires, router=router, tools=[look], events=heard.bus)
+    (way.stream if streamed else way.ask)(session, "Look.")
+    left = way.session({"anthropic": Wire([Body(FINE.frames)])}, events=heard.bus)
+    way.stream(left, "Hi", until="text_delta")
+    assert set(heard.types) >= SPECIFIED
+    assert set(heard.types) <= set(CATALOGUE)
+    begun = [kind for kind in heard.types if kind in ("turn.started", "llm.call_started", "tool.called")]
+    ended = [kind for kind in heard.types if kind.rpartition("_")[2] in ("completed", "failed")]
+    ended += [kind for kind in heard.types if kind in ("tool.completed", "tool.failed", "turn.completed")]
+    assert len(begun) == len(ended) + heard.types.count("turn.cancelled")
+
+
+def test_a_request_tells_what_it_is_estimated_at(way: Way, heard: Heard) -> None:
+    """By the adapter that sends it, tools included."""
+    session = way.session({"anthropic": Wire([FINE])}, tools=[look], events=heard.bus)
+    way.ask(session, "Hi")
+    adapter = get_adapter(ANTHROPIC)
+    expected = adapter.estimate_input_tokens(session.messages[:1], session.toolbox.definitions)
+    assert heard.payload("llm.call_started").estimated_input_tokens == expected
+
+
 def test_calls_without_an_answer_are_told_too(way: Way, heard: Heard) -> None:
     """Where asking for approval fails, nothing runs, and the turn ends."""
 
@@ -198,7 +237,7 @@ def test_calls_without_an_answer_are_told_too(way: Way, heard: Heard) -> None:
     session = way.session({"anthropic": wire}, tools=[look], approve=approve, events=heard.bus)
     with pytest.raises(RuntimeError, match="nobody there"):
         way.ask(session, "Look.")
-    assert heard.types[-2:] == ["tool.called", "tool.failed"]
+    assert heard.types[-3:] == ["tool.called", "tool.failed", "turn.completed"]
     assert heard.payload("tool.failed").error_class == "cancelled"
 
 

@@ -1,0 +1,140 @@
+"""`dragoman cassette …`: what lies in cassette files, whether they may stay, and where others come from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.cli.show import console
+
+if TYPE_CHECKING:
+    from dragoman.testing.cassette_file import Recording
+
+app = typer.Typer(help="List, show, check, scrub and import cassettes.", no_args_is_help=True)
+
+Paths = Annotated[list[Path], typer.Argument(help="Cassette files, or folders of them.")]
+
+
+@app.command("list")
+def list_(paths: Paths) -> None:
+    """One line a file: how many exchanges, with whom, when."""
+    from rich.table import Table
+
+    shown = Table("file", "exchanges", "server", "recorded", "asked", box=None, pad_edge=False)
+    for path in files(paths):
+        recording = _load(path)
+        asked = dict.fromkeys(_asked(recording))
+        shown.add_row(
+            str(path), str(len(recording.exchanges)), recording.server, str(recording.recorded or ""), ", ".join(asked)
+        )
+    console(least_width=120).print(shown)
+
+
+@app.command()
+def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None:
+    """What was asked and answered, in words."""
+    from dragoman.testing.cassette_reply import said
+
+    out, recording = console(), _load(path)
+    for number, (exchange, asked) in enumerate(zip(recording.exchanges, _asked(recording), strict=True), 1):
+        out.print(f"{number}. {asked} -> {exchange.response.status}", style="bold", markup=False)
+        out.print(said(exchange) or f"({len(exchange.response.body)} bytes)", markup=False, soft_wrap=True)
+
+
+@app.command()
+def check(
+    paths: Paths,
+    days: Annotated[int, typer.Option(help="Recordings older than so many days are reported as stale.")] = 180,
+    strict: Annotated[bool, typer.Option(help="Stale files and unreadable replies fail as well.")] = False,
+) -> None:
+    """Reads every file again: secrets and damage fail, what is stale is reported."""
+    from dragoman.testing.cassette_check import check as remarks
+    from dragoman.testing.recording import today
+
+    out, failed, count = console(), False, 0
+    for path in files(paths):
+        count += 1
+        for remark in remarks(path, today(), days):
+            failed = failed or remark.grave or strict
+            out.print(f"{path}: {remark.kind}: {remark.text}", markup=False, soft_wrap=True)
+    out.print(f"{count} files checked")
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def scrub(paths: Paths) -> None:
+    """Masks, in place, what looks like a secret. A file that is clean is not touched."""
+    from dragoman.testing.cassette_file import save
+    from dragoman.testing.cassette_leaks import leaks
+    from dragoman.testing.cassette_scrub import scrubbed
+    from dragoman.testing.cassette_secrets import Scanner
+
+    scanner = Scanner()
+    for path in files(paths):
+        recording = _load(path)
+        found = [leak for n, each in enumerate(recording.exchanges, 1) for leak in leaks(each, scanner, n)]
+        if found:
+            path.write_text(save(scrubbed(recording)), encoding="utf-8")
+            console().print(f"{path}: {len(found)} masked", markup=False, soft_wrap=True)
+
+
+@app.command("import")
+def import_(
+    paths: Annotated[list[Path], typer.Argument(help="Files of vcrpy, pydantic-ai, LangChain or Ruby's VCR.")],
+    into: Annotated[Path, typer.Option(help="The folder in which ours are written.")],
+    clean: Annotated[
+        bool, typer.Option("--scrub", help="Mask what looks like a secret, instead of refusing it.")
+    ] = False,
+) -> None:
+    """Reads other recorders' cassettes and writes ours."""
+    from dragoman.testing.cassette_file import save
+    from dragoman.testing.cassette_import import SUFFIXES, imported
+    from dragoman.testing.cassette_scrub import scrubbed
+
+    out = console()
+    for path, below in _below(paths, SUFFIXES):
+        recording = imported(path)
+        text = save(scrubbed(recording) if clean else recording)
+        target = into / below.with_name(below.name.removesuffix(".gz")).with_suffix(".yaml")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        out.print(f"{target}: {len(recording.exchanges)} exchanges", markup=False, soft_wrap=True)
+
+
+def files(paths: list[Path]) -> Iterator[Path]:
+    """The files that are named, and those in the folders that are. Raises ConfigurationError where there are none."""
+    for path, _ in _below(paths, (".yaml",)):
+        yield path
+
+
+def _below(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[Path, Path]]:
+    """Each file, and its place below the folder that was named."""
+    for path in paths:
+        if not path.exists():
+            raise ConfigurationError(f"{path} is not there")
+        if not path.is_dir():
+            yield path, Path(path.name)
+            continue
+        for file in sorted(path.rglob("*")):
+            if file.name.endswith(suffixes) and file.is_file():
+                yield file, file.relative_to(path)
+
+
+def _load(path: Path) -> "Recording":
+    from dragoman.testing.cassette_file import load
+
+    try:
+        return load(path.read_text(encoding="utf-8"))
+    except (ConfigurationError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def _asked(recording: "Recording") -> Iterator[str]:
+    from dragoman.testing.cassette_wires import wire_of
+
+    for exchange in recording.exchanges:
+        wire = wire_of(exchange.request)
+        who = exchange.request.provider or wire.reads or "somebody"
+        yield f"{who} {wire.operation}"

@@ -1,0 +1,95 @@
+"""`dragoman convert SOURCE TARGET --to SHAPE`: conversations from one shape into another, and what got lost."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.adapter.losses import Loss, Severity
+from dragoman.cli.convert_files import check_writable, converted, files_in, targets_of, written
+from dragoman.cli.show import console
+from dragoman.formats.shapes import SHAPES
+
+_MOST_REASONS = 12
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A file, or a directory of them.")],
+    target: Annotated[Path, typer.Argument(help="A file; a directory where there are several conversations.")],
+    to: Annotated[str, typer.Option("--to", help=f"The shape to write: {', '.join(SHAPES)}, or a provider.")],
+    of: Annotated[str | None, typer.Option("--from", help="The shape to read; told by looking, without it.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name, for lists of a provider's clients.")] = None,
+    only: Annotated[str | None, typer.Option(help="The one conversation of that name, of a source with many.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over files that are there.")] = False,
+) -> None:
+    """Converts conversations between the shapes that people have them in. What a shape cannot carry is listed.
+
+    Of a directory every file is tried; those that cannot be converted are named, and the exit code is then 1.
+    """
+    out = console()
+    if not source.exists():
+        raise ConfigurationError(f"there is no file {str(source)!r}")
+    check_writable(to)
+    if source.is_file():
+        losses: list[Loss] = []
+        for name, history, path in targets_of(source, target, of=of, to=to, model=model, only=only):
+            found = converted(history, to, model)
+            written(found, path, overwrite=overwrite)
+            losses += found.losses
+            out.print(f"{escape(name)} → {escape(str(path))}, {len(history)} messages", soft_wrap=True)
+        _show(losses)
+        return
+    failed = _directory(source, target, of=of, to=to, model=model, overwrite=overwrite)
+    for path, reason in failed:
+        console(stderr=True).print(f"[red]{escape(str(path))}[/]: {escape(reason)}", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _directory(
+    source: Path, target: Path, *, of: str | None, to: str, model: str | None, overwrite: bool
+) -> list[tuple[Path, str]]:
+    """Every file below the source, to the same place below the target. Gives those that failed, with the reason."""
+    failed: list[tuple[Path, str]] = []
+    losses: list[Loss] = []
+    files = list(files_in(source, target))
+    made: set[Path] = set()
+    for path in track(files, "converting", console=console(stderr=True), transient=True):
+        try:
+            where = (target / path.relative_to(source)).with_suffix("")
+            for _, history, place in targets_of(path, where, of=of, to=to, model=model, only=None, named=False):
+                found = converted(history, to, model)
+                written(found, place, overwrite=overwrite and place not in made)
+                losses += found.losses
+                made.add(place)
+        except (DragomanError, OSError) as error:
+            failed.append((path, str(error)))
+    done = len(files) - len(failed)
+    console().print(f"{len(made):,} conversations of {done:,} files converted, {len(failed):,} files not")
+    _show(losses)
+    return failed
+
+
+def _show(losses: Sequence[Loss]) -> None:
+    """The losses by reason, those that weigh most first."""
+    out = console()
+    if not losses:
+        out.print("[green]nothing was lost[/]")
+        return
+    counts = Counter((loss.severity, str(loss.kind), loss.reason) for loss in losses)
+    rows = sorted(counts.items(), key=lambda row: (row[0][0] is not Severity.WARNING, -row[1], row[0]))
+    table = Table("lost", "", "what", box=None, pad_edge=False)
+    table.columns[1].justify = "right"
+    for (severity, kind, reason), times in rows[:_MOST_REASONS]:
+        style = "yellow" if severity is Severity.WARNING else "dim"
+        table.add_row(escape(kind), f"{times:,}", escape(reason), style=style)
+    out.print(table)
+    if len(rows) > _MOST_REASONS:
+        rest = sum(times for _, times in rows[_MOST_REASONS:])
+        out.print(f"[dim]and {rest:,} more, of {len(rows) - _MOST_REASONS} kinds[/]")

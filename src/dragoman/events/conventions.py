@@ -1,0 +1,104 @@
+"""The words of OpenTelemetry's conventions for generative AI, as far as sessions have something to say in them.
+
+https://opentelemetry.io/docs/specs/semconv/gen-ai/ (semantic conventions 1.41, all of them in development). What is
+ours alone begins with ``dragoman.``.
+"""
+
+from typing import Any
+
+from dragoman.canonical.message import StopReason
+from dragoman.events.catalogue import LlmCallCompleted
+
+OPERATION, PROVIDER = "gen_ai.operation.name", "gen_ai.provider.name"
+REQUEST_MODEL, RESPONSE_MODEL = "gen_ai.request.model", "gen_ai.response.model"
+CONVERSATION, AGENT, ERROR = "gen_ai.conversation.id", "gen_ai.agent.name", "error.type"
+FINISH_REASONS, TOKEN_TYPE = "gen_ai.response.finish_reasons", "gen_ai.token.type"
+INPUT_MESSAGES, OUTPUT_MESSAGES = "gen_ai.input.messages", "gen_ai.output.messages"
+TOOL_NAME, TOOL_CALL, TOOL_TYPE = "gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.type"
+TOOL_ARGUMENTS, TOOL_RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
+
+DURATION = "gen_ai.client.operation.duration"
+DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+TOKENS = "gen_ai.client.token.usage"
+TOKEN_BUCKETS = [4**power for power in range(14)]
+
+_PROVIDERS = {
+    "anthropic": "anthropic",
+    "azure-openai": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "cohere": "cohere",
+    "deepseek": "deepseek",
+    "google": "gcp.gemini",
+    "google-interactions": "gcp.gemini",
+    "google-openai": "gcp.gemini",
+    "google-vertex": "gcp.vertex_ai",
+    "groq": "groq",
+    "mistral": "mistral_ai",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "perplexity": "perplexity",
+    "xai": "x_ai",
+}
+_GENERATE_CONTENT = frozenset({"google", "google-vertex"})
+_IN_PROCESS = frozenset({"local"})
+_FINISHED = {
+    StopReason.END_TURN: "stop",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.TOOL_USE: "tool_call",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTEXT_OVERFLOW: "length",
+    StopReason.REFUSAL: "content_filter",
+    StopReason.CANCELLED: "error",
+    StopReason.ERROR: "error",
+}
+
+
+def provider_name(provider: str) -> str:
+    """The convention's own name, and ours where it has none."""
+    return _PROVIDERS.get(provider, provider)
+
+
+def operation(provider: str) -> str:
+    return "generate_content" if provider in _GENERATE_CONTENT else "chat"
+
+
+def in_process(provider: str) -> bool:
+    return provider in _IN_PROCESS
+
+
+def model_name(model: str) -> str:
+    """The provider's own name of a model."""
+    return model.partition(":")[2] or model
+
+
+def finish_reason(reason: StopReason) -> str:
+    return _FINISHED.get(reason, str(reason))
+
+
+def request(provider: str, model: str) -> dict[str, Any]:
+    return {
+        OPERATION: operation(provider),
+        PROVIDER: provider_name(provider),
+        REQUEST_MODEL: model_name(model),
+    }
+
+
+def input_tokens(told: LlmCallCompleted) -> int | None:
+    """All that was read, from a cache and into it too: the convention's count has them in it, ours do not overlap."""
+    parts = (told.input_tokens, told.cached_input_tokens, told.cache_creation_input_tokens)
+    return None if told.input_tokens is None else sum(part or 0 for part in parts)
+
+
+def reply(told: LlmCallCompleted) -> dict[str, Any]:
+    """What is unknown is left out."""
+    known = {
+        RESPONSE_MODEL: model_name(told.model),
+        FINISH_REASONS: None if told.stop_reason is None else [finish_reason(told.stop_reason)],
+        "gen_ai.usage.input_tokens": input_tokens(told),
+        "gen_ai.usage.output_tokens": told.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": told.cached_input_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": told.cache_creation_input_tokens,
+        "dragoman.cost.usd": None if told.cost_usd is None else format(told.cost_usd, "f"),
+        "dragoman.cost.pricing_version": told.pricing_version,
+    }
+    return {name: value for name, value in known.items() if value is not None}

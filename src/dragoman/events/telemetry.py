@@ -1,0 +1,289 @@
+"""Events as OpenTelemetry's spans and metrics for generative AI. It needs the extra ``dragoman[otel]``.
+
+A turn is a span ``invoke_agent``, below the span in which the program asked. Below it are one span ``chat`` for each
+request, those of retries and of models that stepped in among them, and one ``execute_tool`` for each call of a tool.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from threading import Lock
+from typing import Any
+
+from dragoman.adapter.errors import MissingExtraError
+from dragoman.events import content, conventions
+from dragoman.events.catalogue import (
+    LlmCallCompleted,
+    LlmCallFailed,
+    LlmCallStarted,
+    PolicyDenied,
+    RouteDecided,
+    ToolCalled,
+    ToolCompleted,
+    ToolFailed,
+    TurnCancelled,
+    TurnCompleted,
+    TurnStarted,
+)
+from dragoman.events.event import Event
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import metrics, trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+except ModuleNotFoundError as missing:
+    if (missing.name or "").split(".")[0] != "opentelemetry":
+        raise
+    raise MissingExtraError('telemetry needs OpenTelemetry: pip install "dragoman[otel]"') from None
+
+_SCOPE = "dragoman"
+_SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_OPEN = 10_000
+"""Turns. Where one's end was missed, it is ended when so many others have begun."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A request under way."""
+
+    span: Span
+    began: datetime
+    facts: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A turn under way. ``span`` is None where its beginning was not seen."""
+
+    session_id: str
+    context: Context
+    span: Span | None = None
+    call: _Call | None = None
+    tools: dict[str, Span] = field(default_factory=dict)
+    error: str | None = None
+    """The class of the last error, as long as no reply followed."""
+
+
+class Telemetry:
+    """A handler for `EventBus.subscribe`. Without providers those of the program are used (`set_tracer_provider` and
+    `set_meter_provider` of OpenTelemetry). Close it after the bus: what is still open then is ended.
+
+    Spans tell names, counts, cost and classes of errors. With ``content`` they also hold what was said, thought, asked
+    of tools and answered by them, as it was sent, after a policy's changes; whoever reads the traces then reads the
+    conversations. ``agent_name`` names the turns' spans.
+    """
+
+    def __init__(
+        self,
+        *,
+        content: bool = False,
+        agent_name: str | None = None,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        self._content = content
+        self._agent_name = agent_name
+        self._tracer = trace.get_tracer(
+            _SCOPE, version("dragoman"), tracer_provider=tracer_provider, schema_url=_SCHEMA
+        )
+        meter = metrics.get_meter(_SCOPE, version("dragoman"), meter_provider=meter_provider, schema_url=_SCHEMA)
+        self._duration = meter.create_histogram(
+            conventions.DURATION,
+            "s",
+            "GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=conventions.DURATION_BUCKETS,
+        )
+        self._tokens = meter.create_histogram(
+            conventions.TOKENS,
+            "{token}",
+            "Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=conventions.TOKEN_BUCKETS,
+        )
+        self._lock = Lock()
+        self._turns: dict[tuple[str, str | None], _Turn] = {}
+        self._seen: dict[str, Any] = {}
+
+    def witness(self, event: Event, about: object) -> None:
+        """Called in the thread that emits. What it notes waits for the event, by its id."""
+        if isinstance(event.payload, TurnStarted):
+            self._seen[event.id] = contexts.get_current()
+        elif self._content and about is not None:
+            self._seen[event.id] = about
+
+    def __call__(self, event: Event) -> None:
+        seen = self._seen.pop(event.id, None)
+        with self._lock:
+            self._told(event, seen)
+
+    def close(self) -> None:
+        """Ends what is still open. Idempotent."""
+        with self._lock:
+            turns, self._turns = self._turns, {}
+            for turn in turns.values():
+                self._end_turn(turn, None, error="abandoned")
+
+    def _told(self, event: Event, seen: Any) -> None:
+        at, payload = _nanoseconds(event.timestamp), event.payload
+        match payload:
+            case TurnStarted():
+                self._begin_turn(event, seen, at)
+            case RouteDecided():
+                self._routed(self._turn(event), payload, at)
+            case LlmCallStarted():
+                self._begin_call(self._turn(event), event, payload, seen, at)
+            case LlmCallCompleted():
+                self._end_call(self._turn(event), event, payload, seen, at)
+            case LlmCallFailed():
+                self._fail_call(self._turn(event), event, payload, at)
+            case ToolCalled():
+                self._begin_tool(self._turn(event), event, payload, seen, at)
+            case ToolCompleted() | ToolFailed():
+                self._end_tool(self._turn(event), payload, seen, at)
+            case TurnCompleted() | TurnCancelled():
+                turn = self._turns.pop((event.session_id, event.turn_id), None)
+                if turn is not None:
+                    self._finish(turn, payload, at)
+            case PolicyDenied():
+                self._turn(event).error = "policy_denied"
+            case _:
+                pass
+
+    def _turn(self, event: Event) -> _Turn:
+        """One whose beginning was not seen has spans without a parent."""
+        key = (event.session_id, event.turn_id)
+        if key not in self._turns:
+            while len(self._turns) >= _MOST_OPEN:
+                oldest = self._turns.pop(next(iter(self._turns)))
+                self._end_turn(oldest, _nanoseconds(event.timestamp), error="abandoned")
+            self._turns[key] = _Turn(event.session_id, Context())
+        return self._turns[key]
+
+    def _begin_turn(self, event: Event, asked_in: Context | None, at: int) -> None:
+        turn = self._turn(event)
+        facts = {conventions.OPERATION: "invoke_agent", conventions.CONVERSATION: event.session_id}
+        name = "invoke_agent"
+        if self._agent_name is not None:
+            facts[conventions.AGENT] = self._agent_name
+            name = f"{name} {self._agent_name}"
+        if event.turn_id is not None:
+            facts["dragoman.turn.id"] = event.turn_id
+        turn.span = self._tracer.start_span(
+            name, asked_in or Context(), SpanKind.INTERNAL, attributes=facts, start_time=at
+        )
+        turn.context = trace.set_span_in_context(turn.span, asked_in or Context())
+
+    def _routed(self, turn: _Turn, payload: RouteDecided, at: int) -> None:
+        if turn.span is not None and payload.winner_index < len(payload.chain):
+            winner = payload.chain[payload.winner_index]
+            facts = {"dragoman.route.model": payload.chosen_model, "dragoman.route.policy": winner.policy}
+            turn.span.add_event("route.decided", facts, at)
+
+    def _begin_call(self, turn: _Turn, event: Event, payload: LlmCallStarted, said: Any, at: int) -> None:
+        if turn.call is not None:  # its end was missed
+            _failed(turn.call.span, "abandoned", None)
+            turn.call.span.end(at)
+        facts = conventions.request(payload.provider, payload.model)
+        kind = SpanKind.INTERNAL if conventions.in_process(payload.provider) else SpanKind.CLIENT
+        name = f"{facts[conventions.OPERATION]} {facts[conventions.REQUEST_MODEL]}"
+        more: dict[str, Any] = {conventions.CONVERSATION: event.session_id, "dragoman.request.id": payload.request_id}
+        if payload.estimated_input_tokens is not None:
+            more["dragoman.estimated_input_tokens"] = payload.estimated_input_tokens
+        if said is not None:
+            more[conventions.INPUT_MESSAGES] = content.messages(said)
+        span = self._tracer.start_span(name, turn.context, kind, attributes=facts | more, start_time=at)
+        turn.call = _Call(span, event.timestamp, facts)
+
+    def _end_call(self, turn: _Turn, event: Event, payload: LlmCallCompleted, reply: Any, at: int) -> None:
+        call, turn.call, turn.error = turn.call, None, None
+        if call is None:
+            return
+        call.span.set_attributes(conventions.reply(payload))
+        if reply is not None:
+            call.span.set_attribute(conventions.OUTPUT_MESSAGES, content.reply(reply))
+        call.span.end(at)
+        facts = call.facts | {conventions.RESPONSE_MODEL: conventions.model_name(payload.model)}
+        self._measure(turn, call, facts, event, payload.latency_ms)
+        counts = {"input": conventions.input_tokens(payload), "output": payload.output_tokens}
+        for kind, count in counts.items():
+            if count is not None:
+                self._tokens.record(count, facts | {conventions.TOKEN_TYPE: kind}, _of(turn, call))
+
+    def _fail_call(self, turn: _Turn, event: Event, payload: LlmCallFailed, at: int) -> None:
+        call, turn.call, turn.error = turn.call, None, payload.error_class
+        if call is None:
+            return
+        _failed(call.span, payload.error_class, payload.error_message_redacted)
+        call.span.set_attribute("dragoman.retry_count", payload.retry_count)
+        call.span.end(at)
+        self._measure(turn, call, call.facts | {conventions.ERROR: payload.error_class}, event, payload.latency_ms)
+
+    def _measure(
+        self, turn: _Turn, call: _Call, facts: Mapping[str, Any], event: Event, latency_ms: int | None
+    ) -> None:
+        seconds = (event.timestamp - call.began).total_seconds() if latency_ms is None else latency_ms / 1000
+        self._duration.record(max(seconds, 0.0), facts, _of(turn, call))
+
+    def _begin_tool(self, turn: _Turn, event: Event, payload: ToolCalled, call: Any, at: int) -> None:
+        facts = {
+            conventions.OPERATION: "execute_tool",
+            conventions.TOOL_NAME: payload.tool_name,
+            conventions.TOOL_CALL: payload.tool_use_id,
+            conventions.TOOL_TYPE: "function",
+            conventions.CONVERSATION: event.session_id,
+        }
+        if call is not None:
+            facts[conventions.TOOL_ARGUMENTS] = content.arguments(call)
+        name = f"execute_tool {payload.tool_name}"
+        span = self._tracer.start_span(name, turn.context, SpanKind.INTERNAL, attributes=facts, start_time=at)
+        turn.tools[payload.tool_use_id] = span
+
+    def _end_tool(self, turn: _Turn, payload: ToolCompleted | ToolFailed, answer: Any, at: int) -> None:
+        span = turn.tools.pop(payload.tool_use_id, None)
+        if span is None:
+            return
+        if answer is not None:
+            span.set_attribute(conventions.TOOL_RESULT, content.result(answer))
+        if isinstance(payload, ToolFailed):
+            _failed(span, payload.error_class, payload.error_message)
+        span.end(at)
+
+    def _finish(self, turn: _Turn, payload: TurnCompleted | TurnCancelled, at: int) -> None:
+        error = None
+        if isinstance(payload, TurnCancelled):
+            error = "cancelled"
+        elif payload.stop_reason is not None and str(payload.stop_reason) == "error":
+            error = turn.error or "_OTHER"
+        if turn.span is not None and isinstance(payload, TurnCompleted):
+            whose = {"user.id": payload.user_id, "dragoman.team.id": payload.team_id}
+            cost = payload.total_cost_usd
+            told = whose | {"dragoman.cost.usd": None if cost is None else format(cost, "f")}
+            turn.span.set_attributes({name: value for name, value in told.items() if value is not None})
+        self._end_turn(turn, at, error=error)
+
+    @staticmethod
+    def _end_turn(turn: _Turn, at: int | None, *, error: str | None) -> None:
+        """With whatever is still open in it."""
+        for span in (*turn.tools.values(), *([] if turn.call is None else [turn.call.span])):
+            _failed(span, "abandoned", None)
+            span.end(at)
+        if turn.span is not None:
+            if error is not None:
+                _failed(turn.span, error, None)
+            turn.span.end(at)
+
+
+def _failed(span: Span, kind: str, why: str | None) -> None:
+    span.set_attribute(conventions.ERROR, kind)
+    span.set_status(Status(StatusCode.ERROR, why or kind))
+
+
+def _of(turn: _Turn, call: _Call) -> Context:
+    """What ties a measurement to its span."""
+    return trace.set_span_in_context(call.span, turn.context)
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -1,0 +1,52 @@
+"""A message as a message body, and back (specification B and E). A body knows neither role nor channel nor time."""
+
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.projection import refuse_critical
+from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.formats import verbatim
+from dragoman.formats.message_body import SHAPE, MessageBody
+from dragoman.formats.message_part import MessageBodyPart, name_fault
+from dragoman.formats.part_blocks import PartWriter, block_of
+from dragoman.formats.written import Losses, Written
+
+_CALLED = "a message body"
+
+
+def to_message_body(message: Message) -> Written[MessageBody]:
+    """What a message says, as a body. Raises CriticalLossError where a block marked critical would be lost."""
+    losses = Losses(SHAPE)
+    body = _written(message, losses)
+    told = losses.told([message])
+    refuse_critical([message], told)
+    return Written(body, told)
+
+
+def from_message_body(body: MessageBody | Any, *, role: Role | str = Role.USER) -> Message:
+    """The message that a body is, from the body or from its JSON. Tool ids stay as they are.
+
+    What the body says beyond what messages hold comes back with `to_message_body`, as long as the message is not
+    changed. Raises FormatError, with a path.
+    """
+    given = body if isinstance(body, MessageBody) else MessageBody.from_json(body)
+    content = tuple(block_of(part) for part in given.parts)
+    answered = [block.tool_use_id for block in content if isinstance(block, ToolResultBlock)]
+    role = Role(role)
+    metadata = MessageMetadata(parent_tool_use_id=answered[0] if len(answered) == 1 and role is Role.TOOL else None)
+    message = Message(role=role, content=content, metadata=metadata)
+    if _written(message, Losses(SHAPE)).as_json() == given.as_json():
+        return message
+    return verbatim.keep([message], SHAPE, {"parts": given.as_json()})[0]
+
+
+def _written(message: Message, losses: Losses) -> MessageBody:
+    if message.channel is not None:
+        reason = f"{_CALLED} has no channels"
+        losses.lose(message, -1, reason, kind=LossKind.CHANNEL, severity=Severity.INFO)
+    if (found := verbatim.kept([message], 0, SHAPE)) is not None:
+        return MessageBody.from_json(found[0]["parts"])
+    writer = PartWriter(_CALLED, MessageBodyPart.model_validate, lambda name: name_fault(name) is None, {}, losses)
+    parts = [writer.part(message, index) for index in range(len(message.content))]
+    return MessageBody(tuple(part for part in parts if part is not None))

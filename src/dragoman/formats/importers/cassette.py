@@ -1,0 +1,218 @@
+"""Conversations with language models in vcrpy's cassettes, whoever recorded them with whatever client.
+
+A request that goes on from another one of the same cassette is the same conversation, of which the last request and
+its reply are left. Replies come with what their provider told beside them: usage, model, why they ended. Exchanges
+with others, and requests that failed, are passed over.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from dragoman.adapter.contract import Adapter, RequestContext
+from dragoman.adapter.decoding import MALFORMED
+from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError
+from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.canonical.message import Message, Role
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.cassette_file import Recorded, read_cassette
+from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.importers.wires import Wire, wire_at
+
+_UNNAMED = "unnamed"
+_STREAMED = ("event-stream", "ndjson", "vnd.amazon.eventstream")
+_LONGEST_REASON = 300
+_UNCOUNTED = frozenset({"text", "thinking", "redacted_thinking", "provider"})
+"""Clients send thinking and native blocks back or not; texts count as one."""
+
+
+def from_cassette(document: Any) -> list[Conversation]:
+    """The conversations of a cassette, from its text or as parsed, by their numbers.
+
+    Raises FormatError, with a path, where it is no cassette, nobody's wire is recognised in it, or a request on a
+    known wire cannot be read; and MissingExtraError for YAML without PyYAML.
+    """
+    told = _Told()
+    recognised = False
+    for exchange in read_cassette(document):
+        wire = wire_at(exchange.url)
+        if exchange.method != "POST" or wire is None:
+            continue
+        recognised = True
+        if exchange.status < 400:
+            told.add(exchange, wire)
+    if not recognised:
+        raise FormatError("no exchange of this cassette is on the wire of a language model that is known here")
+    return [Conversation(str(number), state.messages) for number, state in enumerate(told.ends(), 1) if state.messages]
+
+
+@dataclass(slots=True)
+class _State:
+    """A conversation up to a reply. ``went_on``: a later request holds it whole."""
+
+    messages: list[Message]
+    went_on: bool = False
+
+
+@dataclass(slots=True)
+class _Told:
+    """All that was said so far: each state by what was said until then, and by the provider's name of its reply."""
+
+    states: list[_State] = field(default_factory=list)
+    by_digest: dict[bytes, _State] = field(default_factory=dict)
+    by_reply: dict[tuple[str, str], _State] = field(default_factory=dict)
+    tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
+
+    def ends(self) -> Iterator[_State]:
+        return (state for state in self.states if not state.went_on)
+
+    def add(self, exchange: Recorded, wire: Wire) -> None:
+        body = _request(exchange)
+        named = wire.model or (body["model"] if isinstance(body.get("model"), str) else None)
+        adapter = get_adapter(f"{wire.provider}:{named or _UNNAMED}")
+        context = RequestContext(
+            model=str(adapter.model_id), tool_ids=self.tool_ids, session_id="", clock=_clock(exchange)
+        )
+        try:
+            asked, _, options = adapter.from_wire_request(body, context)
+        except DragomanError as error:
+            raise FormatError(str(error)[:_LONGEST_REASON], path=f"{exchange.path}.request.body") from None
+        try:
+            reply = _reply(exchange, adapter, context, streamed=options.stream or wire.streams)
+        except ProviderError:
+            return  # some say so with the status of a success
+        before = self.by_reply.get((wire.provider, str(body.get("previous_response_id"))))
+        if before is not None:
+            before.went_on = True
+            asked = [*before.messages, *asked]
+        else:
+            asked = self._going_on(asked)
+        state = _State([*asked, *([reply] if reply else [])])
+        self.states.append(state)
+        *_, digest = _digests(state.messages)
+        self.by_digest[digest] = state
+        if (name := _name_of_reply(exchange.response)) is not None:
+            self.by_reply[wire.provider, name] = state
+
+    def _going_on(self, asked: list[Message]) -> list[Message]:
+        """What is asked, its beginning as it was told before: with usage and model, and under the same tool ids."""
+        digests = list(_digests(asked))
+        for count in range(len(asked), 0, -1):
+            before = self.by_digest.get(digests[count])
+            if before is not None:
+                before.went_on = True
+                names = dict(zip(_calls(asked[:count]), _calls(before.messages), strict=True))
+                return [*before.messages, *(_renamed(message, names) for message in asked[count:])]
+        return asked
+
+
+def _request(exchange: Recorded) -> dict[str, Any]:
+    path = f"{exchange.path}.request.body"
+    try:
+        body = from_json(exchange.request, allow_inf_nan=False)
+    except ValueError as error:
+        raise FormatError(f"this is no JSON: {error!s:.200}", path=path) from None
+    if not isinstance(body, dict):
+        raise FormatError("the body of a request is an object", path=path)
+    return body
+
+
+def _reply(exchange: Recorded, adapter: Adapter, context: RequestContext, *, streamed: bool) -> Message | None:
+    """The reply; of a stream that broke off, what was there of it. None where there is nothing.
+
+    Raises ProviderError where the reply is one, and FormatError where it cannot be read.
+    """
+    kind = exchange.headers.get("content-type", "").lower()
+    if not exchange.response.strip():
+        return None
+    whole = exchange.response.lstrip().startswith(b"{") and "json" in kind and "ndjson" not in kind
+    try:
+        if any(word in kind for word in _STREAMED) or (streamed and not whole):
+            return _of_stream(adapter.iter_stream([exchange.response], context))
+        return adapter.from_wire_response(WireResponse(exchange.status, exchange.response, exchange.headers), context)
+    except (MalformedReplyError, *MALFORMED) as error:
+        raise FormatError(str(error)[:_LONGEST_REASON], path=f"{exchange.path}.response.body") from None
+
+
+def _of_stream(events: Iterable[StreamEvent]) -> Message | None:
+    *_, last = events
+    if isinstance(last, ErrorEvent):
+        if isinstance(last.partial, Message) and last.partial.content:
+            return last.partial
+        raise last.error
+    return last.message if isinstance(last, MessageComplete) else None
+
+
+def _clock(exchange: Recorded) -> Callable[[], datetime]:
+    """When the reply was sent, if it says so."""
+    try:
+        time = parsedate_to_datetime(exchange.headers["date"])
+    except (KeyError, ValueError, TypeError):
+        return lambda: datetime.now(UTC)
+    return lambda: time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _name_of_reply(body: bytes) -> str | None:
+    """The id under which a later request may name a reply of Responses: of a whole one, or in the first event."""
+    text = body.lstrip()
+    if not text.startswith(b"{"):
+        text = text.partition(b"data:")[2].partition(b"\n")[0]
+    try:
+        native = from_json(text)
+    except ValueError:
+        return None
+    native = native.get("response", native) if isinstance(native, dict) else None
+    name = native.get("id") if isinstance(native, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _digests(messages: Sequence[Message]) -> Iterator[bytes]:
+    """Of what was said before each message, and of all of it.
+
+    Ids do not count, nor does how texts are cut.
+    """
+    digest = hashlib.sha256()
+    yield digest.digest()
+    calls: dict[str, int] = {}
+    for message in messages:
+        said = "".join(block.text for block in message.content if isinstance(block, TextBlock)).strip()
+        if said:
+            digest.update(to_json([message.role, said]))
+        for block in message.content:
+            if isinstance(block, ToolUseBlock):
+                calls.setdefault(block.id, len(calls))
+                digest.update(to_json(["call", block.name, block.input, block.raw_input], inf_nan_mode="strings"))
+            elif isinstance(block, ToolResultBlock):
+                content = [part.model_dump(mode="json") for part in block.content]
+                digest.update(to_json(["result", calls.get(block.tool_use_id), content]))
+            elif block.type not in _UNCOUNTED:
+                digest.update(to_json([message.role, block.model_dump(mode="json")]))
+        yield digest.digest()
+
+
+def _calls(messages: Iterable[Message]) -> list[str]:
+    return [call.id for message in messages for call in message.tool_uses]
+
+
+def _renamed(message: Message, names: dict[str, str]) -> Message:
+    """The message with its results under the ids of the calls that were told before."""
+    if message.role is not Role.TOOL or not any(block.tool_use_id in names for block in message.tool_results):
+        return message
+    content = [
+        block.model_copy(update={"tool_use_id": names.get(block.tool_use_id, block.tool_use_id)})
+        if isinstance(block, ToolResultBlock)
+        else block
+        for block in message.content
+    ]
+    parent = message.metadata.parent_tool_use_id
+    metadata = message.metadata.model_copy(update={"parent_tool_use_id": names.get(parent or "", parent)})
+    return message.model_copy(update={"content": content, "metadata": metadata})

@@ -1,0 +1,159 @@
+"""vcrpy's cassettes as exchanges: YAML or JSON, with bodies as texts, bytes, base64 or JSON, packed or not.
+
+Those of Ruby's VCR have the same shape under another name. The YAML is read as data alone: no tag makes an object.
+"""
+
+import base64
+import binascii
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from dragoman.adapter.errors import MissingExtraError
+from dragoman.canonical.guard import MAX_BODY_BYTES, MAX_DOCUMENT_DEPTH
+from dragoman.formats.document import decoded, kind_of, own, parse
+from dragoman.formats.errors import FormatError
+
+SHAPE = "vcr"
+_LISTS = ("interactions", "http_interactions")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """``path`` leads to the exchange in the cassette. Names of headers are in lower case."""
+
+    path: str
+    method: str
+    url: str
+    request: bytes
+    status: int
+    headers: Mapping[str, str]
+    response: bytes
+
+
+def read_cassette(document: Any) -> Iterator[Recorded]:
+    """The exchanges of a cassette, from its text or as parsed. Raises FormatError, with a path."""
+    cassette = _parsed(document)
+    if not isinstance(cassette, Mapping):
+        raise FormatError(f"a cassette is an object, not {kind_of(cassette)}")
+    name = next((each for each in _LISTS if each in cassette), None)
+    if name is None:
+        raise FormatError("a cassette has interactions")
+    listed = cassette[name]
+    if not isinstance(listed, list):
+        raise FormatError(f"the interactions are a list, not {kind_of(listed)}", path=f"$.{name}")
+    for index, item in enumerate(listed):
+        yield _exchange(item, f"$.{name}[{index}]")
+
+
+def _parsed(document: Any) -> Any:
+    if not isinstance(document, (str, bytes, bytearray)):
+        return document
+    text = decoded(document)
+    return parse(text, shape=SHAPE) if text.lstrip()[:1] in ("{", "[", "") else _yaml(text)
+
+
+def _yaml(text: str) -> Any:
+    """The YAML; how deep it goes is looked at first, as the loader in C breaks on what is too deep."""
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise MissingExtraError("cassettes in YAML need PyYAML: pip install 'dragoman[cli]'") from None
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DOCUMENT_DEPTH:
+                raise FormatError(f"the cassette is nested over {MAX_DOCUMENT_DEPTH} levels deep")
+        return yaml.load(text, Loader=loader)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"this is no YAML: {' '.join(str(error).split())[:200]}") from None
+
+
+def _exchange(item: Any, path: str) -> Recorded:
+    request, response = (_object(item, name, path) for name in ("request", "response"))
+    method, url = request.get("method"), request.get("uri")
+    if not isinstance(method, str) or not isinstance(url, str):
+        raise FormatError("a request has a method and a uri", path=f"{path}.request")
+    status = response.get("status", response.get("status_code"))
+    if isinstance(status, Mapping):
+        status = status.get("code")
+    if not isinstance(status, int) or isinstance(status, bool):
+        raise FormatError("a response has a status, which is a number", path=f"{path}.response.status")
+    headers = _headers(response.get("headers"))
+    body = _body(response, "content" if "content" in response else "body", f"{path}.response")
+    return Recorded(
+        path,
+        method.upper(),
+        url,
+        _unpacked(_body(request, "body", f"{path}.request"), _headers(request.get("headers"))),
+        status,
+        headers,
+        _unpacked(body, headers),
+    )
+
+
+def _object(item: Any, name: str, path: str) -> Mapping[str, Any]:
+    found = item.get(name) if isinstance(item, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise FormatError(f"an interaction has a {name}, which is an object", path=f"{path}.{name}")
+    return found
+
+
+def _headers(native: Any) -> dict[str, str]:
+    """The first value of each."""
+    told: dict[str, str] = {}
+    for name, value in native.items() if isinstance(native, Mapping) else ():
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(name, str) and isinstance(first, (str, bytes)):
+            told[name.lower()] = first if isinstance(first, str) else first.decode("latin-1")
+    return told
+
+
+def _body(native: Mapping[str, Any], name: str, path: str) -> bytes:
+    if "parsed_body" in native:
+        return _json(native["parsed_body"], f"{path}.parsed_body")
+    value = native.get(name)
+    if isinstance(value, Mapping):
+        name, value = next(
+            ((f"{name}.{key}", value[key]) for key in ("base64_string", "string") if key in value), (name, value)
+        )
+    if value is None:
+        return b""
+    if isinstance(value, (Mapping, list)):
+        return _json(value, f"{path}.{name}")
+    try:
+        if isinstance(value, str):
+            return base64.b64decode(value) if name.endswith("base64_string") else value.encode()
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise FormatError(f"the body cannot be read: {error!s:.100}", path=f"{path}.{name}") from None
+    if isinstance(value, bytes):
+        return value
+    raise FormatError(f"a body is a text, not {kind_of(value)}", path=f"{path}.{name}")
+
+
+def _json(value: Any, path: str) -> bytes:
+    """A body that the cassette holds as JSON."""
+    return to_json(own(value, path))
+
+
+def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body as it was before it was compressed. Recorders that unpack it leave the header in its place."""
+    try:
+        match headers.get("content-encoding", "").lower():
+            case "gzip" if body[:2] == b"\x1f\x8b":
+                with gzip.GzipFile(fileobj=io.BytesIO(body)) as packed:
+                    return packed.read(MAX_BODY_BYTES + 1)
+            case "deflate" if body[:1] == b"\x78":
+                return zlib.decompressobj().decompress(body, MAX_BODY_BYTES + 1)
+    except (OSError, EOFError, zlib.error):
+        pass
+    return body

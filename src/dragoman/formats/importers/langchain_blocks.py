@@ -1,0 +1,311 @@
+"""What LangChain's messages are made of: its own blocks, of both generations, and those of the providers in between.
+
+A block of a provider that has no word here is the provider's own and goes back to it; one of LangChain's is kept.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    DocumentBlock,
+    MediaSource,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+)
+from dragoman.formats.calls import ReadIds
+from dragoman.formats.document import validating
+from dragoman.formats.importers.langchain_model import Call
+from dragoman.formats.importers.pieces import Fields, Given, answered_id, as_text, at_url, call, kept, media, texts
+
+LIBRARY = "langchain"
+
+_STANDARD = frozenset({"server_tool_call", "server_tool_call_chunk", "server_tool_result", "non_standard"})
+"""LangChain's own words for what a provider did: no provider would know them again."""
+
+_FORMATS = {"mp3": "audio/mpeg"}
+
+
+class Annotation(Given):
+    type: str = "citation"
+    url: str | None = None
+    title: str | None = None
+    cited_text: str | None = None
+    start_index: int | None = None
+    end_index: int | None = None
+
+
+class Text(Given):
+    text: str
+    annotations: list[Annotation] = Field(default_factory=list)
+
+
+class Thinking(Given):
+    """Anthropic's."""
+
+    thinking: str = ""
+    signature: str | None = None
+
+
+class Redacted(Given):
+    data: str
+
+
+class Summary(Given):
+    text: str = ""
+
+
+class Reasoning(Given):
+    """LangChain's, with its text; or that of OpenAI's Responses, with summaries."""
+
+    reasoning: str | None = None
+    summary: list[Summary] = Field(default_factory=list)
+    encrypted_content: str | None = None
+    extras: dict[str, Any] = Field(default_factory=dict)
+
+
+class ImageUrl(Given):
+    url: str
+    detail: str | None = None
+
+
+class ImageAtUrl(Given):
+    image_url: ImageUrl | str
+
+
+class InputAudio(Given):
+    data: str
+    format: str
+
+
+class Heard(Given):
+    input_audio: InputAudio
+
+
+class Source(Given):
+    """Anthropic's."""
+
+    type: str
+    data: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    media_type: str | None = None
+
+
+class Media(Given):
+    """Of both generations; ``source`` is Anthropic's."""
+
+    type: str
+    base64: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    source_type: str | None = None
+    data: str | None = None
+    id: str | None = None
+    text: str | None = None
+    mime_type: str | None = None
+    title: str | None = None
+    filename: str | None = None
+    context: str | None = None
+    source: Source | None = None
+
+
+class FunctionCall(Given):
+    """That of OpenAI's Responses."""
+
+    name: str
+    arguments: str = ""
+    call_id: str | None = None
+
+
+class ToolUse(Given):
+    """Anthropic's."""
+
+    name: str
+    input: Any = None
+    id: str | None = None
+
+
+class ToolResult(Given):
+    """Anthropic's, as some programs write it into a user's message."""
+
+    tool_use_id: str
+    content: Any = None
+    is_error: bool | None = None
+
+
+class Refusal(Given):
+    refusal: str
+
+
+class BlockReader:
+    """Reads the blocks of one message, which stand at ``path``. ``calls`` are its calls by their ids: they have the
+    whole arguments."""
+
+    def __init__(
+        self, ids: ReadIds, path: str, provider: str | None = None, calls: Mapping[str, Call] | None = None
+    ) -> None:
+        self._ids = ids
+        self._path = path
+        self._provider = provider
+        self._calls = calls or {}
+        self.spoken_for: set[str] = set()
+        """The ids of the calls that were met."""
+
+    def blocks(self, content: str | list[str | Fields]) -> list[ContentBlock]:
+        """What the content says. Raises FormatError, with the path of the block at fault."""
+        if isinstance(content, str):
+            return texts(content)
+        read: list[ContentBlock] = []
+        for index, item in enumerate(content):
+            with validating(item, f"{self._path}[{index}]"):
+                read += self._item(item)
+        return read
+
+    def _item(self, item: str | Fields) -> list[ContentBlock]:
+        if isinstance(item, str):
+            return texts(item)
+        kind = item.get("type")
+        read = _READERS.get(kind) if isinstance(kind, str) else None
+        if read is not None:
+            return list(read(self, item))
+        return [self._foreign(as_text(kind), item)]
+
+    def call(self, native: str | None, name: str, arguments: Any) -> ContentBlock:
+        whole = self._calls.get(native or "")
+        if native:
+            self.spoken_for.add(native)
+        return call(self._ids, native, name, arguments if whole is None else whole.args)
+
+    def _foreign(self, kind: str, item: Fields) -> ContentBlock:
+        if self._provider is None or kind in _STANDARD or not kind:
+            return kept(LIBRARY, kind, item)
+        native = {name: value for name, value in item.items() if name != "index"}  # of the stream it came in
+        return ProviderBlock(provider=self._provider, kind=kind, data=native)
+
+    def text(self, item: Fields) -> Iterator[ContentBlock]:
+        said = Text.model_validate(item)
+        citations = (
+            Citation(
+                kind=each.type, title=each.title, url=each.url, cited_text=each.cited_text, start=each.start_index,
+                end=each.end_index,
+            )
+            for each in said.annotations
+        )  # fmt: skip
+        if said.text:
+            yield TextBlock(text=said.text, citations=tuple(citations))
+
+    def thinking(self, item: Fields) -> Iterator[ContentBlock]:
+        thought = Thinking.model_validate(item)
+        yield ThinkingBlock(text=thought.thinking, signature=thought.signature or None)
+
+    def redacted(self, item: Fields) -> Iterator[ContentBlock]:
+        yield RedactedThinkingBlock(data=Redacted.model_validate(item).data)
+
+    def reasoning(self, item: Fields) -> Iterator[ContentBlock]:
+        thought = Reasoning.model_validate(item)
+        summed_up = "\n\n".join(each.text for each in thought.summary)
+        text = summed_up if thought.reasoning is None else thought.reasoning
+        extras = (thought.extras.get(name) for name in ("signature", "encrypted_content"))
+        signature = thought.encrypted_content or next((each for each in extras if isinstance(each, str)), None)
+        yield ThinkingBlock(text=text, signature=signature or None)
+
+    def reasoning_content(self, item: Fields) -> Iterator[ContentBlock]:
+        inner = item.get("reasoning_content")
+        held = inner if isinstance(inner, dict) else {}
+        yield ThinkingBlock(text=as_text(held.get("text")), signature=as_text(held.get("signature")) or None)
+
+    def image_url(self, item: Fields) -> Iterator[ContentBlock]:
+        image = ImageAtUrl.model_validate(item).image_url
+        if isinstance(image, str):
+            yield at_url(image, kind="image")
+        else:
+            yield at_url(image.url, kind="image", detail=image.detail)
+
+    def input_audio(self, item: Fields) -> Iterator[ContentBlock]:
+        heard = Heard.model_validate(item).input_audio
+        media_type = _FORMATS.get(heard.format, f"audio/{heard.format}")
+        yield media(MediaSource(kind="base64", data=heard.data), media_type, kind="audio")
+
+    def media(self, item: Fields) -> Iterator[ContentBlock]:
+        found = Media.model_validate(item)
+        kind = None if found.type in ("file", "document", "text-plain", "media") else found.type
+        more = {"title": found.title or found.filename, "context": found.context}
+        owned = found.source
+        if owned is not None:
+            found = found.model_copy(
+                update={
+                    "url": owned.url, "file_id": owned.file_id, "mime_type": owned.media_type,
+                    "text" if owned.type == "text" else "base64": owned.data,
+                }
+            )  # fmt: skip
+        held = found.base64 if found.base64 is not None else found.data if found.source_type != "text" else None
+        file = found.file_id or (found.id if found.source_type == "id" else None)
+        said = found.text
+        if said is not None:
+            source = MediaSource(kind="text", data=said)
+            yield DocumentBlock(source=source, media_type=found.mime_type or "text/plain", **more)
+        elif held is not None:
+            yield media(MediaSource(kind="base64", data=held), found.mime_type, kind=kind, **more)
+        elif found.url is not None:
+            yield at_url(found.url, found.mime_type, kind=kind, **more)
+        elif file is not None:
+            source = MediaSource(kind="file_id", data=file, provider=self._provider)
+            yield media(source, found.mime_type, kind=kind, **more)
+        else:
+            yield self._foreign(found.type, item)
+
+    def tool_call(self, item: Fields) -> Iterator[ContentBlock]:
+        called = Call.model_validate(item)
+        yield self.call(called.id, called.name, called.args)
+
+    def tool_use(self, item: Fields) -> Iterator[ContentBlock]:
+        called = ToolUse.model_validate(item)
+        yield self.call(called.id, called.name, called.input)
+
+    def function_call(self, item: Fields) -> Iterator[ContentBlock]:
+        called = FunctionCall.model_validate(item)
+        yield self.call(called.call_id, called.name, called.arguments)
+
+    def tool_result(self, item: Fields) -> Iterator[ContentBlock]:
+        result = ToolResult.model_validate(item)
+        is_list = isinstance(result.content, list) and all(isinstance(each, (str, dict)) for each in result.content)
+        items = result.content if is_list else [as_text(result.content)]
+        content = [block for each in items for block in self._item(each)]
+        answered = answered_id(self._ids, result.tool_use_id, None)
+        yield ToolResultBlock(tool_use_id=answered, content=tuple(content), is_error=bool(result.is_error))
+
+    def refusal(self, item: Fields) -> Iterator[ContentBlock]:
+        yield from texts(Refusal.model_validate(item).refusal)
+
+
+_READERS: dict[str, Callable[[BlockReader, Fields], Iterator[ContentBlock]]] = {
+    "text": BlockReader.text,
+    "input_text": BlockReader.text,
+    "output_text": BlockReader.text,
+    "thinking": BlockReader.thinking,
+    "redacted_thinking": BlockReader.redacted,
+    "reasoning": BlockReader.reasoning,
+    "reasoning_content": BlockReader.reasoning_content,
+    "image_url": BlockReader.image_url,
+    "input_audio": BlockReader.input_audio,
+    "image": BlockReader.media,
+    "audio": BlockReader.media,
+    "video": BlockReader.media,
+    "file": BlockReader.media,
+    "document": BlockReader.media,
+    "media": BlockReader.media,
+    "text-plain": BlockReader.media,
+    "tool_call": BlockReader.tool_call,
+    "tool_use": BlockReader.tool_use,
+    "function_call": BlockReader.function_call,
+    "tool_result": BlockReader.tool_result,
+    "refusal": BlockReader.refusal,
+}
+"""The readers by the type of a block."""

@@ -1,0 +1,198 @@
+"""LiteLLM's message lists: those of Chat Completions, with the thinking of other providers beside the content.
+
+What they share with Chat Completions is read by its adapter. A reply as `model_dump` writes it is read too, alone or as
+``response`` beside the ``messages`` that it answers.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
+from dragoman.canonical.guard import Count
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.formats.document import entries, kind_of, own, parse, validating
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.pieces import Fields, Given, counted, read_model_name
+from dragoman.formats.native import from_native
+
+LIBRARY = "litellm"
+_WIRE = "openai-chat"
+
+_STOP_REASONS = {
+    "stop": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "content_filter": StopReason.REFUSAL,
+}
+_BESIDE = ("thinking_blocks", "reasoning_content", "provider_specific_fields")
+
+
+class ThinkingItem(Given):
+    """Anthropic's blocks, which LiteLLM uses for every provider."""
+
+    type: str
+    thinking: str = ""
+    signature: str | None = None
+    data: str | None = None
+
+
+class Beside(Given):
+    thinking_blocks: list[ThinkingItem] | None = None
+    reasoning_content: str | None = None
+
+
+class PromptDetails(Given):
+    cached_tokens: Count | None = None
+    cache_creation_tokens: Count | None = None
+    audio_tokens: Count | None = None
+
+
+class OutputDetails(Given):
+    reasoning_tokens: Count | None = None
+    audio_tokens: Count | None = None
+
+
+class Tokens(Given):
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
+    cache_creation_input_tokens: Count | None = None
+
+
+class Choice(Given):
+    message: dict[str, Any]
+    finish_reason: str | None = None
+
+
+class Response(Given):
+    choices: list[Choice] = Field(min_length=1)
+    model: str | None = None
+    usage: Tokens | None = None
+
+
+def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
+    """The messages of a list, of an object with one as ``messages``, or of a reply, from JSON or Python's own.
+
+    ``model`` is what LiteLLM calls the model that spoke, such as ``anthropic/claude-sonnet-4-6``: a list does not say
+    it, and signed thinking goes back to that model alone. Raises FormatError, with a path.
+    """
+    data = parse(document, shape=LIBRARY)
+    if isinstance(data, dict) and "role" not in data:
+        return _of_object(data, model)
+    return _of_list(data, "$", model)
+
+
+def _of_object(data: Mapping[str, Any], model: str | None) -> list[Message]:
+    named = data.get("model")
+    model = model or (named if isinstance(named, str) else None)
+    read: list[Message] = []
+    if "messages" in data:
+        read = _of_list(data["messages"], "$.messages", model)
+    answer = data.get("response") if "messages" in data else data
+    if isinstance(answer, dict):
+        at = "$.response" if "messages" in data else "$"
+        return _with_reply(read, data.get("messages"), own(answer, at), at, model)
+    if not read and "messages" not in data:
+        raise FormatError("a history of LiteLLM is a list of messages, or an object with messages or a response")
+    return read
+
+
+def _of_list(data: Any, at: str, model: str | None) -> list[Message]:
+    natives = [
+        (at + path.removeprefix("$"), native, _beside(native, at + path.removeprefix("$")))
+        for path, native in entries(data, shape=LIBRARY)
+    ]
+    plain = [_plain(native) for _, native, _ in natives]
+    try:
+        read = from_native(_WIRE, plain, model=_named(model)["model"])
+    except FormatError as error:
+        inner = error.path.removeprefix("$.messages")
+        raise FormatError(error.reason, path=(at if isinstance(data, (list, tuple)) else "$") + inner) from None
+    return [
+        _relabelled(message, beside, model)
+        for message, (_, _, beside) in zip(read, natives, strict=True)
+    ]  # fmt: skip
+
+
+def _beside(native: Fields, path: str) -> Beside:
+    with validating(native, path):
+        return Beside.model_validate(native)
+
+
+def _plain(native: Fields) -> Fields:
+    """The message as Chat Completions knows it: without what stands beside, and without empty fields."""
+    plain = {
+        name: value
+        for name, value in native.items()
+        if name not in _BESIDE and (value is not None or name == "content") and (value or name != "annotations")
+    }
+    calls = plain.get("tool_calls")
+    if isinstance(calls, list):
+        plain["tool_calls"] = [
+            {name: value for name, value in call.items() if name not in ("index", "provider_specific_fields")}
+            if isinstance(call, dict)
+            else call
+            for call in calls
+        ]
+    return plain
+
+
+def _relabelled(message: Message, beside: Beside, model: str | None) -> Message:
+    """The message as that of the model that spoke, with its thinking, which came first."""
+    if message.role is not Role.ASSISTANT:
+        return message
+    named = _named(model)
+    metadata = message.metadata.model_copy(update={"model": named["model"], "provider": named["provider"]})
+    content = [*_thinking(beside), *message.content]
+    return message.model_copy(update={"metadata": metadata, "content": content})
+
+
+def _thinking(beside: Beside) -> list[ContentBlock]:
+    if beside.thinking_blocks:
+        return [
+            RedactedThinkingBlock(data=item.data)
+            if item.type == "redacted_thinking" and item.data is not None
+            else ThinkingBlock(text=item.thinking, signature=item.signature or None)
+            for item in beside.thinking_blocks
+        ]
+    return [ThinkingBlock(text=beside.reasoning_content)] if beside.reasoning_content else []
+
+
+def _with_reply(read: list[Message], listed: Any, native: Fields, at: str, model: str | None) -> list[Message]:
+    """The messages and the reply to them; its calls get their ids together with the rest."""
+    with validating(native, at):
+        reply = Response.model_validate(native)
+    spoken = {"role": "assistant", **reply.choices[0].message}
+    before = list(listed) if isinstance(listed, (list, tuple)) else []
+    if not read and before:
+        raise FormatError(f"the messages are a list, not {kind_of(listed)}", path="$.messages")
+    (said,) = _of_list([spoken], f"{at}.choices[0].message", model or reply.model)
+    stop = _STOP_REASONS.get(reply.choices[0].finish_reason or "")
+    told: dict[str, Any] = {"stop_reason": stop}
+    if (tokens := reply.usage) is not None:
+        given, made = (
+            tokens.prompt_tokens_details or PromptDetails(),
+            tokens.completion_tokens_details or OutputDetails(),
+        )
+        told["usage"] = counted(
+            tokens.prompt_tokens,
+            tokens.completion_tokens,
+            cached=given.cached_tokens,
+            written=tokens.cache_creation_input_tokens or given.cache_creation_tokens,
+            reasoning_tokens=made.reasoning_tokens,
+            audio_input_tokens=given.audio_tokens,
+            audio_output_tokens=made.audio_tokens,
+        )
+    if not said.content or (not said.text and all(isinstance(block, TextBlock) for block in said.content)):
+        return read
+    return [*read, said.model_copy(update={"metadata": said.metadata.model_copy(update=told)})]
+
+
+def _named(model: str | None) -> Fields:
+    """LiteLLM's ``provider/model``; a name without a provider is one of OpenAI's, or of nobody known."""
+    provider, slash, name = (model or "").partition("/")
+    return read_model_name(LIBRARY, provider if slash else None, name if slash else model)

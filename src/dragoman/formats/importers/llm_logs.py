@@ -1,0 +1,274 @@
+"""The log that simonw/llm keeps in SQLite: threads of shared messages (0.30 and later), or responses one by one.
+
+The file is opened read only. Attachments that lie in files on the disk are referred to by their paths and not read.
+"""
+
+import base64
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.usage import Usage
+from dragoman.formats.calls import ReadIds
+from dragoman.formats.document import own, parse, validating
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.importers.pieces import answered_id, as_text, call, counted, kept, media, messages, texts
+
+LIBRARY = "llm"
+_MOST_MESSAGES = 100_000
+"""Of one thread: a chain that is longer leads in a circle."""
+
+Row = dict[str, Any]
+
+
+def from_llm_logs(path: str | Path) -> list[Conversation]:
+    """Every conversation of a log, by its id, the oldest first.
+
+    Raises FormatError where the file is no such log, its path naming table and row, and ConfigurationError where
+    there is no file.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ConfigurationError(f"there is no file {str(path)!r}")
+    address = f"file:{quote(str(file.resolve()))}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as database:
+            log = _Log(database)
+            return [*log.threads(), *log.conversations()]
+    except sqlite3.Error as error:
+        raise FormatError(f"this is no log of llm: {error!s:.200}") from None
+    except KeyError as error:
+        raise FormatError(f"this is no log of llm: a table has no column {error!s:.80}") from None
+
+
+class _Log:
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self._tables = {row["name"] for row in self._rows("select name from sqlite_master where type = 'table'")}
+        if not {"threads", "responses"} & self._tables:
+            raise FormatError("this is no log of llm: it has neither threads nor responses")
+        self._fragments: dict[Any, str] = {}
+
+    def threads(self) -> Iterator[Conversation]:
+        """Each thread is a message and all that it follows."""
+        if "threads" not in self._tables:
+            return
+        turns = {row["tip_message_hash"]: row for row in self._rows("select * from turns order by id")}
+        for thread in self._rows("select * from threads order by id"):
+            ids = ReadIds()
+            read: list[Message] = []
+            chain = self._chain(thread["tip_message_hash"], f"$.threads[{thread['id']}]")
+            ended: list[Row | None] = [turns.get(native["hash"]) for native in chain]
+            times = _times_of_turns(ended)
+            for native, turn, time in zip(chain, ended, times, strict=True):
+                read += self._message(native, turn, time, ids, str(thread["id"]))
+            yield Conversation(str(thread["id"]), read)
+
+    def conversations(self) -> Iterator[Conversation]:
+        """Those of older versions: prompt and response in one row, which tells what was new."""
+        if "responses" not in self._tables:
+            return
+        grouped: dict[str, list[Row]] = {}
+        for row in self._rows("select * from responses order by id"):
+            grouped.setdefault(str(row.get("conversation_id") or row["id"]), []).append(row)
+        for name, rows in grouped.items():
+            ids = ReadIds()
+            read: list[Message] = []
+            told: str | None = None
+            for row in rows:
+                system = self._with_fragments(row, "system")
+                if system and system != told:
+                    read += messages(Role.SYSTEM, texts(system), created_at=_time(row["datetime_utc"]), session_id=name)
+                    told = system
+                with validating(dict(row), f"$.responses[{row['id']}]"):
+                    read += self._exchange(row, ids, name)
+            yield Conversation(name, read)
+
+    def _chain(self, tip: Any, path: str) -> list[Row]:
+        found: list[Row] = []
+        while tip is not None:
+            rows = self._rows("select * from messages where hash = ?", [tip])
+            if not rows or len(found) == _MOST_MESSAGES:
+                raise FormatError("the thread leads to a message that is not there, or in a circle", path=path)
+            found.append(rows[0])
+            tip = rows[0]["parent_hash"]
+        return found[::-1]
+
+    def _message(
+        self, native: Row, turn: Row | None, time: datetime | None, ids: ReadIds, thread: str
+    ) -> list[Message]:
+        path = f"$.messages[{native['hash']}]"
+        roles = {str(role): role for role in Role}
+        role = roles.get(as_text(native["role"]))
+        if role is None:
+            raise FormatError(f"there is no role {as_text(native['role'])[:80]!r}", path=f"{path}.role")
+        parts = self._rows("select * from parts where message_hash = ? order by position", [native["hash"]])
+        ids.turn(role, answers=any(part["type"] == "tool_result" for part in parts))
+        blocks: list[ContentBlock] = []
+        for part in parts:
+            where = f"$.parts[{part['id']}]"
+            fields = self._payload(part["payload"], where)
+            if part["text"] is not None:
+                fields["text"] = part["text"]
+            with validating(fields, where):
+                blocks += self._part(as_text(part["type"]), fields, ids, where)
+        with validating(dict(native), path):
+            return messages(
+                role,
+                blocks,
+                session_id=thread,
+                created_at=time,
+                metadata=_told(turn) if turn and role is Role.ASSISTANT else None,
+            )
+
+    def _part(self, kind: str, fields: dict[str, Any], ids: ReadIds, path: str) -> list[ContentBlock]:
+        match kind:
+            case "text":
+                return texts(self._text(fields))
+            case "reasoning":
+                return [ThinkingBlock(text=self._text(fields))] if self._text(fields) else []
+            case "tool_call" if not fields.get("server_executed"):
+                return [call(ids, _id(fields), as_text(fields.get("name")), fields.get("arguments"))]
+            case "tool_result" if not fields.get("server_executed"):
+                named = fields.get("attachments")
+                attached = [self._attached(each, path) for each in named] if isinstance(named, list) else []
+                result = ToolResultBlock(
+                    tool_use_id=answered_id(ids, _id(fields), as_text(fields.get("name"))),
+                    content=(*texts(fields.get("output")), *attached),
+                    is_error=fields.get("exception") is not None,
+                )
+                return [result]
+            case "attachment":
+                return [self._attached(fields.get("attachment"), path)]
+            case _:
+                return [kept(LIBRARY, kind, fields)]
+
+    def _text(self, fields: Mapping[str, Any]) -> str:
+        """The text of a part, which may borrow from fragments."""
+        pieces = fields.get("text_ref")
+        if not isinstance(pieces, list):
+            return as_text(fields.get("text"))
+        found = (each for each in pieces if isinstance(each, dict))
+        return "".join(
+            as_text(each["literal"]) if "literal" in each else self._fragment(each.get("fragment")) for each in found
+        )
+
+    def _fragment(self, number: Any) -> str:
+        if not isinstance(number, int):
+            return ""
+        if number not in self._fragments:
+            rows = self._rows("select content from fragments where id = ?", [number])
+            self._fragments[number] = as_text(rows[0]["content"]) if rows else ""
+        return self._fragments[number]
+
+    def _attached(self, reference: Any, path: str) -> ContentBlock:
+        named = as_text(reference.get("id")) if isinstance(reference, dict) else ""
+        rows = self._rows("select * from attachments where id = ?", [named])
+        if not rows:
+            raise FormatError("there is no such attachment", path=path)
+        row = rows[0]
+        if row["content"] is not None:
+            content = row["content"] if isinstance(row["content"], bytes) else str(row["content"]).encode()
+            source = MediaSource(kind="base64", data=base64.b64encode(content).decode())
+        elif row["url"] is not None:
+            source = MediaSource(kind="url", data=row["url"])
+        else:
+            source = MediaSource(kind="file_ref", data=as_text(row["path"]))
+        return media(source, row["type"])
+
+    def _exchange(self, row: Row, ids: ReadIds, name: str) -> list[Message]:
+        """One response of an older version, and what was asked: results of tools, then the prompt."""
+        shared: dict[str, Any] = {"session_id": name, "created_at": _time(row["datetime_utc"])}
+        read: list[Message] = []
+        for result in self._beside("tool_results", row):
+            block = ToolResultBlock(
+                tool_use_id=answered_id(ids, result["tool_call_id"], result["name"]),
+                content=tuple(texts(result["output"])),
+                is_error=result.get("exception") is not None,
+            )
+            read += messages(Role.TOOL, [block], **shared)
+        asked = texts(self._with_fragments(row, "prompt"))
+        attached = self._beside("prompt_attachments", row, order='"order"')
+        asked += [self._attached({"id": each["attachment_id"]}, f"$.responses[{row['id']}]") for each in attached]
+        if asked:
+            ids.turn(Role.USER, answers=False)
+        read += messages(Role.USER, asked, **shared)
+        said: list[ContentBlock] = [ThinkingBlock(text=row["reasoning"])] if row.get("reasoning") else []
+        said += [TextBlock(text=row["response"])] if row["response"] else []
+        ids.turn(Role.ASSISTANT, answers=False)
+        said += [
+            call(ids, each["tool_call_id"], each["name"], each["arguments"]) for each in self._beside("tool_calls", row)
+        ]
+        return [*read, *messages(Role.ASSISTANT, said, **shared, metadata=_told(row))]
+
+    def _with_fragments(self, row: Row, kind: str) -> str:
+        """A prompt or a system prompt, behind the fragments that were put before it."""
+        used = [self._fragment(each["fragment_id"]) for each in self._beside(f"{kind}_fragments", row, order='"order"')]
+        return "\n".join([*filter(None, used), *([row[kind]] if row[kind] else [])])
+
+    def _beside(self, table: str, row: Row, *, order: str = "id") -> Sequence[Row]:
+        if table not in self._tables:
+            return ()
+        return self._rows(f"select * from {table} where response_id = ? order by {order}", [row["id"]])
+
+    def _payload(self, text: Any, path: str) -> dict[str, Any]:
+        if text is None:
+            return {}
+        try:
+            fields = own(parse(text, shape=LIBRARY), path)
+        except FormatError as error:
+            raise FormatError(error.reason, path=f"{path}.payload") from None
+        if not isinstance(fields, dict):
+            raise FormatError("a payload is an object", path=f"{path}.payload")
+        return fields
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        cursor = self._database.execute(statement, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _told(row: Row) -> dict[str, Any]:
+    """The model and the counts of a turn."""
+    name = row.get("resolved_model") or row["model"]
+    return {"model": as_text(name) or None, "usage": _usage(row)}
+
+
+def _usage(row: Row) -> Usage | None:
+    given, made = row.get("input_tokens"), row.get("output_tokens")
+    known = [count for count in (given, made) if isinstance(count, int)]
+    if not known:
+        return None
+    latency = row.get("duration_ms")
+    return counted(given, made, latency_ms=latency if isinstance(latency, int) else None)
+
+
+def _id(fields: Mapping[str, Any]) -> str | None:
+    native = fields.get("tool_call_id")
+    return native if isinstance(native, str) else None
+
+
+def _times_of_turns(ended: Sequence[Row | None]) -> list[datetime | None]:
+    """When each message of a chain came about: in the turn that it belongs to, which ends with it or behind it."""
+    times: list[datetime | None] = []
+    time: datetime | None = None
+    for turn in reversed(ended):
+        time = _time(turn["datetime_utc"]) if turn else time
+        times.append(time)
+    return times[::-1]
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

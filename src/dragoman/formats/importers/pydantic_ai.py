@@ -1,0 +1,258 @@
+"""pydantic-ai's message history, as `ModelMessagesTypeAdapter.dump_json` writes it.
+
+Instructions are a system message where they change. Calls and answers of a provider's own tools, compacted histories
+and parts of kinds that are not known are kept as blocks that no adapter sends. What only steers requests, such as the
+points of a prompt cache and changed settings, is no part of a conversation and is passed over.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    MediaSource,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.usage import Usage
+from dragoman.formats.calls import ReadIds
+from dragoman.formats.document import entries, validating
+from dragoman.formats.importers import pydantic_ai_model as theirs
+from dragoman.formats.importers.pieces import (
+    Given,
+    answered_id,
+    as_text,
+    at_url,
+    call,
+    counted,
+    kept,
+    media,
+    messages,
+    read_model_name,
+    texts,
+)
+
+LIBRARY = "pydantic-ai"
+
+_FAILED = ("failed", "retried")
+_STOP_REASONS = {
+    "stop": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.REFUSAL,
+    "tool_call": StopReason.TOOL_USE,
+    "error": StopReason.ERROR,
+}
+_STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PARTIAL}
+
+
+def from_pydantic_ai(document: Any) -> list[Message]:
+    """The messages of a history, from its JSON or from Python's lists and dicts. Raises FormatError, with a path."""
+    ids = ReadIds()
+    read: list[Message] = []
+    instructions: str | None = None
+    for path, native in entries(document, shape=LIBRARY):
+        with validating(native, path):
+            message = theirs.MESSAGE.validate_python(native)
+        parts = list(_parts(message.parts, f"{path}.parts"))
+        if isinstance(message, theirs.ModelResponse):
+            ids.turn(Role.ASSISTANT, answers=False)
+            with validating(native, path):
+                read += _response(message, parts, ids)
+            continue
+        with validating(native, path):
+            changed = message.instructions if message.instructions != instructions else None
+            instructions = message.instructions or instructions
+            read += _request(message, parts, changed, ids)
+    return read
+
+
+def _parts(natives: list[dict[str, Any]], path: str) -> Iterator[tuple[Given | None, dict[str, Any]]]:
+    for index, native in enumerate(natives):
+        kind = native.get("part_kind")
+        known = theirs.KNOWN.get(kind) if isinstance(kind, str) else None
+        with validating(native, f"{path}[{index}]"):
+            yield known.model_validate(native) if known else None, native
+
+
+def _request(
+    request: theirs.ModelRequest,
+    parts: list[tuple[Given | None, dict[str, Any]]],
+    instructions: str | None,
+    ids: ReadIds,
+) -> list[Message]:
+    """Neighbouring words of the user are one message. Instructions come behind the prompts of the system."""
+    shared: dict[str, Any] = {"session_id": request.conversation_id}
+    said: list[tuple[Role, list[ContentBlock], Any]] = []
+    first_word = 0
+    for part, native in parts:
+        if native.get("part_kind") in theirs.SETTINGS:
+            continue
+        role, blocks = _asked(part, native, ids)
+        if role is Role.SYSTEM and len(said) == first_word:
+            first_word += 1
+        time = getattr(part, "timestamp", None) or request.timestamp
+        if role is Role.USER and said and said[-1][0] is Role.USER:
+            said[-1][1].extend(blocks)
+        else:
+            said.append((role, blocks, time))
+    if instructions:
+        said.insert(first_word, (Role.SYSTEM, texts(instructions), request.timestamp))
+    read: list[Message] = []
+    for role, blocks, time in said:
+        if role is Role.USER:
+            ids.turn(role, answers=False)
+        read += messages(role, blocks, created_at=time, **shared)
+    return read
+
+
+def _asked(part: Given | None, native: Mapping[str, Any], ids: ReadIds) -> tuple[Role, list[ContentBlock]]:
+    """What a part of a request says, and in whose name."""
+    match part:
+        case theirs.SystemPrompt():
+            return Role.SYSTEM, texts(part.content)
+        case theirs.InstructionDelta():
+            return Role.SYSTEM, texts(part.content)
+        case theirs.UserPrompt():
+            content = [part.content] if isinstance(part.content, str) else part.content
+            return Role.USER, [block for item in content for block in _content(item)]
+        case theirs.ToolReturn():
+            answer = _answer(part.content)
+            failed = part.outcome in _FAILED
+            answered = answered_id(ids, part.tool_call_id, part.tool_name)
+            return Role.TOOL, [ToolResultBlock(tool_use_id=answered, content=tuple(answer), is_error=failed)]
+        case theirs.RetryPrompt(tool_name=str()):
+            answered = answered_id(ids, part.tool_call_id, part.tool_name)
+            return Role.TOOL, [ToolResultBlock(tool_use_id=answered, content=tuple(texts(part.content)), is_error=True)]
+        case theirs.RetryPrompt() | theirs.RetryFeedback():
+            return Role.USER, texts(part.content)
+        case theirs.Speech():
+            return Role.USER, _spoken(part)
+        case theirs.Compaction(provider_name=None):
+            return Role.USER, texts(part.content)
+        case _:
+            return Role.USER, [kept(LIBRARY, as_text(native.get("part_kind")), native)]
+
+
+def _response(
+    response: theirs.ModelResponse, parts: list[tuple[Given | None, dict[str, Any]]], ids: ReadIds
+) -> list[Message]:
+    blocks = [block for part, native in parts for block in _answered(part, native, ids)]
+    stop_reason = _STOP_REASONS.get(response.finish_reason or "")
+    if stop_reason is StopReason.END_TURN and any(block.type == "tool_use" for block in blocks):
+        stop_reason = StopReason.TOOL_USE
+    if response.state == "suspended":
+        stop_reason = StopReason.PAUSE
+    return messages(
+        Role.ASSISTANT,
+        blocks,
+        created_at=response.timestamp,
+        session_id=response.conversation_id,
+        metadata={
+            **read_model_name(LIBRARY, response.provider_name, response.model_name),
+            "usage": _usage(response.usage),
+            "stop_reason": stop_reason,
+            "status": _STATES.get(response.state),
+        },
+    )
+
+
+def _answered(part: Given | None, native: Mapping[str, Any], ids: ReadIds) -> list[ContentBlock]:
+    """What a part of a response says."""
+    match part:
+        case theirs.Text():
+            return [TextBlock(text=part.content, citations=tuple(_citations(part)))] if part.content else []
+        case theirs.Thinking(id="redacted_thinking", signature=str() as sealed):  # the id says that it is sealed
+            return [RedactedThinkingBlock(data=sealed)]
+        case theirs.Thinking():
+            return [ThinkingBlock(text=part.content, signature=part.signature or None)]
+        case theirs.ToolCall():
+            return [call(ids, part.tool_call_id, part.tool_name, part.args)]
+        case theirs.File():
+            return _content(part.content)
+        case theirs.Speech():
+            return _spoken(part)
+        case _:
+            return [kept(LIBRARY, as_text(native.get("part_kind")), native)]
+
+
+def _citations(part: theirs.Text) -> Iterator[Citation]:
+    for cited in part.citations or ():
+        for source in cited.sources:
+            yield Citation(
+                kind=source.kind,
+                title=source.title or source.document_id,
+                url=source.url,
+                cited_text="\n".join(source.excerpts) or None,
+                start=cited.anchor.start if cited.anchor else None,
+                end=cited.anchor.end if cited.anchor else None,
+            )
+
+
+def _spoken(part: theirs.Speech) -> list[ContentBlock]:
+    audio = theirs.Binary.model_validate(part.audio) if part.audio else None
+    if audio is None:
+        return texts(part.transcript)
+    return [media(_bytes(audio), audio.media_type, kind="audio", transcript=part.transcript)]
+
+
+def _answer(content: Any) -> list[ContentBlock]:
+    """A tool's answer: any JSON, with media in it. A list without any is one text, as a model is shown it."""
+    if isinstance(content, list) and any(map(_is_media, content)):
+        return [block for item in content for block in _content(item)]
+    return _content(content) if _is_media(content) else texts(content)
+
+
+def _is_media(item: Any) -> bool:
+    kind = item.get("kind") if isinstance(item, dict) else None
+    return isinstance(kind, str) and kind in theirs.CONTENT
+
+
+def _content(item: Any) -> list[ContentBlock]:
+    """One item of a prompt or of an answer."""
+    kind = item.get("kind") if isinstance(item, dict) else None
+    if isinstance(item, str) or not isinstance(kind, str):
+        return texts(item)
+    if kind == "cache-point":
+        return []
+    known = theirs.CONTENT.get(kind)
+    match known.model_validate(item) if known else None:
+        case theirs.Binary() as binary:
+            return [media(_bytes(binary), binary.media_type, detail=_detail(binary.vendor_metadata))]
+        case theirs.FileUrl() as file:
+            kind = kind.removesuffix("-url")
+            return [at_url(file.url, file.media_type, kind=kind, detail=_detail(file.vendor_metadata))]
+        case theirs.UploadedFile() as file:
+            owner = read_model_name(LIBRARY, file.provider_name, None)["provider"]
+            source = MediaSource(kind="file_id", data=file.file_id, provider=owner)
+            return [media(source, file.media_type, detail=_detail(file.vendor_metadata))]
+        case theirs.TaggedText() as tagged:
+            return texts(tagged.content)
+        case _:
+            return [kept(LIBRARY, kind, item)]
+
+
+def _bytes(binary: theirs.Binary) -> MediaSource:
+    return MediaSource(kind="base64", data=binary.data.replace("-", "+").replace("_", "/"))
+
+
+def _detail(metadata: Mapping[str, Any] | None) -> str | None:
+    detail = (metadata or {}).get("detail")
+    return detail if isinstance(detail, str) else None
+
+
+def _usage(usage: theirs.RequestUsage) -> Usage | None:
+    return counted(
+        usage.input_tokens,
+        usage.output_tokens,
+        cached=usage.cache_read_tokens,
+        written=usage.cache_write_tokens,
+        reasoning_tokens=usage.output_reasoning_tokens,
+        cache_creation_1h_input_tokens=usage.cache_write_1h_tokens,
+        audio_input_tokens=max(usage.input_audio_tokens - usage.cache_audio_read_tokens, 0),
+        audio_output_tokens=usage.output_audio_tokens,
+        cached_audio_input_tokens=usage.cache_audio_read_tokens,
+    )

@@ -1,0 +1,165 @@
+"""One part of a message between agents (specification B2): a name, a type, and content here or elsewhere."""
+
+import base64
+import binascii
+import re
+from typing import Literal, Self
+
+from pydantic import ConfigDict, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.guard import Text
+
+ANY_TYPE = "application/octet-stream"
+
+NAME_RULE = "a name is an absolute path of letters, digits, '.', '_' and '-', such as /sources/1"
+
+_NAME = re.compile(r"(?:/[A-Za-z0-9._-]+)+")
+_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*")
+_PARAMETERS = re.compile(r"(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?")
+_CHARSET = re.compile(r";[ \t]*charset[ \t]*=[ \t]*\"?([^\s\";]+)", re.IGNORECASE)
+_CHARSETS = {
+    "utf-8": "utf-8", "utf8": "utf-8", "us-ascii": "ascii", "ascii": "ascii", "iso-8859-1": "latin-1",
+    "latin1": "latin-1", "iso-8859-15": "iso8859-15", "windows-1252": "cp1252", "utf-16": "utf-16",
+    "utf-16le": "utf-16-le", "utf-16be": "utf-16-be",
+}  # fmt: skip
+"""Python's names of the charsets that texts are read in; its other codecs are not for strangers to choose."""
+_SHOWN = 100
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with a name, or None."""
+    if not _NAME.fullmatch(name):
+        return NAME_RULE
+    if {".", ".."} & set(name.split("/")):
+        return "no segment of a name is . or .."
+    return None
+
+
+def may_begin_name(begun: str) -> bool:
+    """Whether some name begins so."""
+    return name_fault(begun + ("x" if begun.endswith(("/", ".")) else "" if begun else "/x")) is None
+
+
+def type_fault(content_type: str) -> str | None:
+    """What is wrong with a content type, or None. Parameters are not looked at."""
+    found = _TYPE.match(content_type)
+    if found is None or not _PARAMETERS.fullmatch(content_type, found.end()):
+        return "a content type is a MIME type, such as text/plain"
+    return None
+
+
+def plain_type(content_type: str) -> str:
+    """A content type as it is compared: without parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def described(name: str | None, content_type: str) -> str:
+    """A part in words."""
+    what = "a part without a name" if name is None else name[:_SHOWN]
+    return f"{what} of the type {content_type[:_SHOWN]}"
+
+
+def is_url(text: str) -> bool:
+    return _URL.fullmatch(text) is not None
+
+
+def is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+class Part(Frozen):
+    """What parts of every dialect hold. ``content_encoding`` says what ``content`` is; None is plain."""
+
+    name: Text | None = None
+    content_type: Text
+    content: Text | None = None
+    content_url: Text | None = None
+    content_encoding: Literal["plain", "base64"] | None = "plain"
+
+    @property
+    def media_type(self) -> str:
+        """The content type without parameters, in lower case."""
+        return plain_type(self.content_type)
+
+    @property
+    def charset(self) -> str:
+        """As the content type says it; utf-8 where it says nothing."""
+        found = _CHARSET.search(self.content_type)
+        return found[1].lower() if found else "utf-8"
+
+    @property
+    def is_base64(self) -> bool:
+        return self.content_encoding == "base64"
+
+    @property
+    def is_text(self) -> bool:
+        return self.media_type.startswith("text/")
+
+    def plain_text(self) -> str | None:
+        """The content where it is a text as it stands."""
+        return None if self.is_base64 else self.content
+
+    def inline_bytes(self) -> bytes | None:
+        """The content, None where it lies elsewhere. Raises ValueError where its charset has no such characters."""
+        if self.content is None:
+            return None
+        return base64.b64decode(self.content) if self.is_base64 else self.content.encode(self._codec())
+
+    def decoded(self, data: bytes) -> str:
+        """Bytes as the text that they are in this part's charset. Raises ValueError where they are none."""
+        return data.decode(self._codec())
+
+    def _codec(self) -> str:
+        if self.charset not in _CHARSETS:
+            raise ValueError(f"the charset {self.charset[:40]!r} is not read here")
+        return _CHARSETS[self.charset]
+
+
+class MessageBodyPart(Part):
+    """Exactly one of ``content`` and ``content_url``. As JSON the fields are contentType, contentUrl, contentEncoding.
+
+    ``name`` is an absolute POSIX path, and makes the part an attachment; parts without one are what is said. Raises
+    pydantic.ValidationError with every fault.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+    @field_validator("name")
+    @classmethod
+    def _absolute(cls, name: str | None) -> str | None:
+        if name is not None and (fault := name_fault(name)) is not None:
+            raise PydanticCustomError("name", "{fault}", {"fault": fault})
+        return name
+
+    @field_validator("content_type")
+    @classmethod
+    def _mime(cls, content_type: str) -> str:
+        if (fault := type_fault(content_type)) is not None:
+            raise PydanticCustomError("content_type", "{fault}", {"fault": fault})
+        return content_type
+
+    @field_validator("content_url")
+    @classmethod
+    def _absolute_url(cls, url: str | None) -> str | None:
+        if url is not None and not is_url(url):
+            raise PydanticCustomError("content_url", "a content URL is absolute, such as https://example.org/a.png")
+        return url
+
+    @model_validator(mode="after")
+    def _one_content(self) -> Self:
+        if (self.content is None) == (self.content_url is None):
+            raise PydanticCustomError("one_content", "a part has either content or a contentUrl")
+        if self.is_base64:
+            if self.content is None:
+                raise PydanticCustomError("encoding", "only content has an encoding, a contentUrl has none")
+            if not is_base64(self.content):
+                raise PydanticCustomError("base64", "the content is no base64")
+        return self

@@ -1,0 +1,229 @@
+"""Plugins: what a policy is made of, and how one is written.
+
+A function becomes a plugin by `hook`; a class with settings of its own subclasses `Plugin` and overrides ``check``::
+
+    @hook("cmf.tool_pre_invoke")
+    def no_shell(step: Step) -> Violation | None:
+        if any(view.name == "run_shell" for view in step.views()):
+            return Violation("the shell is closed", code="no_shell")
+        return None
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.extensions import Extensions
+from dragoman.canonical.message import Message
+from dragoman.policy.slots import Capability, held
+from dragoman.policy.step import Step
+
+WordT = TypeVar("WordT", bound=StrEnum)
+
+
+class Hook(StrEnum):
+    """Where a plugin is asked (CMF A6); ``evaluate`` is for messages that go no other way."""
+
+    LLM_INPUT = "cmf.llm_input"
+    LLM_OUTPUT = "cmf.llm_output"
+    TOOL_PRE_INVOKE = "cmf.tool_pre_invoke"
+    TOOL_POST_INVOKE = "cmf.tool_post_invoke"
+    PROMPT_PRE_FETCH = "cmf.prompt_pre_fetch"
+    PROMPT_POST_FETCH = "cmf.prompt_post_fetch"
+    RESOURCE_PRE_FETCH = "cmf.resource_pre_fetch"
+    RESOURCE_POST_FETCH = "cmf.resource_post_fetch"
+    EVALUATE = "evaluate"
+
+
+class Mode(StrEnum):
+    """How a plugin is run; plugins run in the order of these, then of their priority.
+
+    Sequential ones may refuse and change, one after the other. Transforming ones change and never refuse, and see each
+    message once, when it comes in. Auditing ones look, and are waited for; a violation of
+    theirs is logged, and stops nothing. Concurrent ones run side by side and may
+    refuse. Fire-and-forget ones are started and not waited for. All may add labels that they hold append_labels for,
+    but for the last, who are heard by nobody.
+    """
+
+    SEQUENTIAL = "sequential"
+    TRANSFORM = "transform"
+    AUDIT = "audit"
+    CONCURRENT = "concurrent"
+    FIRE_AND_FORGET = "fire_and_forget"
+
+    @property
+    def may_refuse(self) -> bool:
+        return self in (Mode.SEQUENTIAL, Mode.CONCURRENT)
+
+    @property
+    def may_change(self) -> bool:
+        return self in (Mode.SEQUENTIAL, Mode.TRANSFORM)
+
+
+class OnError(StrEnum):
+    """What follows where a plugin fails, takes too long or breaks a rule: the step is denied, or goes on without it."""
+
+    DENY = "deny"
+    IGNORE = "ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A refusal. ``reason`` is told to people, ``code`` to programs; neither should quote what was said.
+
+    ``plugin`` is filled in by the pipeline.
+    """
+
+    reason: str
+    code: str = "denied"
+    description: str = ""
+    plugin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginResult:
+    """What a plugin wants: a changed message, changed extensions, or an end to it. None leaves a thing as it is."""
+
+    message: Message | None = None
+    extensions: Extensions | None = None
+    violation: Violation | None = None
+
+
+Answer: TypeAlias = PluginResult | Violation | Message | Extensions | None
+"""What ``check`` may return; a message, extensions or a violation alone stand for a result that holds just that."""
+
+
+class Plugin:
+    """Override ``check``, as a function or a coroutine. The rest is declared on the class, or set before first use.
+
+    ``hooks`` are where it is asked. ``capabilities`` are what it may see and change of the extensions. Of plugins of
+    the same mode the one with the lower ``priority`` runs first. ``timeout`` is in seconds; a plain function that has
+    one runs in a thread of its own, any other one where the session does. A coroutine needs an AsyncSession.
+
+    ``window`` is for streamed replies: how many characters of text, at most, the plugin has to see together to judge
+    or change them. None is all of them: then nothing of a reply is shown before it is complete.
+    """
+
+    name: str = ""
+    hooks: Iterable[Hook | str] = ()
+    capabilities: Iterable[Capability | str] = ()
+    mode: Mode | str = Mode.SEQUENTIAL
+    priority: int = 100
+    timeout: float | None = None
+    on_error: OnError | str = OnError.DENY
+    window: int | None = None
+
+    def check(self, step: Step) -> Answer | Awaitable[Answer]:
+        """Looks at one step, and says what is to become of it; None lets it pass."""
+        raise NotImplementedError(f"{type(self).__name__} has no check")
+
+    def applies(self, step: Step) -> bool:
+        """A condition: whether the plugin has to do with this step at all. A failure here is as one of ``check``."""
+        return True
+
+
+class _Function(Plugin):
+    """A function as a plugin; calling it calls the function."""
+
+    def __init__(self, check: Callable[[Step], Any], when: Callable[[Step], bool] | None) -> None:
+        self._check = check
+        self._when = when
+
+    def check(self, step: Step) -> Any:
+        return self._check(step)
+
+    def applies(self, step: Step) -> bool:
+        return self._when is None or self._when(step)
+
+    __call__ = check
+
+
+def hook(
+    *hooks: Hook | str,
+    name: str | None = None,
+    capabilities: Iterable[Capability | str] = (),
+    mode: Mode | str = Mode.SEQUENTIAL,
+    priority: int = 100,
+    timeout: float | None = None,
+    on_error: OnError | str = OnError.DENY,
+    window: int | None = None,
+    when: Callable[[Step], bool] | None = None,
+) -> Callable[[Callable[[Step], Any]], Plugin]:
+    """Makes a function, or a coroutine function, the plugin of these hooks; ``when`` is its condition.
+
+    The rest is as on `Plugin`. Raises ConfigurationError on a word that is none of its list.
+    """
+
+    def make(function: Callable[[Step], Any]) -> Plugin:
+        made = _Function(function, when)
+        made.name = name or str(getattr(function, "__name__", type(function).__name__))
+        made.hooks, made.capabilities, made.mode, made.priority = hooks, tuple(capabilities), mode, priority
+        made.timeout, made.on_error, made.window = timeout, on_error, window
+        Declared.of(made)
+        return made
+
+    return make
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A plugin as its pipeline knows it: what it declared, checked and fixed, so that it cannot grant itself more."""
+
+    plugin: Plugin
+    name: str
+    hooks: frozenset[Hook]
+    capabilities: frozenset[Capability]
+    mode: Mode
+    priority: int
+    timeout: float | None
+    on_error: OnError
+    window: int | None
+    is_async: bool
+
+    @classmethod
+    def of(cls, plugin: Plugin) -> "Declared":
+        """Raises ConfigurationError on a declaration that means nothing."""
+        if not isinstance(plugin, Plugin):
+            raise ConfigurationError(
+                f"a {type(plugin).__name__} is no plugin: subclass dragoman.policy.Plugin, or decorate it with hook"
+            )
+        name = plugin.name or type(plugin).__name__
+        hooks = frozenset(_word(Hook, each, f"plugin {name!r}: hook") for each in _listed(plugin.hooks))
+        if not hooks:
+            raise ConfigurationError(f"plugin {name!r} names no hook: it would never be asked")
+        if plugin.timeout is not None and not plugin.timeout > 0:
+            raise ConfigurationError(f"plugin {name!r}: the timeout is in seconds, and more than 0")
+        if plugin.window is not None and plugin.window < 1:
+            raise ConfigurationError(f"plugin {name!r}: the window is in characters, and at least 1")
+        return cls(
+            plugin=plugin,
+            name=name,
+            hooks=hooks,
+            capabilities=held(_listed(plugin.capabilities)),
+            mode=_word(Mode, plugin.mode, f"plugin {name!r}: mode"),
+            priority=plugin.priority,
+            timeout=plugin.timeout,
+            on_error=_word(OnError, plugin.on_error, f"plugin {name!r}: on_error"),
+            window=plugin.window,
+            is_async=inspect.iscoroutinefunction(
+                plugin._check if isinstance(plugin, _Function) else plugin.check,
+            ),
+        )
+
+
+def _listed(words: Iterable[str] | str) -> tuple[str, ...]:
+    """A single word is one word, not its letters."""
+    return (words,) if isinstance(words, str) else tuple(words)
+
+
+def _word(kind: type[WordT], word: str, where: str) -> WordT:
+    try:
+        return kind(word)
+    except ValueError:
+        near = get_close_matches(str(word), list(kind), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(kind)}"
+        raise ConfigurationError(f"{where} {word!r:.80}: {hint}") from None

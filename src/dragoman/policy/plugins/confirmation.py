@@ -1,0 +1,69 @@
+"""Asking somebody before a tool runs that does something to the world."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from dragoman.canonical.tools import SideEffects, ToolDefinition
+from dragoman.canonical.view import MessageView
+from dragoman.canonical.view_kinds import ViewKind
+from dragoman.policy.plugin import Answer, Hook, Plugin, Violation
+from dragoman.policy.step import Step
+
+HARMLESS = frozenset({SideEffects.NONE, SideEffects.READ})
+
+_DECLINED = Violation("the call was not confirmed", code="not_confirmed")
+
+
+class Confirmation(Plugin):
+    """``ask`` is shown each call of a tool with side effects, as a `MessageView`, and answers whether it may run.
+
+    ``tools`` says what is known of them: their definitions, or side effects by name. A tool that is not known there
+    has side effects. ``harmless`` are those that run without a question. ``trust_hints`` believes the ``readOnlyHint``
+    of MCP servers as well, which they may set as they like.
+
+    An ``ask`` that is a coroutine function needs an AsyncSession. Where it fails, the call does not run.
+    """
+
+    name = "confirmation"
+    hooks: Iterable[Hook | str] = (Hook.TOOL_PRE_INVOKE,)
+
+    def __init__(
+        self,
+        ask: Callable[[MessageView], bool | Awaitable[bool]],
+        tools: Iterable[ToolDefinition] | Mapping[str, SideEffects | str] = (),
+        *,
+        harmless: Iterable[SideEffects | str] = HARMLESS,
+        trust_hints: bool = False,
+    ) -> None:
+        known = tools.items() if isinstance(tools, Mapping) else ((tool.name, tool.side_effects) for tool in tools)
+        self._effects = {name: SideEffects(effects) for name, effects in known}
+        self._harmless = frozenset(SideEffects(each) for each in harmless)
+        self._ask = ask
+        self._trust_hints = trust_hints
+        if inspect.iscoroutinefunction(ask):
+            self.check = self._check_async  # type: ignore[method-assign]
+
+    def check(self, step: Step) -> Answer | Awaitable[Answer]:
+        for view in self._asked_about(step):
+            if self._ask(view) is not True:
+                return _DECLINED
+        return None
+
+    async def _check_async(self, step: Step) -> Answer:
+        for view in self._asked_about(step):
+            allowed = self._ask(view)
+            if (await allowed if inspect.isawaitable(allowed) else allowed) is not True:
+                return _DECLINED
+        return None
+
+    def _asked_about(self, step: Step) -> list[MessageView]:
+        calls = (view for view in step.views() if view.kind is ViewKind.TOOL_CALL)
+        return [view for view in calls if not self._is_harmless(view, step)]
+
+    def _is_harmless(self, view: MessageView, step: Step) -> bool:
+        if view.name in self._effects:
+            return self._effects[view.name] in self._harmless
+        described = step.extensions.mcp and step.extensions.mcp.tool
+        if not (self._trust_hints and described and described.name == view.name):
+            return False
+        return described.annotations.get("readOnlyHint") is True and SideEffects.READ in self._harmless

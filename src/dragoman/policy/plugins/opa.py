@@ -1,0 +1,105 @@
+"""Asking an Open Policy Agent: each part of a step goes to its data API, and passes where the answer is yes."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.guard import one_line
+from dragoman.canonical.view import MessageView
+from dragoman.policy.plugin import Hook, Plugin, Violation
+from dragoman.policy.plugins.looking import all_views
+from dragoman.policy.slots import Capability
+from dragoman.policy.step import Step
+
+if TYPE_CHECKING:
+    import httpx
+
+_OK = 200
+_LONGEST_REASON = 300
+_LARGEST_ANSWER = 1024 * 1024
+"""Bytes. A decision is a few words."""
+
+
+class OpaPolicy(Plugin):
+    """Posts ``{"input": view}`` to ``URL/v1/data/PATH``, once for each part and for each part inside it.
+
+    The result is ``true`` or ``false``, or an object with ``allow`` and, if it likes, ``reason`` and ``code``. Anything
+    else denies: no result, since the path is then not defined, another status, an answer that cannot be read, an agent
+    that cannot be reached in time.
+
+    What the agent is told of the context are the ``capabilities``; headers with secrets and claims are never told.
+    ``include_content`` and ``include_arguments`` leave out what was said. ``client`` is an httpx client of the
+    program's own, with its certificates; ``headers`` such as an authorization go with each request.
+    """
+
+    name = "opa"
+    timeout: float | None = 30.0
+    """For all parts of a step together; it also keeps the requests off the event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        path: str,
+        *,
+        hooks: Iterable[Hook | str] = tuple(Hook),
+        capabilities: Iterable[Capability | str] = (),
+        include_content: bool = True,
+        include_arguments: bool = True,
+        client: "httpx.Client | None" = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float = 5.0,
+    ) -> None:
+        """``seconds`` is for each request. Raises ConfigurationError on a URL that is none, and an empty path."""
+        steps = path.strip("/").replace(".", "/")
+        if not url.startswith(("http://", "https://")) or not steps:
+            raise ConfigurationError("an Open Policy Agent has an http URL, and a path such as app/allow")
+        self._url = f"{url.rstrip('/')}/v1/data/{steps}"
+        self.hooks, self.capabilities = tuple(hooks), tuple(capabilities)
+        self._include = {"include_content": include_content, "include_arguments": include_arguments}
+        self._client = client
+        self._headers = dict(headers or {})
+        self._seconds = seconds
+
+    def check(self, step: Step) -> Violation | None:
+        for view in all_views(step):
+            refused = self._decision(view)
+            if refused is not None:
+                return refused
+        return None
+
+    def _decision(self, view: MessageView) -> Violation | None:
+        import httpx  # only who asks an agent waits for it
+
+        if self._client is None:
+            self._client = httpx.Client(follow_redirects=False)
+        asked = view.to_opa_input(**self._include)
+        try:
+            answer = self._client.post(self._url, json=asked, headers=self._headers, timeout=self._seconds)
+            if answer.status_code != _OK or len(answer.content) > _LARGEST_ANSWER:
+                return _unavailable(f"it answered with the status {answer.status_code}")
+            return _refusal(answer.json())
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            return _unavailable(type(error).__name__)
+        except (ValueError, RecursionError):
+            return _unavailable("its answer is no JSON")
+
+
+def _refusal(answer: Any) -> Violation | None:
+    if not isinstance(answer, dict) or "result" not in answer:
+        return _unavailable("it has no such decision")
+    result = answer["result"]
+    allow = result.get("allow") if isinstance(result, dict) else result
+    if allow is True:
+        return None
+    if allow is not False:
+        return _unavailable("its decision is neither true nor false")
+    told = result if isinstance(result, dict) else {}
+    reason, code = told.get("reason"), told.get("code")
+    return Violation(
+        one_line(reason)[:_LONGEST_REASON] if isinstance(reason, str) and reason else "the policy does not allow it",
+        code=one_line(code)[:_LONGEST_REASON] if isinstance(code, str) and code else "opa_denied",
+    )
+
+
+def _unavailable(what: str) -> Violation:
+    return Violation(f"the policy agent did not decide: {what}", code="opa_unavailable")

@@ -1,0 +1,86 @@
+"""Redaction: secrets and personal data are taken out of every text as it comes in, once and for all."""
+
+import hmac
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.policy.labels import with_labels
+from dragoman.policy.plugin import Hook, Mode, Plugin, PluginResult
+from dragoman.policy.plugins.finding import Find, findings, personal_data, secrets
+from dragoman.policy.plugins.rewriting import rewritten
+from dragoman.policy.step import Step
+
+_DIGITS = 8
+"""Of a digest: enough to tell the values of a conversation apart."""
+_WORD = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
+"""What stands in the place of a value; a finder may take it for one."""
+
+
+class Redaction(Plugin):
+    """Writes ``[email]`` and the like in the place of what its finders find.
+
+    The same text always gives the same text, and what was redacted stays as it is. With a ``key`` the word is followed
+    by a digest of the value, ``[email 3f2a9c01]``, so that a model can tell two of them apart and nobody without the
+    key can guess them. Values in ``keep`` pass. Messages in which something was found get the ``label``, if there is
+    one.
+
+    It sees what the user says, what the model answers, and what tools, resources and prompts give back; in JSON, keys
+    and whole numbers too. Images, recordings and PDFs are not read. A model's signed reasoning that holds a finding is
+    void then, and goes the way that the pipeline says.
+
+    ``window`` is how much of a streamed reply is held back: by itself as much as the longest thing that its finders
+    look for, and everything where one does not say.
+    """
+
+    name = "redaction"
+    mode = Mode.TRANSFORM
+    hooks: Iterable[Hook | str] = (
+        Hook.LLM_INPUT, Hook.LLM_OUTPUT, Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH,
+        Hook.EVALUATE,
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        finders: Iterable[Find] | None = None,
+        *,
+        key: bytes | None = None,
+        keep: Iterable[str] = (),
+        label: str | None = None,
+        window: int | None = None,
+    ) -> None:
+        """Without ``finders`` it looks for `secrets` and `personal_data`. Raises MissingExtraError for these, and
+        ConfigurationError on a key that is empty."""
+        if key is not None and not key:
+            raise ConfigurationError("the key of a redaction is not empty: with none, anyone can guess what was meant")
+        self._finders: tuple[Find, ...] = (secrets(), personal_data()) if finders is None else tuple(finders)
+        self._key = key
+        self._keep = frozenset((keep,) if isinstance(keep, str) else keep)
+        self._label = label
+        lengths = [getattr(finder, "longest", None) for finder in self._finders]
+        known = [length for length in lengths if length is not None]
+        self.window = window or (max(known) if known and len(known) == len(lengths) else None)
+
+    def redacted(self, text: str) -> str:
+        """The text without what was found in it."""
+        pieces, done = [], 0
+        for found in findings(text, self._finders):
+            value = text[found.start : found.end]
+            if value not in self._keep and not _WORD.fullmatch(value):
+                pieces += [text[done : found.start], self._word(found.kind, value)]
+                done = found.end
+        return "".join([*pieces, text[done:]]) if pieces else text
+
+    def check(self, step: Step) -> PluginResult | None:
+        message = step.message
+        content = tuple(rewritten(part, self.redacted) for part in message.content)
+        if content == message.content:
+            return None
+        labelled = None if self._label is None else with_labels(step.extensions, {self._label})
+        return PluginResult(message=message.model_copy(update={"content": content}), extensions=labelled)
+
+    def _word(self, kind: str, value: str) -> str:
+        if self._key is None:
+            return f"[{kind}]"
+        return f"[{kind} {hmac.new(self._key, value.encode(), sha256).hexdigest()[:_DIGITS]}]"

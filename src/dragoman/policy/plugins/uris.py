@@ -1,0 +1,66 @@
+"""Allowing and denying tools, prompts and resources by what names them: globs over URIs (CMF A5.5, A5.7)."""
+
+from collections.abc import Iterable
+
+from dragoman.canonical.glob import glob
+from dragoman.canonical.guard import one_line
+from dragoman.canonical.view import MessageView
+from dragoman.policy.plugin import Hook, Plugin, Violation
+from dragoman.policy.plugins.looking import all_views
+from dragoman.policy.step import Step
+
+_SHOWN = 120
+_ASKING: frozenset[str] = frozenset(
+    {Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH, Hook.EVALUATE}
+)
+"""Where a call is about to be carried out. Elsewhere it is a part of what was said, and may have been denied."""
+
+
+class _ByUri(Plugin):
+    """Looks at what is asked for before it is fetched or run, and at resources wherever they come along."""
+
+    hooks: Iterable[Hook | str] = (
+        Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH, Hook.LLM_INPUT, Hook.TOOL_POST_INVOKE,
+        Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH, Hook.EVALUATE,
+    )  # fmt: skip
+
+    def __init__(self, *patterns: str) -> None:
+        """``*`` stands for what has no slash, ``**`` for anything, as in ``tool://db-server/**``."""
+        self._globs = tuple(glob(pattern) for pattern in patterns)
+
+    def check(self, step: Step) -> Violation | None:
+        asked = step.hook in _ASKING
+        for view in all_views(step):
+            concerned = view.is_resource or (asked and (view.is_tool or view.is_prompt) and view.is_pre)
+            if concerned and not self._passes(view):
+                named = one_line(view.uri or f"a {view.kind} without a name")[:_SHOWN]
+                return Violation(f"{named} is not allowed", code="uri_denied")
+        return None
+
+    def _passes(self, view: MessageView) -> bool:
+        raise NotImplementedError
+
+    def _matches(self, view: MessageView) -> bool:
+        return bool(view.uri) and any(each.matches(view.uri or "") for each in self._globs)
+
+
+class DenyUris(_ByUri):
+    """Denies what matches one of the patterns, or has an empty URI; everything else passes.
+
+    A tool is ``tool://NAMESPACE/NAME``, and ``tool://_/NAME`` where nobody says whose it is: to deny a name wherever it
+    is from, write ``tool://**/NAME``.
+    """
+
+    name = "deny_uris"
+
+    def _passes(self, view: MessageView) -> bool:
+        return bool(view.uri) and not self._matches(view)
+
+
+class AllowUris(_ByUri):
+    """Denies what matches none of the patterns. It needs patterns for tools, prompts and resources alike."""
+
+    name = "allow_uris"
+
+    def _passes(self, view: MessageView) -> bool:
+        return self._matches(view)

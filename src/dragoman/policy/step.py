@@ -1,0 +1,77 @@
+"""What a plugin is shown of one step: a copy of the message, and of those extensions that it may see."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.canonical.extensions import Extensions
+from dragoman.canonical.message import Message
+from dragoman.canonical.view import MessageView, iter_views
+from dragoman.canonical.view_parts import CalledTool
+from dragoman.policy.filtering import Shared, filtered
+
+
+class Step:
+    """One thing that is about to happen, or has just happened, as one plugin sees it.
+
+    ``hook`` says what, such as cmf.tool_pre_invoke. ``partial``: the message is a piece of a reply that still streams.
+    ``calls`` names the tools by the ids of their calls.
+    """
+
+    __slots__ = (
+        "_capabilities",
+        "_extensions",
+        "_message",
+        "_original",
+        "_shared",
+        "_whole",
+        "calls",
+        "hook",
+        "partial",
+    )
+
+    def __init__(
+        self,
+        hook: str,
+        message: Message,
+        extensions: Extensions | None = None,
+        capabilities: frozenset[Any] = frozenset(),
+        *,
+        calls: Mapping[str, CalledTool] | None = None,
+        partial: bool = False,
+        shared: Shared | None = None,
+    ) -> None:
+        self.hook = hook
+        self.partial = partial
+        self.calls: Mapping[str, CalledTool] = calls or {}
+        self._original = message
+        self._whole = extensions
+        self._capabilities = capabilities
+        self._shared = shared or Shared()
+        self._message: Message | None = None
+        self._extensions: Extensions | None = None
+
+    @property
+    def message(self) -> Message:
+        """A copy, the plugin's own; without what an adapter keeps in ``provider_raw``. Change it with `model_copy`."""
+        if self._message is None:
+            notes = self._original.metadata
+            bare = notes if notes.provider_raw is None else notes.model_copy(update={"provider_raw": None})
+            copied = self._original.model_copy(deep=True)
+            self._message = copied if bare is notes else copied.model_copy(update={"metadata": bare})
+        return self._message
+
+    @property
+    def extensions(self) -> Extensions:
+        """A copy of what the plugin's capabilities let it see; empty where there is nothing."""
+        if self._extensions is None:
+            self._extensions = filtered(self._whole, self._capabilities) or Extensions()
+        return self._extensions
+
+    def views(self) -> tuple[MessageView, ...]:
+        """One read-only view for each part of the message, over the extensions that the plugin may see."""
+        seen = self._shared.of(self._whole, self._capabilities)
+        return tuple(iter_views(self._original, self.hook.removeprefix("cmf."), seen, calls=self.calls))
+
+    def __repr__(self) -> str:
+        """No content: it may be a secret."""
+        return f"Step({self.hook}, {self._original.role}{', partial' if self.partial else ''})"

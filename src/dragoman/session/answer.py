@@ -1,0 +1,71 @@
+"""An answer that has to be a message body: asked for as JSON, and judged while it comes.
+
+What is certain to be wrong ends the answer at once, as if its caller had left; what only may become wrong does not.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import RequestError
+from dragoman.canonical.events import MessageComplete, MessageStart, TextDelta
+from dragoman.canonical.message import Message
+from dragoman.formats.answer_reader import AnswerReader
+from dragoman.formats.errors import MessageBodyError
+from dragoman.formats.message_body_schema import MessageBodySchema
+from dragoman.session.events import SessionEvent
+
+
+class Answer:
+    """Watches one turn. Where the model may call tools, a text may be what it says before a call: such a reply is
+    judged when it is all there, and so is one whose blocks do not come in order.
+    """
+
+    def __init__(self, schema: MessageBodySchema, *, early: bool) -> None:
+        self._schema = schema
+        self._early = early
+        self._reader: AnswerReader | None = None
+        self._block = 0
+        self._reply: Message | None = None
+
+    def see(self, event: SessionEvent) -> None:
+        """Raises MessageBodyError where the answer is wrong."""
+        match event:
+            case MessageStart():
+                self._reader, self._block = (AnswerReader(self._schema) if self._early else None), 0
+            case TextDelta() if self._reader is not None:
+                if event.content_block_index < self._block:
+                    self._reader = None
+                    return
+                self._block = event.content_block_index
+                self._reader.feed(event.text)
+                if self._reader.violations:
+                    raise MessageBodyError(self._reader.violations)
+            case MessageComplete(message=reply):
+                self._reply = reply
+                if not reply.tool_uses:
+                    self.end()
+
+    def end(self) -> None:
+        """The turn is over: its last reply is the answer. Raises MessageBodyError."""
+        reply, self._reply = self._reply, None
+        if reply is None:
+            return
+        try:
+            self._schema.read(reply)
+        except MessageBodyError as error:
+            error.reply = reply
+            raise
+
+
+def watched(schema: Any) -> MessageBodySchema:
+    """Raises RequestError where that is no schema of a body."""
+    if not isinstance(schema, MessageBodySchema):
+        raise RequestError(f"output_schema is a JSON Schema or a MessageBodySchema, not a {type(schema).__name__}")
+    return schema
+
+
+def as_asked(options: AdapterOptions) -> AdapterOptions:
+    """The options with the JSON Schema that a model answers by in place of a body's. Raises RequestError."""
+    schema: Any = options.output_schema
+    return replace(options, output_schema=watched(schema).json_schema())

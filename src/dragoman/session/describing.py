@@ -1,0 +1,144 @@
+"""What a session tells its policy beside a message: who asks, which model, which tool, how a reply ended."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter.contract import Adapter
+from dragoman.canonical.extensions import (
+    AgentExtension,
+    CompletionExtension,
+    CompletionStopReason,
+    CompletionTokens,
+    LLMExtension,
+    ProvenanceExtension,
+)
+from dragoman.canonical.mcp import MCPExtension, ToolMetadata
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.tools import SideEffects
+from dragoman.canonical.view_parts import CalledTool
+from dragoman.session.toolbox import Tool, Toolbox
+
+_STOPS = {
+    StopReason.END_TURN: CompletionStopReason.END,
+    StopReason.TOOL_USE: CompletionStopReason.CALL,
+    StopReason.MAX_TOKENS: CompletionStopReason.MAX_TOKENS,
+    StopReason.STOP_SEQUENCE: CompletionStopReason.STOP_SEQUENCE,
+}
+
+_ABILITIES = {"supports_images": "vision", "supports_tools": "tool_use", "supports_thinking": "extended_thinking"}
+"""The specification's words for what a model can do."""
+
+_ACTIONS = {
+    SideEffects.READ: ("read",),
+    SideEffects.WRITE: ("write",),
+    SideEffects.EXECUTE: ("execute",),
+    SideEffects.NETWORK: ("export",),
+}
+"""What running a tool does with the data that the model gives it, in the words of data policies."""
+
+ACTIONS = "actions"
+"""An annotation by which a tool names further actions itself, such as forward."""
+SIDE_EFFECTS = "sideEffects"
+"""The annotation that tells a tool's side effects."""
+
+
+class Described:
+    """What is told of one session, made once where it stays the same."""
+
+    def __init__(self, session_id: str, host: AgentExtension | None, toolbox: Toolbox) -> None:
+        known = host or AgentExtension()
+        self._host = host
+        self.agent = known if known.session_id else known.model_copy(update={"session_id": session_id})
+        self._toolbox = toolbox
+        self._tools: dict[str, ToolMetadata | None] = {}
+        self._model: tuple[Adapter | None, LLMExtension] = (None, LLMExtension())
+        self._turn = -1
+
+    def next_turn(self, said: str) -> None:
+        """Counts the turn; what the host says itself of turn and input stays."""
+        self._turn += 1
+        facts: dict[str, Any] = {"turn": self._turn, "input": said}
+        told = self._host or AgentExtension()
+        self.agent = self.agent.model_copy(
+            update={name: value for name, value in facts.items() if getattr(told, name) is None}
+        )
+
+    def model(self, adapter: Adapter) -> LLMExtension:
+        if self._model[0] is not adapter:
+            self._model = (adapter, language_model(adapter))
+        return self._model[1]
+
+    def tool(self, name: str) -> ToolMetadata | None:
+        """None where the session has no such tool."""
+        if name not in self._tools:
+            self._tools[name] = _metadata(self._toolbox.find(name))
+        return self._tools[name]
+
+    def mcp(self, name: str) -> MCPExtension | None:
+        tool = self.tool(name)
+        return None if tool is None else MCPExtension(tool=tool)
+
+    def called(self, name: str) -> CalledTool:
+        tool = self.tool(name)
+        return CalledTool(name, None if tool is None else tool.namespace or tool.server_id)
+
+
+def _metadata(tool: Tool | None) -> ToolMetadata | None:
+    """What the tool's server says of it, else what its definition does."""
+    if tool is None:
+        return None
+    told = getattr(tool, "metadata", None)
+    if isinstance(told, ToolMetadata):
+        return told
+    effects = tool.definition.side_effects
+    harmless = effects in (SideEffects.NONE, SideEffects.READ)
+    return ToolMetadata(
+        name=tool.name,
+        description=tool.definition.description or None,
+        input_schema=tool.definition.input_schema,
+        annotations={SIDE_EFFECTS: str(effects), "readOnlyHint": harmless},
+    )
+
+
+def actions_of(tool: ToolMetadata | None) -> tuple[str, ...]:
+    """What a run does with data. A tool that nobody knows is not run at all."""
+    if tool is None:
+        return ()
+    notes: Mapping[str, Any] = tool.annotations
+    effects = notes.get(SIDE_EFFECTS)
+    own = notes.get(ACTIONS) or ()
+    known = _ACTIONS.get(SideEffects(effects), ()) if effects in list(SideEffects) else ()
+    outside = ("export",) if notes.get("openWorldHint") else ()
+    return tuple(dict.fromkeys((*known, *outside, *(str(each) for each in own))))
+
+
+def language_model(adapter: Adapter) -> LLMExtension:
+    capabilities = [word for name, word in _ABILITIES.items() if getattr(adapter.capabilities, name)]
+    return LLMExtension(model_id=str(adapter.model_id), provider=adapter.provider, capabilities=capabilities)
+
+
+def provenance(message: Message, mcp: MCPExtension | None = None) -> ProvenanceExtension:
+    """``mcp`` describes the tool whose answer it is."""
+    source = "user" if message.role is Role.USER else None
+    if mcp is not None and mcp.tool is not None and mcp.tool.server_id is not None:
+        source = f"mcp-server:{mcp.tool.server_id}"
+    return ProvenanceExtension(source=source, message_id=message.id)
+
+
+def completion(reply: Message) -> CompletionExtension:
+    notes, usage = reply.metadata, reply.usage
+    tokens = None
+    if usage is not None:
+        tokens = CompletionTokens(
+            input_tokens=usage.prompt_tokens,
+            output_tokens=usage.output_tokens,
+            total_tokens=usage.total_tokens,
+        )
+    return CompletionExtension(
+        stop_reason=None if notes.stop_reason is None else _STOPS.get(notes.stop_reason),
+        tokens=tokens,
+        model=notes.model,
+        raw_format=notes.provider,
+        created_at=reply.created_at.isoformat(),
+        latency_ms=None if usage is None else usage.latency_ms,
+    )

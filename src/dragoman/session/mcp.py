@@ -1,0 +1,215 @@
+"""MCP servers: their tools, prompts and resources, through the caller's own client and the session's policy.
+
+The client is that of the package ``mcp`` (the extra of the same name), open and connected::
+
+    async with Client(server) as client:
+        files = McpServer(client)
+        async with AsyncSession(model, tools=await files.tools(), policy=policy) as session:
+            (said,) = await files.prompt("review", {"path": "a.py"}, session=session)
+            await session.ask(said)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
+from dragoman.canonical.blocks import ContentBlock, PromptRequestBlock, PromptResultBlock, ResourceBlock, TextBlock
+from dragoman.canonical.evolve import read_message
+from dragoman.canonical.extensions import ProvenanceExtension
+from dragoman.canonical.ids import new_ulid
+from dragoman.canonical.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
+from dragoman.canonical.message import Message, Role
+from dragoman.session import mcp_parts
+from dragoman.session.async_session import AsyncSession
+from dragoman.session.toolbox import Tool
+
+_NEEDED = ("list_tools", "call_tool", "list_prompts", "get_prompt", "list_resources", "read_resource")
+
+
+class McpToolError(DragomanError):
+    """A tool of an MCP server answered with an error: what it said is the model's to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool(Tool):
+    """A tool that an MCP server runs; ``metadata`` is what policies are told of it."""
+
+    metadata: ToolMetadata | None = None
+
+
+class McpServer:
+    """``client`` is an open ``mcp.Client``, or a ``ClientSession``; ``name`` is what policies call the server by. It is
+    what the server calls itself, unless another one is given.
+
+    Everything of it is asynchronous, so its tools need an AsyncSession. Raises ConfigurationError on anything else than
+    a client; what goes wrong between client and server is raised as the client raises it.
+    """
+
+    def __init__(self, client: Any, name: str | None = None) -> None:
+        if missing := [each for each in _NEEDED if not callable(getattr(client, each, None))]:
+            raise ConfigurationError(
+                f"a {type(client).__name__} is no MCP client, it has no {missing[0]}: give an open mcp.Client"
+                " (pip install dragoman[mcp])"
+            )
+        self._client = client
+        self._name = name
+        self._prompts: dict[str, PromptMetadata] | None = None
+        self._resources: dict[str, ResourceMetadata] | None = None
+
+    @property
+    def name(self) -> str:
+        if self._name is None:
+            told = getattr(self._client, "server_info", None)
+            self._name = str(getattr(told, "name", None) or "mcp")
+        return self._name
+
+    async def tools(self, *, prefix: str = "", trust_hints: bool = False) -> list[McpTool]:
+        """The server's tools, for ``AsyncSession(tools=...)``. Names are brought to snake_case behind ``prefix``.
+
+        Without ``trust_hints`` each counts as one that reaches out (side effects ``network``); with it, what the server
+        says of its tools is believed.
+        """
+        found: list[McpTool] = []
+        for tool in await self._all("list_tools", "tools"):
+            name = mcp_parts.tool_name(tool.name, prefix, [each.name for each in found])
+            effects = mcp_parts.side_effects(tool, trusted=trust_hints)
+            definition = mcp_parts.tool_definition(tool, name, effects)
+            metadata = mcp_parts.tool_metadata(tool, name, self.name, effects)
+            found.append(McpTool(definition, _Call(self._client, tool.name), metadata=metadata))
+        return found
+
+    async def prompts(self) -> tuple[PromptMetadata, ...]:
+        """The prompts that the server offers."""
+        if self._prompts is None:
+            listed = await self._all("list_prompts", "prompts")
+            self._prompts = {each.name: mcp_parts.prompt_metadata(each, self.name) for each in listed}
+        return tuple(self._prompts.values())
+
+    async def resources(self) -> tuple[ResourceMetadata, ...]:
+        """The resources that the server lists; it may have more, behind templates."""
+        if self._resources is None:
+            listed = await self._all("list_resources", "resources")
+            self._resources = {str(each.uri): mcp_parts.resource_metadata(each, self.name) for each in listed}
+        return tuple(self._resources.values())
+
+    async def prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, session: AsyncSession
+    ) -> tuple[Message, ...]:
+        """A rendered prompt, as messages for that session: to say, or to begin with.
+
+        The session's policy sees the request before it is sent, and the result before anybody else does. Raises
+        PolicyDeniedError.
+        """
+        await self.prompts()
+        metadata = (self._prompts or {}).get(name) or PromptMetadata(name=name, server_id=self.name)
+        ask = partial(self._judged, session, MCPExtension(prompt=metadata))
+        request_id = f"pr_{new_ulid()}"
+        request = PromptRequestBlock(
+            prompt_request_id=request_id, name=name, arguments=dict(arguments or {}), server_id=self.name
+        )
+        asked = _only(await ask("prompt_pre_fetch", Role.USER, (request,)), PromptRequestBlock)
+        _same(asked.name, name)
+        rendered = await self._client.get_prompt(name, {key: str(value) for key, value in asked.arguments.items()})
+        messages = [_spoken(each, session.session_id) for each in rendered.messages]
+        result = PromptResultBlock(
+            prompt_request_id=request_id,
+            prompt_name=name,
+            messages=tuple(message.model_dump(mode="json", exclude_none=True) for message in messages),
+            content="\n".join(message.text for message in messages if message.text) or None,
+        )
+        taken = _only(await ask("prompt_post_fetch", Role.USER, (result,)), PromptResultBlock)
+        if taken.messages != result.messages:
+            messages = [read_message(message) for message in taken.messages]
+        elif taken.content != result.content:  # what was changed in the text stands for all that was in the messages
+            messages = [Message.user(taken.content or "", session_id=session.session_id)]
+        return tuple([await ask("prompt_post_fetch", message.role, message.content) for message in messages])
+
+    async def resource(self, uri: str, *, session: AsyncSession) -> tuple[ResourceBlock, ...]:
+        """A resource, as blocks to say: one, or those that it consists of. The session's policy is asked as for
+        `prompt`. Raises PolicyDeniedError."""
+        await self.resources()
+        metadata = (self._resources or {}).get(uri) or ResourceMetadata(uri=uri, server_id=self.name)
+        ask = partial(self._judged, session, MCPExtension(resource=metadata))
+        asked = await ask("resource_pre_fetch", Role.USER, (mcp_parts.resource_ref(uri, metadata.name),))
+        _same(getattr(asked.content[0] if asked.content else None, "uri", None), uri)
+        read = await self._client.read_resource(uri)
+        found = mcp_parts.resources(read.contents, metadata.name)
+        taken = await ask("resource_post_fetch", Role.USER, found)
+        return tuple(block for block in taken.content if isinstance(block, ResourceBlock))
+
+    async def _judged(
+        self, session: AsyncSession, mcp: MCPExtension, hook: str, role: Role, content: Sequence[ContentBlock]
+    ) -> Message:
+        message = Message(role=role, content=tuple(content), session_id=session.session_id)
+        provenance = ProvenanceExtension(source=f"mcp-server:{self.name}", message_id=message.id)
+        return await session.judge(hook, message, mcp=mcp, provenance=provenance)
+
+    async def _all(self, method: str, what: str) -> list[Any]:
+        """All pages of a list; nothing where the server has none of its kind."""
+        capabilities = getattr(self._client, "server_capabilities", None)
+        if capabilities is not None and getattr(capabilities, what, None) is None:
+            return []
+        found: list[Any] = []
+        cursor: str | None = None
+        while True:
+            page = await _page(getattr(self._client, method), cursor)
+            found += getattr(page, what)
+            cursor = page.next_cursor
+            if not cursor:
+                return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """Runs one tool of a server."""
+
+    client: Any
+    name: str
+
+    async def __call__(self, **arguments: Any) -> tuple[ContentBlock, ...]:
+        result = await self.client.call_tool(self.name, arguments)
+        if getattr(result, "result_type", "complete") not in ("complete", None):
+            raise RequestError("the tool asks for more input, which nobody here can give")
+        content = mcp_parts.blocks(result.content)
+        if result.is_error:
+            raise McpToolError(
+                "\n".join(block.text for block in content if isinstance(block, TextBlock)) or "it failed"
+            )
+        if not content and result.structured_content is not None:
+            return mcp_parts.structured(result.structured_content)
+        return content or mcp_parts.nothing()
+
+
+async def _page(listing: Any, cursor: str | None) -> Any:
+    if cursor is None:
+        return await listing()
+    try:
+        return await listing(cursor=cursor)
+    except TypeError:
+        from mcp.types import PaginatedRequestParams  # of a ClientSession, so the package is there
+
+        return await listing(params=PaginatedRequestParams(cursor=cursor))
+
+
+def _spoken(message: Any, session_id: str) -> Message:
+    return Message(role=Role(message.role), content=mcp_parts.blocks([message.content]), session_id=session_id)
+
+
+def _only(message: Message, kind: type[Any]) -> Any:
+    found = [block for block in message.content if isinstance(block, kind)]
+    if len(found) != 1:
+        raise _denied("left_out", "what was to be fetched was left out")
+    return found[0]
+
+
+def _same(asked: Any, meant: str) -> None:
+    if asked != meant:
+        raise _denied("redirected", "something else was named in the place of what was to be fetched")
+
+
+def _denied(code: str, reason: str) -> DragomanError:
+    from dragoman.policy.errors import PolicyDeniedError  # loaded by now: a plugin has changed something
+
+    return PolicyDeniedError("fetch", "the session", code, reason)

@@ -1,0 +1,170 @@
+"""What an MCP server says, in canonical blocks and in the words that policies have for it.
+
+Dispatched on the type strings of the protocol (modelcontextprotocol.io/specification), so that the objects of any
+client will do. A kind that is not known raises: nothing is left out in silence.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import RequestError
+from dragoman.adapter.schemas import SchemaRule, fitted
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    ImageBlock,
+    MediaSource,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
+)
+from dragoman.canonical.ids import new_ulid
+from dragoman.canonical.mcp import PromptMetadata, ResourceMetadata, ToolMetadata
+from dragoman.canonical.tools import KEYWORDS, SideEffects, ToolDefinition
+from dragoman.session.describing import SIDE_EFFECTS
+
+MCP_NAME = "mcpName"
+"""The annotation with a tool's own name, where the session calls it by another one."""
+
+_SUBSET = SchemaRule(keywords=tuple(sorted(KEYWORDS)), values={"additionalProperties": (True, False)}, root="object")
+_LONGEST_NAME = 64
+
+
+def blocks(content: Iterable[Any]) -> tuple[ContentBlock, ...]:
+    """The content of a tool's result or of a prompt's message. Raises RequestError on a kind that is not known."""
+    return tuple(map(_block, content))
+
+
+def resources(contents: Iterable[Any], name: str | None = None) -> tuple[ResourceBlock, ...]:
+    """The contents of a resource that was read: itself, or those that it consists of."""
+    return tuple(_resource(each, name) for each in contents)
+
+
+def resource_ref(uri: str, name: str | None = None) -> ResourceRefBlock:
+    return ResourceRefBlock(
+        resource_request_id=f"rr_{new_ulid()}", uri=uri, name=name, resource_type="file" if _is_file(uri) else "uri"
+    )
+
+
+def tool_definition(tool: Any, name: str, effects: SideEffects) -> ToolDefinition:
+    """The tool as models are told of it; its schema is brought into the subset, and what had to go is described."""
+    schema = fitted(tool.input_schema or {"type": "object"}, _SUBSET).schema
+    return ToolDefinition(
+        name=name,
+        description=tool.description or tool.title or "",
+        input_schema={"properties": {}, **schema},
+        side_effects=effects,
+        requires_workspace=False,
+    )
+
+
+def tool_metadata(tool: Any, name: str, server_id: str, effects: SideEffects) -> ToolMetadata:
+    """What the server says of its tool, and under which name and with which side effects the session takes it."""
+    hints = _annotations(tool)
+    if tool.name != name:
+        hints[MCP_NAME] = tool.name
+    return ToolMetadata(
+        name=name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        server_id=server_id,
+        annotations={**hints, SIDE_EFFECTS: str(effects)},
+    )
+
+
+def side_effects(tool: Any, *, trusted: bool) -> SideEffects:
+    """Using a server reaches out of the program; only hints that are believed say that it does less."""
+    hints = _annotations(tool) if trusted else {}
+    if hints.get("openWorldHint") is not False:
+        return SideEffects.NETWORK
+    return SideEffects.READ if hints.get("readOnlyHint") is True else SideEffects.EXECUTE
+
+
+def prompt_metadata(prompt: Any, server_id: str) -> PromptMetadata:
+    arguments = None
+    if prompt.arguments is not None:
+        arguments = [_plain(each) for each in prompt.arguments]
+    return PromptMetadata(
+        name=prompt.name, description=prompt.description, arguments=arguments, server_id=server_id, annotations={}
+    )
+
+
+def resource_metadata(resource: Any, server_id: str) -> ResourceMetadata:
+    return ResourceMetadata(
+        uri=str(resource.uri),
+        name=resource.name,
+        description=resource.description,
+        mime_type=resource.mime_type,
+        server_id=server_id,
+        annotations=_annotations(resource),
+    )
+
+
+def tool_name(name: str, prefix: str, taken: Sequence[str]) -> str:
+    """A name that models may call the tool by: in snake_case, and no other tool's."""
+    plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
+    wanted = f"{prefix}{plain or 'tool'}"[:_LONGEST_NAME]
+    wanted = wanted if wanted[0].isalpha() else f"t_{wanted}"[:_LONGEST_NAME]
+    found, number = wanted, 1
+    while found in taken:
+        number += 1
+        ending = f"_{number}"
+        found = wanted[: _LONGEST_NAME - len(ending)] + ending
+    return found
+
+
+def _block(part: Any) -> ContentBlock:
+    match part.type:
+        case "text":
+            return TextBlock(text=part.text)
+        case "image":
+            return ImageBlock(source=MediaSource(kind="base64", data=part.data), media_type=part.mime_type)
+        case "audio":
+            return AudioBlock(source=MediaSource(kind="base64", data=part.data), media_type=part.mime_type)
+        case "resource":
+            return _resource(part.resource, None)
+        case "resource_link":
+            return resource_ref(str(part.uri), part.name)
+        case other:
+            raise RequestError(f"the MCP server sent content of the kind {other!r:.80}, which is not known")
+
+
+def _resource(contents: Any, name: str | None) -> ResourceBlock:
+    uri = str(contents.uri)
+    text, blob = getattr(contents, "text", None), getattr(contents, "blob", None)
+    return ResourceBlock(
+        resource_request_id=f"rr_{new_ulid()}",
+        uri=uri,
+        name=name,
+        resource_type="blob" if blob is not None else "file" if _is_file(uri) else "uri",
+        content=text,
+        blob=blob,
+        mime_type=contents.mime_type,
+    )
+
+
+def structured(value: Any) -> tuple[ContentBlock, ...]:
+    """Structured content that came without any other."""
+    return (TextBlock(text=wirejson.dumps_text(value)),)
+
+
+def nothing() -> tuple[ContentBlock, ...]:
+    """What stands for an answer without any content."""
+    return (TextBlock(text=""),)
+
+
+def _is_file(uri: str) -> bool:
+    return uri.startswith("file:")
+
+
+def _annotations(of: Any) -> dict[str, Any]:
+    return {} if of.annotations is None else _plain(of.annotations)
+
+
+def _plain(model: Any) -> dict[str, Any]:
+    written: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return written

@@ -1,0 +1,130 @@
+"""How a body stands in a cassette: as text that a person can read, from which the same bytes are made again.
+
+=========  ========================================================================================================
+`json`     a body that is JSON, parsed; white space and the spelling of numbers are not kept
+`events`   server-sent events, one a line: their own lines are joined by ``⏎``, a blank line ends each
+`lines`    JSON lines
+`aws`      the messages of an AWS event stream, one a line: headers, ``⏎``, payload; lengths and checksums are computed
+`stream`   any other stream of events, one an entry, exactly
+`text`     any other text
+`base64`   anything else
+=========  ========================================================================================================
+
+``line_end: crlf`` beside `events` or `lines` says that lines end with CR LF.
+"""
+
+import base64
+import struct
+import textwrap
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import MalformedReplyError
+from dragoman.testing.event_bytes import Framing, events_of, framing_of
+
+JOINED = " ⏎ "
+_CRLF = {"line_end": "crlf"}
+_STRING = 7
+"""AWS's number for a header that is a text."""
+
+
+def spell(body: bytes) -> dict[str, Any]:
+    """The fields that a body has in the file. Never fails: what has no better form is base64."""
+    if not body:
+        return {}
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        return _binary(body)
+    try:
+        return {"json": wirejson.loads(text)}
+    except MalformedReplyError:
+        pass
+    for fields in _streams(text):
+        if unspell(fields) == body:
+            return fields
+    events = [piece.decode() for piece in _pieces(body)]
+    return {"stream": events} if len(events) > 1 else {"text": text}
+
+
+def unspell(fields: Mapping[str, Any]) -> bytes:
+    """The body that these fields stand for. Raises KeyError, TypeError or ValueError where they stand for none."""
+    if "json" in fields:
+        return wirejson.dumps(fields["json"])
+    if "base64" in fields:
+        return base64.b64decode(fields["base64"])
+    if "aws" in fields:
+        return b"".join(map(_message, fields["aws"].splitlines()))
+    if "events" in fields or "lines" in fields:
+        ends = "\n\n" if "events" in fields else "\n"
+        written = fields["events"] if "events" in fields else fields["lines"]
+        text: str = "".join(line.replace(JOINED, "\n") + ends for line in written.removesuffix("\n").split("\n"))
+        return (text.replace("\n", "\r\n") if fields.get("line_end") == "crlf" else text).encode()
+    if "stream" in fields:
+        return "".join(fields["stream"]).encode()
+    rest: str = fields.get("text", "")
+    return rest.encode()
+
+
+def _streams(text: str) -> list[dict[str, Any]]:
+    """The ways in which a text may stand one event a line; the first whose bytes come out right is taken."""
+    ends = _CRLF if "\r\n" in text else {}
+    plain = text.replace("\r\n", "\n")
+    if plain.endswith("\n\n"):
+        events = plain.removesuffix("\n\n").split("\n\n")
+        return [{**ends, "events": "".join(event.replace("\n", JOINED) + "\n" for event in events)}]
+    if plain.endswith("\n") and plain.startswith("{"):
+        return [{**ends, "lines": plain}]
+    return []
+
+
+def _pieces(body: bytes) -> list[bytes]:
+    """The events of a stream of another spelling; the body in one piece where it has none."""
+    pieces = events_of(body) if b"\n\n" in body or b"\r\n\r\n" in body or b"\r\r" in body else [body]
+    try:
+        for piece in pieces:
+            piece.decode()
+    except UnicodeDecodeError:
+        return [body]
+    return pieces
+
+
+def _binary(body: bytes) -> dict[str, Any]:
+    if framing_of(body) is Framing.AWS:
+        try:
+            fields = {"aws": "".join(_line(message) + "\n" for message in events_of(body))}
+            if unspell(fields) == body:
+                return fields
+        except (ValueError, IndexError, struct.error):
+            pass
+    return {"base64": "\n".join(textwrap.wrap(base64.b64encode(body).decode(), 96)) + "\n"}
+
+
+def _line(message: bytes) -> str:
+    """One message of an AWS event stream. Raises ValueError where its headers are not all texts."""
+    size = int.from_bytes(message[4:8])
+    headers, payload = message[12 : 12 + size], message[12 + size : -4]
+    named = []
+    at = 0
+    while at < len(headers):
+        name_end = at + 1 + headers[at]
+        if headers[name_end] != _STRING:
+            raise ValueError("a header is no text")
+        value_end = name_end + 3 + int.from_bytes(headers[name_end + 1 : name_end + 3])
+        named.append(f"{headers[at + 1 : name_end].decode()}={headers[name_end + 3 : value_end].decode()}")
+        at = value_end
+    return " ".join(named) + JOINED + payload.decode()
+
+
+def _message(line: str) -> bytes:
+    head, _, payload = line.partition(JOINED)
+    headers = b""
+    for named in head.split():
+        name, _, value = named.partition("=")
+        headers += struct.pack(">B", len(name.encode())) + name.encode()
+        headers += struct.pack(">BH", _STRING, len(value.encode())) + value.encode()
+    prelude = struct.pack(">II", 12 + len(headers) + len(payload.encode()) + 4, len(headers))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload.encode()
+    return message + struct.pack(">I", zlib.crc32(message))

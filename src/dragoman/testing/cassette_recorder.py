@@ -1,0 +1,168 @@
+"""A cassette below every HTTP client that vcrpy knows: httpx, httpx2, aiohttp, urllib3, botocore.
+
+vcrpy puts it below the clients; what is asked, played, recorded and kept is decided here. Importing this imports vcrpy.
+"""
+
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what vcrpy thinks of the clients that it looks for is not the caller's affair
+    import vcr.cassette  # type: ignore[import-untyped]
+    import vcr.filters  # type: ignore[import-untyped]
+
+from dragoman.testing.cassette_exchange import Exchange, RecordedRequest
+from dragoman.testing.cassette_file import Recording, load, recording_of, save
+from dragoman.testing.cassette_secrets import Scanner, known_values, masked_logs
+from dragoman.testing.cassettes import Cassette, CassetteMissError
+from dragoman.testing.recording import KEY_ARGUMENTS, flat, recorded_request, recorded_response, today, vcr_response
+
+MODES = ("none", "once", "new_episodes", "all", "rewrite")
+_RECORDING = frozenset({"all", "rewrite", "new_episodes"})
+_CREDENTIALS = frozenset(
+    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"}
+)
+
+playing: ContextVar[int | None] = ContextVar("playing", default=None)
+"""The number of the exchange that this task or thread was played last."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """One cassette in use. ``played`` is what is replayed, ``recorded`` what is new; ``misses`` are the requests that
+    nothing answered, even where the code under test swallowed the error."""
+
+    path: Path
+    mode: str
+    played: Cassette
+    loaded: Recording
+    recording: bool = False
+    """Whether requests that nothing answers go to the network and are recorded."""
+    again: bool = False
+    recorded: list[Exchange] = field(default_factory=list)
+    misses: list[CassetteMissError] = field(default_factory=list)
+    _hosts: list[str] = field(default_factory=list, repr=False)
+    _scanner: Scanner = field(default_factory=lambda: Scanner(known_values()), repr=False)
+    _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    @property
+    def unplayed(self) -> int:
+        return self.played.unplayed
+
+    @property
+    def scanner(self) -> Scanner:
+        return self._scanner
+
+    def take(self, request: RecordedRequest) -> int | None:
+        """The number of the exchange that answers; None where the network is to be asked. Raises CassetteMissError."""
+        try:
+            return self.played.take(request, again=self.again)
+        except CassetteMissError as found:
+            if self.recording:
+                return None
+            miss = found
+            if not self.path.exists():
+                miss = CassetteMissError(
+                    f"there is no recording {self.path.name} in {self.path.parent}: `pytest --record-mode=once` with a"
+                    " key makes it"
+                )
+            self.misses.append(miss)
+            raise miss from None
+
+    def learn(self, uri: str, headers: Mapping[str, str]) -> None:
+        """Remembers the keys of a request, so that a reply that repeats one is not written."""
+        parts = urlsplit(uri)
+        known = {
+            part
+            for name, value in headers.items()
+            if name.lower() in _CREDENTIALS
+            for part in value.split()
+            if part.lower() not in ("bearer", "basic")
+        }
+        known.update(value for name, value in parse_qsl(parts.query) if name in KEY_ARGUMENTS)
+        known.update(unquote(each) for each in (parts.password,) if each)
+        with self._turn:
+            self._scanner = self._scanner.knowing(known)
+
+    def add(self, exchange: Exchange, host: str) -> None:
+        with self._turn:
+            self.recorded.append(exchange)
+            self._hosts.append(host)
+
+    def write(self) -> None:
+        """Writes what is new, whole or not at all. Raises SecretFoundError."""
+        if not self.recorded:
+            return
+        kept = self.played.exchanges
+        server = self.played.server or ", ".join(dict.fromkeys(self._hosts))
+        text = save(recording_of([*kept, *self.recorded], server=server, recorded=today()), self.scanner)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o644)
+        Path(name).replace(self.path)
+
+
+@contextmanager
+def use(path: Path, mode: str = "none", *, again: bool = False) -> Iterator[Recorder]:
+    """Plays or records what every HTTP client does within it. ``again`` plays an exchange as often as it is asked for.
+
+    Raises SecretFoundError at its end, where what was recorded must not be written.
+    """
+    exists = path.exists()
+    loaded = load(path.read_text(encoding="utf-8")) if exists and mode not in ("all", "rewrite") else Recording("", [])
+    played = Cassette(loaded.server, list(loaded.exchanges), path.name)
+    recorder = Recorder(path, mode, played, loaded, mode in _RECORDING or (mode == "once" and not exists), again)
+    with masked_logs(lambda: recorder.scanner), _Tape.use(path=str(path), recorder=recorder):
+        yield recorder
+    recorder.write()
+
+
+class _Tape(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no types
+    """vcrpy's cassette as its patches see it; it holds nothing itself, and its file is never vcrpy's to write."""
+
+    def __init__(self, recorder: Recorder, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._recorder = recorder
+
+    def _load(self) -> None:
+        self.rewound = True
+
+    def _save(self, force: bool = False) -> None:
+        pass
+
+    @property
+    def write_protected(self) -> bool:
+        return not self._recorder.recording
+
+    def can_play_response_for(self, request: Any) -> bool:
+        """Some clients ask twice for one request: it keeps the exchange that it was given."""
+        if not hasattr(request, "exchange"):
+            body = getattr(request, "body_bytes", request.body)
+            asked = recorded_request(request.method, request.uri, body, flat(request.headers))
+            request.exchange = self._recorder.take(asked)
+        return request.exchange is not None
+
+    def play_response(self, request: Any) -> dict[str, Any]:
+        if not self.can_play_response_for(request):
+            raise CassetteMissError("this request was not recorded")
+        playing.set(request.exchange)
+        return vcr_response(self._recorder.played.exchanges[request.exchange].response)
+
+    def append(self, request: Any, response: dict[str, Any]) -> None:
+        headers = flat(request.headers)
+        self._recorder.learn(request.uri, headers)
+        body = getattr(request, "body_bytes", request.body)
+        asked = recorded_request(request.method, request.uri, body, headers)
+        answered = recorded_response(vcr.filters.decode_response(response))
+        self._recorder.add(Exchange(asked, answered), asked.host or "")

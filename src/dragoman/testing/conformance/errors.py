@@ -1,0 +1,90 @@
+"""Laws of errors: every failure has its class, whatever the body says, and shows no secret."""
+
+import pickle
+from collections.abc import Iterator
+
+from dragoman.adapter.errors import ProviderError, class_for_status
+from dragoman.adapter.wire import WireResponse
+from dragoman.testing.conformance.law import NotTriedError
+from dragoman.testing.conformance.subject import Subject
+from dragoman.testing.stream_laws import Trial
+
+_STATUSES = (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 529)
+# 504 is left out: it is the server's error to some providers, and a timeout to others.
+_SILENT = (b"", b"<html><body>Bad gateway</body></html>", b"{}")
+_GARBAGE = (
+    *_SILENT, b"null", b"[]", b"[[]]", b"7", b'"no"', b'{"error": 7}', b'{"error": null}', b'{"error": [1]}',
+    b'{"error": {"message": {"a": 1}, "code": [2], "type": 3}}', b'{"message": 5}', b"\xff\xfe", b"{" * 300,
+    b'{"error": {"message": "' + b"x" * 5000 + b'"}}',
+)  # fmt: skip
+_SECRETS = ("sk-kit0123456789abcdefABCDEF", "Bearer kit0123456789abcdef")
+
+
+def statuses(subject: Subject) -> Iterator[Trial]:
+    """A status that says nothing more is the class that this status means everywhere."""
+    for status in _STATUSES:
+        for body in _SILENT:
+            error, due = subject.adapter.error(status, body, {}), class_for_status(status)
+            faults = [] if isinstance(error, due) else [f"{type(error).__name__} instead of {due.__name__}"]
+            faults += [] if error.status == status else [f"its status is {error.status}"]
+            faults += [] if error.provider == subject.provider else [f"its provider is {error.provider!r}"]
+            yield Trial(f"{status} with {body[:10]!r}", tuple(faults))
+
+
+def garbage(subject: Subject) -> Iterator[Trial]:
+    """Whatever the body is, reading it gives a ProviderError with a bounded text, which can be pickled."""
+    for status in (None, 400, 500):
+        for body in _GARBAGE:
+            try:
+                error = subject.adapter.error(status, body, {})
+            except Exception as raised:
+                yield Trial(f"{status} with {body[:40]!r}", (f"{type(raised).__name__} was raised: {raised}",))
+                continue
+            faults = [] if isinstance(error, ProviderError) else [f"{type(error).__name__} is no ProviderError"]
+            faults += [] if len(str(error)) < 1000 else ["its text has no bound"]
+            faults += [] if type(pickle.loads(pickle.dumps(error))) is type(error) else ["it cannot be pickled"]
+            yield Trial(f"{status} with {body[:40]!r}", tuple(faults))
+
+
+def secrets(subject: Subject) -> Iterator[Trial]:
+    """A key that a provider repeats in its message is shown nowhere."""
+    for secret in _SECRETS:
+        for form in ('{"error": {"message": "%s is wrong", "code": "%s"}}', '{"error": "%s %s"}', "%s %s", '"%s %s"'):
+            error = subject.adapter.error(401, (form % (secret, secret)).encode(), {})
+            shown = f"{error} {error!r} {error.message} {error.code}"
+            yield Trial(form, ("the key is shown",) if secret in shown else ())
+
+
+def waits(subject: Subject) -> Iterator[Trial]:
+    """What a provider says of when to ask again is kept, in seconds."""
+    error = subject.adapter.error(429, b"{}", {"retry-after": "7"})
+    yield Trial("retry-after: 7", () if error.retry_after == 7 else (f"kept as {error.retry_after}",))
+    error = subject.adapter.error(429, b"{}", {"retry-after": "soon"})
+    yield Trial("retry-after: soon", () if error.retry_after is None else (f"kept as {error.retry_after}",))
+
+
+def replies_raise(subject: Subject) -> Iterator[Trial]:
+    """A reply with a status of 400 and over raises the error that it means, and is never a message."""
+    for status in _STATUSES:
+        due = subject.adapter.error(status, b"{}", {})
+        try:
+            subject.adapter.from_wire_response(WireResponse(status, b"{}"), subject.context())
+        except ProviderError as error:
+            same = type(error) is type(due)
+            yield Trial(str(status), () if same else (f"{type(error).__name__} instead of {type(due).__name__}",))
+        except Exception as error:
+            yield Trial(str(status), (f"{type(error).__name__} was raised: {error}",))
+        else:
+            yield Trial(str(status), ("it was read as a message",))
+
+
+def failures_of_the_wire(subject: Subject) -> Iterator[Trial]:
+    """Failing replies as the provider's reference describes them are of the classes that they mean."""
+    failures = [each for wire in subject.spoken() for each in wire.failures]
+    if not failures:
+        raise NotTriedError("the wire's `failures` are empty")
+    for failing in failures:
+        error = subject.adapter.error(failing.status, failing.body, failing.headers)
+        same = isinstance(error, failing.kind)
+        fault = f"{type(error).__name__} instead of {failing.kind.__name__}"
+        yield Trial(f"{failing.status} {failing.body[:80]!r}", () if same else (fault,))

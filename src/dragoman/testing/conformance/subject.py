@@ -1,0 +1,149 @@
+"""The adapter under test, with what the kit may try on it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.losses import Loss
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.events import StreamEvent
+from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.testing.conformance.law import NotTriedError
+from dragoman.testing.conformance.said import CACHED, CUT, PLAIN, SHORT, Said
+from dragoman.testing.conformance.wire import Wire
+from dragoman.testing.stream_laws import Effort as StreamEffort
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is tried. ``histories``: of each kind; ``replies``: made up beside the fixed ones; ``streams``: see
+    `stream_laws.Effort`; ``spoilt``: the reply that these cut and spoil at every byte, so the shorter the quicker;
+    ``elsewhere``: other processes that must write the same bytes."""
+
+    histories: int = 25
+    replies: int = 25
+    streams: StreamEffort = field(default_factory=lambda: StreamEffort(replays=300, mutations=200))
+    spoilt: Said = SHORT
+    elsewhere: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A request as the adapter reads it back."""
+
+    messages: list[Message]
+    tools: list[ToolDefinition]
+    options: AdapterOptions
+    ids: ToolIdMap
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """``wires`` say how the provider answers; without one, the laws of replies cannot be tried."""
+
+    adapter: Adapter
+    wires: tuple[Wire, ...] = ()
+    effort: Effort = field(default_factory=Effort)
+
+    @property
+    def provider(self) -> str:
+        return self.adapter.provider
+
+    @property
+    def model(self) -> str:
+        return str(self.adapter.model_id)
+
+    def spoken(self) -> tuple[Wire, ...]:
+        """The wires. Raises NotTriedError where none is known."""
+        if not self.wires:
+            raise NotTriedError("no Wire was given, which says how the provider answers")
+        return self.wires
+
+    def said(self, wire: Wire) -> list[Said]:
+        """Replies that a wire can tell."""
+        from dragoman.testing.conformance.drawing import drawn_replies
+
+        fixed = (SHORT, PLAIN, CACHED, CUT)
+        return [fitted(each, wire) for each in (*fixed, *drawn_replies(self.effort.replies))]
+
+    def context(self, **fields: Any) -> RequestContext:
+        """Ids count up from nothing and time stands still, so that the same input gives equal output."""
+        defaults: dict[str, Any] = {
+            "model": self.model,
+            "session_id": "sess_kit",
+            "request_id": "request",
+            "tool_ids": ToolIdMap(mint=_counter("tu_")),
+            "new_id": _counter(""),
+            "clock": lambda: NOW,
+        }
+        return RequestContext(**{**defaults, **fields})
+
+    def write(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), **options: Any) -> WireRequest:
+        """The request, made with a fresh context unless the options hold one."""
+        options.setdefault("context", self.context())
+        return self.adapter.to_wire(messages, tools, AdapterOptions(**options))
+
+    def read(self, request: WireRequest) -> Read:
+        context = self.context()
+        return Read(*self.adapter.from_wire_request(request.body, context), context.tool_ids)
+
+    def reply(self, wire: Wire, said: Said, context: RequestContext | None = None) -> Message:
+        """The message of a whole reply."""
+        response = WireResponse(200, wire.whole(said), {"content-type": "application/json"})
+        return self.adapter.from_wire_response(response, context or self.context())
+
+    def streamed(self, wire: Wire, said: Said, context: RequestContext | None = None) -> list[StreamEvent]:
+        """The events of a streamed reply."""
+        return list(self.adapter.iter_stream([wire.stream(said)], context or self.context()))
+
+
+def fitted(said: Said, wire: Wire) -> Said:
+    """What is left of a reply on a wire that does not tell thinking from text, or cached tokens from others."""
+    text = said.text or (() if said.calls else ("So",))
+    return Said(
+        said.thinking if wire.thinking else (),
+        text,
+        said.calls,
+        said.cut,
+        said.input_tokens,
+        said.cached_tokens if wire.cached else 0,
+        said.output_tokens,
+    )
+
+
+def parsed(body: bytes) -> Any:
+    """A body's JSON; the body itself where it is none."""
+    try:
+        return wirejson.loads(body)
+    except MalformedReplyError:
+        return body
+
+
+def texts_of(value: Any) -> str:
+    """All texts and names of a body, one a line, with nothing escaped."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return "\n".join(texts_of(each) for pair in value.items() for each in pair)
+    if isinstance(value, list):
+        return "\n".join(map(texts_of, value))
+    return value if isinstance(value, str) else wirejson.dumps_text(value)
+
+
+def of_message(losses: Sequence[Loss], message: Message) -> list[Loss]:
+    return [loss for loss in losses if loss.message_id == message.id]
+
+
+def _counter(prefix: str) -> Callable[[], str]:
+    numbers = count(1)
+    return lambda: prefix + encode_ulid(next(numbers))

@@ -1,0 +1,121 @@
+"""No network in tests: a context manager under which a connection to anywhere but this machine is an error.
+
+::
+
+    with block_network():
+        session.ask("Hello")  # NetworkBlockedError: a connection to api.anthropic.com …
+
+It works on Python's sockets, so whoever opens one meets it: httpx, a vendor's SDK, asyncio and threads alike. What
+another process opens, or a library in C, it does not see.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Any
+
+from dragoman.adapter.errors import DragomanError
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""This machine."""
+
+
+class NetworkBlockedError(DragomanError):
+    """Something opened a connection although the network is blocked. ``host`` is where to, ``port`` None for a name
+    that was only looked up."""
+
+    def __init__(self, host: str, port: int | None = None) -> None:
+        self.host = host
+        self.port = port
+        place = host if port is None else f"{host}:{port}"
+        super().__init__(
+            f"a connection to {place} was blocked: answer it from a cassette or a scripted provider, or name the host"
+            " in block_network(allow=...)"
+        )
+
+
+_lock = threading.Lock()
+_blocks: list[set[str]] = []
+"""What each block that is under way allows, with the addresses of allowed names; all of them must allow a host."""
+_originals: dict[str, Callable[..., Any]] = {}
+
+
+@contextmanager
+def block_network(allow: Iterable[str] = LOOPBACK) -> Generator[None, None, None]:
+    """Until the end of the ``with``, in all threads, a connection to a host that is not in ``allow`` raises
+    `NetworkBlockedError`, and so does looking up its name.
+
+    Unix sockets and pairs of sockets are no network. Blocks may be nested: then what all of them allow is allowed.
+    """
+    allowed = set(map(_plain, allow))
+    with _lock:
+        if not _blocks:
+            _install()
+        _blocks.append(allowed)
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks[:] = [each for each in _blocks if each is not allowed]
+            if not _blocks:
+                _uninstall()
+
+
+def _check(host: Any, port: Any = None) -> None:
+    name = _plain(host)
+    if not all(name in allowed or (_is_loopback(name) and allowed & _HERE) for allowed in tuple(_blocks)):
+        raise NetworkBlockedError(name, port if isinstance(port, int) else None)
+
+
+_HERE = frozenset(LOOPBACK)
+
+
+def _plain(host: Any) -> str:
+    """A host as it is compared: without brackets, zone and the dot at the end, in small letters."""
+    text = host.decode("idna") if isinstance(host, bytes) else str(host)
+    return text.strip("[]").partition("%")[0].rstrip(".").lower()
+
+
+def _is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _install() -> None:
+    def guarded(method: Callable[..., Any], place: int) -> Callable[..., Any]:
+        def connect(self: socket.socket, *arguments: Any) -> Any:
+            if self.family in (socket.AF_INET, socket.AF_INET6):
+                _check(*arguments[place][:2])
+            return method(self, *arguments)
+
+        return connect
+
+    def getaddrinfo(host: Any, port: Any, *more: Any, **named: Any) -> Any:
+        if host:  # without one it is this machine
+            _check(host, port)
+        found = _originals["getaddrinfo"](host, port, *more, **named)
+        for allowed in tuple(_blocks) if host else ():
+            allowed.update(_plain(address[0]) for *_, address in found)
+        return found
+
+    _originals["getaddrinfo"] = socket.getaddrinfo
+    for name in ("connect", "connect_ex"):
+        method = _originals[name] = getattr(socket.socket, name)
+        setattr(socket.socket, name, guarded(method, 0))
+    method = _originals["sendto"] = socket.socket.sendto
+    setattr(socket.socket, "sendto", guarded(method, -1))  # noqa: B010 - a method cannot be assigned to for mypy
+    setattr(socket, "getaddrinfo", getaddrinfo)  # noqa: B010
+
+
+def _uninstall() -> None:
+    """The methods belong to the C class below: removing ours uncovers them again."""
+    setattr(socket, "getaddrinfo", _originals.pop("getaddrinfo"))  # noqa: B010
+    for name in tuple(_originals):
+        _originals.pop(name)
+        delattr(socket.socket, name)

@@ -1,0 +1,198 @@
+"""The pytest plugin: ``@pytest.mark.cassette`` plays a test's provider traffic from a file, or records it.
+
+pytest loads this in every run of everybody who has the library installed, so nothing is imported here that a test
+without a cassette does not need.
+"""
+
+import json
+import re
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dragoman.testing.cassette_recorder import Recorder
+
+MARK = "cassette"
+FOLDER = "cassettes"
+STALE = "dragoman_stale"
+FAULTS = "dragoman_faults"
+
+_OURS = re.compile(r"(?:#[^\n]*\n|\s*\n)*format: \d")
+_UNSAFE = re.compile(r"[^\w.\-\[\]]+")
+_recorder = pytest.StashKey["Recorder"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("dragoman", "cassettes of language models")
+    group.addoption(
+        "--llm-faults",
+        default=None,
+        metavar="all|KIND,…",
+        help="Play each cassette again with every fault of these kinds, and print what the tests survive.",
+    )
+    group.addoption("--llm-faults-seed", type=int, default=0, help="Choose other random places for the faults.")
+    parser.addini("llm_cassettes_stale_days", "Report recordings that are older than so many days.", default="180")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{MARK}(name=None): play this test's provider traffic from cassettes/<module>/<test>.yaml, or"
+        " from cassettes/<name>, in which {test} and {id} stand for the test and its parameters.",
+    )
+    config.pluginmanager.register(_Notes(), "dragoman-notes")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The mark alone is enough: it asks for the fixture."""
+    names: list[str] = getattr(item, "fixturenames", [])
+    if item.get_closest_marker(MARK) and MARK not in names:
+        names.insert(0, MARK)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Recordings that no test plays any more are a failure of their own, where everything was collected."""
+    marked = [item for item in items if item.get_closest_marker(MARK)]
+    if not marked or _narrowed(config):
+        return
+    if orphans := _orphans(config, items, {cassette_path(item) for item in marked}):
+        items.append(_Orphans.from_parent(session, name="orphaned recordings", files=orphans))
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> "Iterator[Recorder | None]":
+    """The test's recording: ``unplayed``, ``played.exchanges``, ``path``. None under ``--disable-recording``."""
+    from dragoman.testing import plugin_cassettes
+
+    with plugin_cassettes.inserted(request.node, cassette_path(request.node)) as recorder:
+        if recorder is not None:
+            request.node.stash[_recorder] = recorder
+            for note in plugin_cassettes.stale(recorder, request.config):
+                request.node.user_properties.append((STALE, note))
+        yield recorder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test fails that asked for what nobody recorded, or left a part of its recording unplayed."""
+    recorder = item.stash.get(_recorder, None)
+    if recorder is None:
+        return (yield)
+    try:
+        result = yield
+    except BaseException as error:
+        if recorder.again:
+            from dragoman.testing import plugin_faults
+
+            plugin_faults.note(item, error)
+        for miss in recorder.misses:
+            item.add_report_section("call", MARK, str(miss))
+        raise
+    if recorder.misses:
+        pytest.fail(str(recorder.misses[0]), pytrace=False)
+    if recorder.unplayed and not recorder.recording and not recorder.again:
+        total = len(recorder.played.exchanges)
+        pytest.fail(
+            f"{recorder.path.name}: {recorder.unplayed} of {total} recorded exchanges were not asked for", False
+        )
+    return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """With ``--llm-faults``: the test as it is, and again with each fault."""
+    wanted = item.config.getoption("--llm-faults")
+    if wanted is None or not item.get_closest_marker(MARK):
+        return None
+    from dragoman.testing import plugin_faults
+
+    plugin_faults.run(item, nextitem, wanted, item.config.getoption("--llm-faults-seed"))
+    return True
+
+
+def cassette_path(item: pytest.Item) -> Path:
+    """Where a test's recording is: ``cassettes/<module>/<test>.yaml`` beside the module, or what its mark says."""
+    mark = item.get_closest_marker(MARK)
+    spec = getattr(item, "callspec", None)
+    test = ".".join([*_classes(item), item.name])
+    names = {"test": _UNSAFE.sub("-", test), "id": _UNSAFE.sub("-", spec.id) if spec else ""}
+    if mark is None or not mark.args:
+        return item.path.parent / FOLDER / item.path.stem / f"{names['test']}.yaml"
+    return item.path.parent / FOLDER / str(mark.args[0]).format(**names)
+
+
+class _Notes:
+    """What tests noted for the end of the run, from the workers of pytest-xdist too."""
+
+    def __init__(self) -> None:
+        self.stale: dict[str, None] = {}
+        self.faults: dict[str, Any] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == STALE:
+                self.stale[str(value)] = None
+            elif name == FAULTS:
+                self.faults[report.nodeid] = json.loads(str(value))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.stale:
+            terminalreporter.section("stale recordings", "-")
+            for note in self.stale:
+                terminalreporter.write_line(note)
+        if self.faults:
+            from dragoman.testing import plugin_faults
+
+            terminalreporter.section("what survives", "-")
+            for line in plugin_faults.table(self.faults):
+                terminalreporter.write_line(line)
+
+
+class _Orphans(pytest.Item):
+    """A test that fails because of recordings that nobody plays."""
+
+    def __init__(self, *, files: Sequence[Path], **rest: Any) -> None:
+        super().__init__(**rest)
+        self.files = files
+
+    def runtest(self) -> None:
+        root = self.config.rootpath
+        names = [str(file.relative_to(root)) if file.is_relative_to(root) else str(file) for file in self.files]
+        pytest.fail("no test plays these recordings; delete them, or find out why:\n  " + "\n  ".join(names), False)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.files[0], None, self.name
+
+
+def _narrowed(config: pytest.Config) -> bool:
+    """Whether only a part of some module was collected."""
+    options = ("lf", "ignore", "ignore_glob")
+    return any("::" in arg for arg in config.args) or any(config.getoption(name, None) for name in options)
+
+
+def _orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Path]) -> list[Path]:
+    """Files in our format that belong to a module that was collected, or to a folder that was, and to no test."""
+    modules = {item.path for item in items}
+    given = [Path(config.invocation_params.dir, arg).resolve() for arg in config.args]
+    found = []
+    for folder in sorted({path.parent for path in modules}):
+        whole = any(folder.is_relative_to(each) for each in given if each.is_dir())
+        for file in sorted((folder / FOLDER).rglob("*.yaml")):
+            owner = folder / f"{file.relative_to(folder / FOLDER).parts[0]}.py"
+            known = owner in modules or (whole and not owner.exists())
+            if known and file not in played and _is_ours(file):
+                found.append(file)
+    return found
+
+
+def _is_ours(file: Path) -> bool:
+    with file.open(encoding="utf-8", errors="replace") as text:
+        return _OURS.match(text.read(4_096)) is not None
+
+
+def _classes(item: pytest.Item) -> list[str]:
+    return [node.name for node in item.listchain() if isinstance(node, pytest.Class)]

@@ -1,0 +1,108 @@
+"""Other recorders' cassettes are read, written as ours, and replayed."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.testing import Cassette
+from dragoman.testing.cassette_exchange import RecordedRequest
+from dragoman.testing.cassette_file import load, save
+from dragoman.testing.cassette_import import imported
+from dragoman.testing.cassette_scrub import scrubbed
+from tests import exchanges
+from tests.cassettes import foreign
+
+EACH = 3
+LEAST = 100
+
+
+def same_body(ours: bytes, theirs: bytes) -> bool:
+    """The same bytes; of a body that is JSON, the same value."""
+    if ours == theirs:
+        return True
+    try:
+        return bool(json.loads(ours) == json.loads(theirs))
+    except ValueError:
+        return False
+
+
+@pytest.mark.exchanges
+def test_recordings_of_other_tools_import_and_replay(tmp_path: Path) -> None:
+    """At least a hundred, in five styles: each request, written anew, is answered as it was."""
+    exchanges.load_or_skip("anthropic")
+    played = 0
+    for number, (provider, group) in enumerate(foreign.recordings(EACH)):
+        for style in foreign.STYLES:
+            if not foreign.fits(style, provider, group):
+                continue
+            name = f"{provider} {group[0].source} as {style}"
+            ours = imported(foreign.write(tmp_path, style, f"{number}-{style}", group))
+            target = tmp_path / f"ours-{number}-{style}.yaml"
+            target.write_text(save(scrubbed(ours)), encoding="utf-8")
+            tape = Cassette.load(target)
+            for each in reversed(group):
+                asked = RecordedRequest(each.method, each.url_path, json.dumps(each.request, indent=1).encode())
+                found = tape.play(asked)
+                alike = [other.body for other in group if other.request == each.request]
+                assert found.response.status == each.status, name
+                assert any(same_body(found.response.body, body) for body in alike), name
+            assert tape.unplayed == 0, name
+            if style != "langchain":
+                assert load(target.read_text(encoding="utf-8")).recorded == datetime.date(2026, 2, 3)
+            played += 1
+    assert played >= LEAST
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "a: 1", "interactions: 3", "interactions: [{}]", "interactions: [{request: 1, response: 2}]",
+        "!!python/object/apply:os.system [x]", "{", "requests: [1]\nresponses: []", "http_interactions: [1]",
+        "interactions: " + "[" * 400, "a: &a [x,x]\nb: &b [" + "*a," * 2000 + "]\nc: [" + "*b," * 2000 + "]",
+        "\x00", "interactions: [{request: {method: P, uri: u}, response: {status: {code: x}}}]",
+    ],
+)  # fmt: skip
+def test_what_is_no_recording_is_said_so(text: str, tmp_path: Path) -> None:
+    """Code in a file is never run, and few lines never become gigabytes."""
+    path = tmp_path / "c.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigurationError):
+        imported(path)
+
+
+def test_the_forms_that_are_rare(tmp_path: Path) -> None:
+    """vcrpy's older form for httpx, its buffers and tuples, and Ruby's."""
+    reply = '{"ok": true}'
+    older: dict[str, Any] = {"status_code": 200, "headers": {"content-type": "application/json"}, "content": reply}
+    asked = {"method": "post", "uri": "http://h/x?key=secret"}
+    encoded = {"base64_string": "eyJvayI6IHRydWV9"}
+    files = {
+        "older": {"interactions": [{"request": {**asked, "body": "{}"}, "response": older}]},
+        "ruby": {
+            "http_interactions": [
+                {
+                    "request": {**asked, "body": {"string": "{}"}},
+                    "response": {"status": {"code": 200}, "headers": {}, "body": encoded},
+                }
+            ]
+        },
+    }
+    for name, data in files.items():
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(json.dumps(data), encoding="utf-8")
+        (exchange,) = imported(path).exchanges
+        assert (exchange.request.method, exchange.request.path, exchange.request.body) == ("POST", "/x", b"{}")
+        assert (exchange.response.status, exchange.response.body) == (200, reply.encode())
+    path = tmp_path / "buffer.yaml"
+    path.write_text(
+        "interactions:\n- request:\n    method: !!python/unicode POST\n    uri: http://h/x\n    headers: {}\n"
+        "    body: !!python/object/new:_io.BytesIO\n      state: !!python/tuple [!!binary e30=, 0, null]\n"
+        "  response:\n    status: {code: 200}\n    headers: {}\n    body: {string: ''}\n",
+        encoding="utf-8",
+    )
+    (exchange,) = imported(path).exchanges
+    assert exchange.request.body == b"{}"

@@ -1,0 +1,159 @@
+"""`dragoman convert`: files and directories between shapes, with the losses told and nothing lost silently."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dragoman import Message, Session
+from dragoman.adapter.errors import DragomanError
+from dragoman.cli.app import app
+from dragoman.formats import from_acp, from_cmf, from_messages, to_cmf, to_messages
+from tests.cli.test_commands import command
+from tests.unit.formats.documents import everything
+from tests.unit.formats.dumped import DUMPS
+
+
+def convert(*words: object) -> Result:
+    return CliRunner().invoke(app, ["convert", *map(str, words)], env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """A history with something of everything in it."""
+    path = tmp_path / "history.json"
+    path.write_text(json.dumps(to_messages(everything()).data))
+    return path
+
+
+@pytest.mark.parametrize("shape", ["messages", "session", "cmf"])
+def test_there_and_back_is_the_same(shape: str, history: Path, tmp_path: Path) -> None:
+    """In the shapes that lose nothing for ever; what CMF has no word for is told all the same."""
+    there, back = tmp_path / "there.json", tmp_path / "back.json"
+    done = convert(history, there, "--to", shape)
+    assert done.exit_code == 0, done.output
+    assert ("nothing was lost" in done.output) == (shape != "cmf")
+    assert convert(there, back, "--to", "messages").exit_code == 0
+    assert from_messages(back.read_bytes()) == everything()
+
+
+@pytest.mark.parametrize("shape", ["umf", "umf-events", "chatml", "acp", "openai-chat", "anthropic", "google"])
+def test_what_a_shape_cannot_carry_is_listed(shape: str, history: Path, tmp_path: Path) -> None:
+    """By kind, with how often and why; the file is read again by looking at it."""
+    there = tmp_path / f"there.{shape}"
+    done = convert(history, there, "--to", shape)
+    assert done.exit_code == 0, done.output
+    assert "media" in done.output
+    assert shape == "anthropic" or ("thinking" in done.output and "native_block" in done.output)
+    again = convert(there, tmp_path / "again.json", "--to", "messages")
+    assert again.exit_code == 0, again.output
+    assert "Done." in (tmp_path / "again.json").read_text()
+
+
+def test_a_session_can_be_gone_on_with(tmp_path: Path) -> None:
+    """A history of another library becomes a session of its own model."""
+    path = tmp_path / "session.json"
+    assert convert(DUMPS / "langchain_anthropic_dicts.json", path, "--to", "session").exit_code == 0
+    session = Session.load(path.read_bytes())
+    assert session.model == "anthropic:claude-sonnet-4-6"
+    assert session.messages[-1].text == "Rain in Bern, sun in Ulm."
+
+
+def test_nothing_is_written_over_silently(history: Path, tmp_path: Path) -> None:
+    """Neither the target nor the source itself; asked to, it is."""
+    there = tmp_path / "there.json"
+    there.write_text("mine")
+    assert convert(history, there, "--to", "cmf").exit_code != 0
+    assert convert(history, history, "--to", "cmf").exit_code != 0
+    assert there.read_text() == "mine"
+    assert from_messages(history.read_bytes()) == everything()
+    assert convert(history, there, "--to", "cmf", "--overwrite").exit_code == 0
+    assert from_cmf(there.read_bytes()) == everything()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.json", "there.json"]
+
+
+def test_several_conversations_go_into_a_directory(tmp_path: Path) -> None:
+    """By their names; or one of them into a file."""
+    log = DUMPS / "llm_threads.db"
+    done = convert(log, tmp_path / "talks", "--to", "acp")
+    assert done.exit_code == 0, done.output
+    names = sorted(path.stem for path in (tmp_path / "talks").iterdir())
+    assert len(names) == 2
+    assert convert(log, tmp_path / "one.json", "--to", "acp").exit_code != 0
+    assert convert(log, tmp_path / "one.json", "--to", "acp", "--only", names[0]).exit_code == 0
+    one, talk = (
+        from_acp(path.read_bytes()) for path in (tmp_path / "one.json", tmp_path / "talks" / f"{names[0]}.json")
+    )
+    assert [message.text for message in one] == [message.text for message in talk]
+
+
+def test_a_directory_is_converted_file_by_file(tmp_path: Path) -> None:
+    """What cannot be read is named with its fault, and the rest is done."""
+    source, target = tmp_path / "from", tmp_path / "to"
+    (source / "deep").mkdir(parents=True)
+    shutil.copy(DUMPS / "langchain_chat_dumpd.json", source / "a.json")
+    shutil.copy(DUMPS / "vcr_chat.yaml", source / "deep" / "b.yaml")
+    shutil.copy(DUMPS / "llm_responses.db", source / "logs.db")
+    (source / "broken.json").write_text('[{"kind": "request", "parts": 5}]')
+    (source / "other.json").write_text('{"a": 1}')
+    (source / "picture.png").write_bytes(b"\x89PNG")
+    done = convert(source, target, "--to", "cmf")
+    assert done.exit_code == 1
+    assert "4 conversations of 3 files converted, 2 files not" in done.output
+    assert "broken.json: $[0].parts: Input should be a valid list (read as pydantic-ai)" in done.output
+    assert "other.json: nothing tells in which shape" in done.output
+    made = sorted(str(path.relative_to(target)) for path in target.rglob("*.json"))
+    assert made[:2] == ["a.json", "deep/b.json"]
+    assert [Path(name).parent.name for name in made[2:]] == ["logs", "logs"]
+    again = convert(source, target, "--to", "cmf")
+    assert "0 conversations of 0 files converted, 5 files not" in again.output
+
+
+def test_files_that_would_become_one_are_not_written_over(tmp_path: Path) -> None:
+    """Not even where writing over is allowed: the second of them fails."""
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    for name in ("a.json", "a.jsonl"):
+        (source / name).write_text(json.dumps(to_messages([Message.user(name)]).data))
+    done = convert(source, target, "--to", "cmf", "--overwrite")
+    assert "1 conversations of 1 files converted, 1 files not" in done.output
+    assert from_cmf((target / "a.json").read_bytes())[0].text == "a.json"
+
+
+def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
+    """More of them have no place in it."""
+    one = tmp_path / "one.json"
+    one.write_text(json.dumps(to_cmf([Message.user("Hi.")]).data))
+    assert convert(one, tmp_path / "body.json", "--to", "message-body").exit_code == 0
+    assert json.loads((tmp_path / "body.json").read_bytes())[0]["content"] == "Hi."
+    assert convert(history, tmp_path / "bodies.json", "--to", "message-body").exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere.json", "b.json", "--to", "cmf"), "there is no file 'nowhere.json'"),
+        (("{dump}", "b.json", "--to", "no-such-shape"), "there is no shape 'no-such-shape'"),
+        (("{dump}", "b.json", "--to", "langchain"), "langchain is read and never written"),
+        (("{dump}", "b.json", "--to", "cmf", "--from", "cmf"), "$[0]"),
+        (("{dump}", "b.json", "--to", "cmf", "--only", "other"), "holds no conversation 'other'"),
+    ],
+)
+def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    """As an error of ours; nothing is written."""
+    named = [word.replace("{dump}", str(DUMPS / "langchain_chat_dumpd.json")) for word in words]
+    named[1] = str(tmp_path / named[1])
+    error = convert(*named).exception
+    assert isinstance(error, DragomanError)
+    assert said in str(error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    """As for all commands."""
+    done = command("convert", str(DUMPS), str(tmp_path / "a"), "--to", "no-such-shape", COLUMNS="400")
+    assert done.returncode == 2
+    assert "there is no shape 'no-such-shape'" in done.stderr
+    assert "Traceback" not in done.stderr

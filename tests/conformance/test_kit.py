@@ -1,0 +1,26 @@
+"""Our own adapters pass the kit that anybody's adapter is held to; `dragoman conform` shows the same as a scorecard."""
+
+import pytest
+
+from dragoman.testing.conformance import LAWS, Law, Mark
+from dragoman.testing.conformance.scorecard import quiet
+from tests.conformance.kits import PROVIDERS, subject_of
+
+CHAPTERS = tuple(dict.fromkeys(law.chapter for law in LAWS))
+
+
+def laws_of(chapter: str) -> list[Law]:
+    return [law for law in LAWS if law.chapter == chapter]
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_our_adapters_pass_the_kit(provider: str, chapter: str) -> None:
+    """No law is broken, and what is not tried says why."""
+    subject = subject_of(provider)
+    with quiet():
+        results = [law.tried_on(subject) for law in laws_of(chapter)]
+    broken = [f"{result.law}: {fault}" for result in results for fault in result.verdict.faults]
+    assert not broken, "\n".join(broken)
+    assert all(result.why_not for result in results if result.mark is Mark.NOT_TRIED)
+    assert any(result.mark is Mark.HOLDS for result in results)

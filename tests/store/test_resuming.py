@@ -1,0 +1,58 @@
+"""A conversation in four programs and on two providers: the ids stay, and what was sent is sent again to the letter."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.store.resuming import ANTHROPIC, OLLAMA, PARTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(url: str, part: str) -> dict[str, Any]:
+    program = [sys.executable, "-m", "tests.store.resuming", url, part]
+    ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    told: dict[str, Any] = json.loads(ended.stdout)
+    return told
+
+
+def said(body: str) -> str:
+    """The messages of a request, as they stand in it, without the bracket that ends them."""
+    start = body.index('"messages":') + len('"messages":')
+    _, length = json.JSONDecoder().raw_decode(body[start:])
+    return body[start : start + length - 1]
+
+
+def test_a_session_with_pending_calls_goes_on_in_other_programs(lasting_place: str) -> None:
+    """Stored by one program, answered by the next on another provider, and brought back: the same ids, and each
+    request begins with the bytes of the provider's last one."""
+    first, second, third, last = (run(lasting_place, part) for part in PARTS)
+    assert [told["model"] for told in (first, second, third, last)] == [ANTHROPIC, OLLAMA, OLLAMA, ANTHROPIC]
+
+    done, waiting, open_ = first["calls"]
+    assert all(call.startswith("tu_") for call in first["calls"])
+    assert first["rows"] == [[done, "succeeded"], [waiting, "pending"], [open_, "pending"]]
+    assert second["rows"] == [[done, "succeeded"], [waiting, "succeeded"], [open_, "pending"]]
+    assert second["calls"] == first["calls"]
+    assert last["calls"] == third["calls"]
+    assert third["calls"][:3] == first["calls"]
+
+    for earlier, later in (
+        (first["bodies"][0], first["bodies"][-1]),
+        (second["bodies"][-1], third["bodies"][0]),
+        (third["bodies"][0], third["bodies"][-1]),
+        (first["bodies"][-1], last["bodies"][0]),
+    ):
+        assert said(later).startswith(said(earlier))
+        assert len(said(later)) > len(said(earlier))
+
+    # The provider that made the calls is told of them by its own names, and of the other one's by the same each time.
+    asked = json.loads(last["bodies"][0])["messages"]
+    blocks = [block for message in asked for block in message["content"] if isinstance(block, dict)]
+    called = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+    assert called[:3] == ["toolu_1", "toolu_2", "toolu_3"]
+    assert sorted(answered) == sorted(called)

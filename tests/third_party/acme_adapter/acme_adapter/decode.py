@@ -1,0 +1,119 @@
+"""Wire to canonical: replies, and requests in Acme's format."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from acme_adapter import encode
+from dragoman.adapter import wirejson
+from dragoman.adapter.assembly import Reply
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.counting import Counts
+from dragoman.adapter.incoming import HistoryReader, leftover
+from dragoman.adapter.outgoing import Outgoing
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+
+if TYPE_CHECKING:
+    from acme_adapter.adapter import AcmeAdapter
+
+STOP_REASONS = {"said": StopReason.END_TURN, "asked": StopReason.TOOL_USE, "limit": StopReason.MAX_TOKENS}
+_BROKEN = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
+
+_ROLES = {speaker: role for role, speaker in encode.SPEAKERS.items()}
+
+
+def message(native: dict[str, Any], reply: Reply, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+    """A whole reply, or the one that a stream has gathered."""
+    content = []
+    for position, part in enumerate(native["turn"]["parts"]):
+        if part["kind"] == "ask":
+            content.append(_call(part, reply.call_id(position, part.get("ref"))))
+        else:
+            content.append(_block(part))
+    return reply.message(
+        content,
+        model=native["engine"],
+        stop_reason=_BROKEN.get(status) or STOP_REASONS.get(native["ended"]),
+        usage=usage(native.get("meter")),
+        raw={"id": native["id"]},
+        status=status,
+    )
+
+
+def usage(meter: Any) -> TokenUsage | None:
+    """``read`` holds ``reread``, which came from a cache; our buckets are disjoint."""
+    if (count := Counts.of(meter)) is None:
+        return None
+    reread, written = count("reread"), count("written")
+    fresh = count.uncached(count("read"), reread)
+    return TokenUsage(
+        input_tokens=fresh, cached_input_tokens=reread, output_tokens=written, unread=count.unread, raw=meter
+    )
+
+
+def _call(part: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+    """A call; of a stream the arguments are a text, and no input at all while it is ``open``."""
+    given = part["with"]
+    if part.get("open"):
+        return ToolUseBlock(id=tool_use_id, name=part["name"], input={}, raw_input=given)
+    if isinstance(given, str):
+        parsed, malformed = wirejson.parse_arguments(given)
+        return ToolUseBlock(id=tool_use_id, name=part["name"], input=parsed, raw_input=malformed)
+    return ToolUseBlock(id=tool_use_id, name=part["name"], input=given)
+
+
+def _block(part: dict[str, Any]) -> ContentBlock:
+    match part["kind"]:
+        case "words":
+            return TextBlock(text=part["words"])
+        case "musing":
+            return ThinkingBlock(text=part["words"])
+        case "picture":
+            return ImageBlock(source=MediaSource(kind="base64", data=part["data"]), media_type=part["type"])
+        case kind:  # of a newer version: kept as it is, for Acme alone
+            return ProviderBlock(provider="acme", kind=kind, data=part)
+
+
+def history(native: dict[str, Any], reader: HistoryReader) -> None:
+    """The messages of a request."""
+    for turn in native["turns"]:
+        blocks: list[ContentBlock] = []
+        for part in turn["parts"]:
+            if part["kind"] == "ask":
+                blocks.append(_call(part, reader.call_id(part["ref"])))
+            elif part["kind"] == "answer":
+                inner = tuple(map(_block, part["parts"]))
+                named = reader.result_id(part["ref"])
+                blocks.append(ToolResultBlock(tool_use_id=named, content=inner, is_error=part["failed"]))
+            else:
+                blocks.append(_block(part))
+        reader.add(_ROLES[turn["by"]], blocks)
+
+
+def tools(native: dict[str, Any]) -> list[ToolDefinition]:
+    return [
+        ToolDefinition(name=each["name"], description=each["purpose"], input_schema=each["takes"])
+        for each in native.get("instruments", [])
+    ]
+
+
+def options(native: dict[str, Any], adapter: "AcmeAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as Acme's own field."""
+    named: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTIONS.items()}
+    read = AdapterOptions(
+        **named, stop_sequences=tuple(native.get("halt", ())), stream=native.get("live", False), context=context
+    )
+    written = encode.parameters(Outgoing(adapter, read, context, (), []))
+    extra = leftover(native, written, ("engine", "turns", "instruments"))
+    return replace(read, extra={"acme": extra} if extra else {})

@@ -1,0 +1,80 @@
+"""The tutorial's package is the one that is kept here, and it passes the kit; `python -m tests.third_party` installs it
+into a fresh environment, from the page alone.
+"""
+
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from dragoman import get_adapter
+from dragoman.adapter import registry
+from dragoman.testing.conformance import Effort, conform
+from dragoman.testing.conformance.finding import suites_of
+from dragoman.testing.stream_laws import Effort as StreamEffort
+from tests.third_party import tutorial
+
+EFFORT = Effort(4, 2, StreamEffort(replays=0, mutations=40, stride=11, cuts=11), elsewhere=0)
+
+_METADATA = """Metadata-Version: 2.1
+Name: acme-adapter
+Version: 0.1.0
+"""
+_ENTRIES = """[dragoman.adapters]
+acme = acme_adapter.adapter:AcmeAdapter
+[dragoman.conformance]
+acme = acme_adapter.conformance:TestAcme
+"""
+
+
+@pytest.fixture
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The page's files, on the path as an installer would leave them."""
+    tutorial.write(tmp_path)
+    told = tmp_path / "acme_adapter-0.1.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text(_METADATA, encoding="utf-8")
+    (told / "entry_points.txt").write_text(_ENTRIES, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._entries.cache_clear()
+    registry.adapter_class.cache_clear()
+    yield
+    registry._entries.cache_clear()
+    registry.adapter_class.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "acme_adapter"]:
+        del sys.modules[name]
+
+
+def test_the_package_is_what_the_page_says() -> None:
+    """File by file, and none is missing on either side."""
+    kept = {
+        str(path.relative_to(tutorial.PACKAGE)): path.read_text(encoding="utf-8")
+        for path in sorted(tutorial.PACKAGE.rglob("*"))
+        if path.suffix in (".py", ".toml")
+    }
+    assert tutorial.files() == kept
+
+
+@pytest.mark.usefixtures("_installed")
+def test_it_is_found_by_its_entry_point() -> None:
+    """By its name, by its package's and by its distribution's."""
+    assert type(get_adapter("acme:acme-large")).__module__ == "acme_adapter.adapter"
+    assert importlib.metadata.distribution("acme-adapter").version == "0.1.0"
+    for name in ("acme", "acme_adapter", "acme-adapter"):
+        (suite,) = suites_of(name)
+        assert suite is import_module("acme_adapter.conformance").TestAcme
+
+
+@pytest.mark.usefixtures("_installed")
+def test_it_passes_the_kit() -> None:
+    """Every law, on each of its models."""
+    (suite,) = suites_of("acme")
+    subjects = suite.subjects()
+    assert [subject.model for subject in subjects] == ["acme:acme-large", "acme:acme-words"]
+    for subject in subjects:
+        card = conform(subject.adapter, subject.wires, EFFORT)
+        assert card.passed, [f"{result.law}: {fault}" for result in card.results for fault in result.verdict.faults]
+        assert card.complete

@@ -1,0 +1,23 @@
+"""The files of the tutorial: what a reader of docs/adapters.md has when every titled block is saved under its title."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "adapters.md"
+PACKAGE = Path(__file__).parent / "acme_adapter"
+
+_BLOCK = re.compile(r'^```\w+ title="(?P<name>[^"]+)"\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
+
+
+def files() -> dict[str, str]:
+    """By their names."""
+    return {found["name"]: found["text"] for found in _BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
+
+
+def write(folder: Path) -> None:
+    """Saves them all below the folder."""
+    for name, text in files().items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")

@@ -1,0 +1,13 @@
+"""Files that other libraries wrote; how each was made stands in `dumps/README.md`."""
+
+from pathlib import Path
+
+DUMPS = Path(__file__).parent / "dumps"
+
+
+def dump(name: str) -> bytes:
+    return (DUMPS / name).read_bytes()
+
+
+def dumps(pattern: str) -> list[Path]:
+    return sorted(DUMPS.glob(pattern))

@@ -1,0 +1,94 @@
+"""Shapes are told by what only they have."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import Session
+from dragoman.events.umf import history_to_umf
+from dragoman.formats import detect, to_acp, to_chatml, to_cmf, to_messages, to_native, to_umf
+from dragoman.formats.shapes import SHAPES, as_text, read_file, shape
+from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, HANDWRITTEN_UMF, everything
+from tests.unit.formats.dumped import dumps
+
+SHAPE_OF = {"pydantic": "pydantic-ai"}
+
+
+@pytest.mark.parametrize("path", [path for path in dumps("*") if path.suffix in (".json", ".yaml", ".db")], ids=str)
+def test_files_of_other_libraries_are_known(path: Path) -> None:
+    """Each by its library."""
+    library = path.name.partition("_")[0]
+    found = detect(path.read_bytes())
+    assert found == SHAPE_OF.get(library, library)
+    assert all(conversation.messages for conversation in read_file(path, found))
+
+
+WRITTEN: dict[str, Any] = {
+    "messages": to_messages(everything()).data,
+    "cmf": to_cmf(everything()).data,
+    "umf": to_umf(everything()).data,
+    "umf-events": "".join(json.dumps(envelope) + "\n" for envelope in history_to_umf(everything())),
+    "chatml": to_chatml(everything()).data,
+    "acp": to_acp(everything()).data,
+    "openai": to_native("openai", everything()).data,
+    "openai-chat": to_native("openai-chat", everything()).data,
+    "anthropic": to_native("anthropic", everything()).data,
+    "google": to_native("google", everything()).data,
+    "bedrock": to_native("bedrock", everything()).data,
+    "ollama": to_native("ollama", everything()).data,
+    "cohere": [{"role": "assistant", "tool_plan": "Look.", "tool_calls": []}],
+    "mistral": [{"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}]}],
+    "message-body": [{"name": "/a", "content_type": "text/plain", "content": "a"}],
+    "session": Session("anthropic:claude-opus-5-5").dump(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(WRITTEN))
+def test_what_is_written_is_known(name: str) -> None:
+    """As text, and as the lists and dicts that it was."""
+    data = WRITTEN[name]
+    assert detect(data) == name
+    if not isinstance(data, (str, bytes)):
+        assert detect(as_text(data)) == name
+        assert detect(as_text(data).encode()) == name
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        (HANDWRITTEN_CMF, "cmf"),
+        ({"role": "user", "content": [HANDWRITTEN_CMF_PARTS["text"]]}, "cmf"),
+        (HANDWRITTEN_UMF, "umf"),
+        ({"model": "m", "system": "Be brief.", "messages": [{"role": "user", "content": "a"}]}, "anthropic"),
+        ({"system": [{"text": "Be brief."}], "messages": [{"role": "user", "content": []}]}, "bedrock"),
+        ({"model": "m", "input": "Hi."}, "openai"),
+        ([{"role": "user", "content": "a"}], "openai-chat"),
+        ({"parts": [{"content": "a"}]}, "message-body"),
+        ([], None), ({}, None), (5, None), ("Hello.", None), ("[", None), (b"\xff", None), ([5], None), ([[]], None),
+        ([{"a": 1}], None), (None, None), ({"messages": 5}, None), ([{"role": "user", "content": 5}, {}], None),
+    ],
+)  # fmt: skip
+def test_what_tells_a_shape(document: Any, name: str | None) -> None:
+    """And what tells nothing: it is not guessed at, and nothing breaks."""
+    assert detect(document) == name
+
+
+def test_every_shape_can_be_had_by_its_name() -> None:
+    """Each says what it is, and can be read; providers go by their names."""
+    assert set(WRITTEN) <= {
+        *SHAPES,
+        "openai",
+        "openai-chat",
+        "anthropic",
+        "google",
+        "bedrock",
+        "ollama",
+        "cohere",
+        "mistral",
+    }
+    for known in SHAPES.values():
+        assert known.about
+        assert known.read or known.many
+    assert "groq" in shape("groq").about

@@ -1,0 +1,192 @@
+"""Limits as a program uses them: waits that end, refusals that say when to come back, and what providers tell."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError, OverloadedError, RateLimitError, ServerError
+from dragoman.canonical.usage import TokenUsage
+from dragoman.limits import Limit, LimitReachedError, Limits
+from dragoman.limits.told import remaining
+from tests.unit.limits.clocks import Clock
+
+SONNET, GPT = "anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"requests": 0}, {"tokens": -1}, {"requests": True}, {"requests": 1.5}, {"requests": 1, "seconds": 0},
+     {"requests": 1, "seconds": float("nan")}, {"requests": 1, "burst": 0}, {"requests": 1, "burst": 2}],
+)  # fmt: skip
+def test_a_limit_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    """When it is made, not when it is needed."""
+    with pytest.raises(ConfigurationError):
+        Limit(**wrong)
+    with pytest.raises(ConfigurationError):
+        Limits(Limit(requests=1), max_wait=float("nan"))
+
+
+def test_a_request_waits_for_its_turn_and_no_longer() -> None:
+    """At 60 a minute with one at once, the second starts a second later; sync and async alike."""
+    clock = Clock()
+    limits = Limits(Limit(requests=60, burst=0.01), timing=clock.timing)
+    assert [limits.acquire(GPT).wait for _ in range(3)] == [0, 1, 1]
+    assert asyncio.run(limits.acquire_async(GPT)).wait == 1
+    assert clock.slept == [1, 1, 1]
+
+
+def test_a_wait_that_would_be_too_long_is_refused_and_takes_nothing() -> None:
+    """The error says in how many seconds there is room, and by then there is."""
+    clock = Clock()
+    limits = Limits(Limit(requests=2, burst=0.01), max_wait=5, timing=clock.timing)
+    limits.acquire(GPT)
+    for _ in range(3):
+        with pytest.raises(LimitReachedError, match="2 requests in 60 s for each of") as refused:
+            limits.acquire(GPT)
+    assert (refused.value.retry_after, refused.value.provider, refused.value.model) == (30, "openai", GPT)
+    assert isinstance(refused.value, RateLimitError)
+    clock.sleep(refused.value.retry_after or 0)
+    assert limits.acquire(GPT).wait == 0
+
+
+def test_who_counts_together() -> None:
+    """Each model for itself, or all that fit; other models not at all."""
+    limits = Limits([Limit("anthropic:*", requests=1), Limit("openai:*", requests=1, shared=True)], max_wait=0)
+    for model in (SONNET, "anthropic:claude-opus-5-5", GPT, "ollama:qwen3", "ollama:qwen3"):
+        limits.reserve(model)
+    for model in (SONNET, "openai:gpt-6.1-luna"):
+        with pytest.raises(LimitReachedError):
+            limits.reserve(model)
+
+
+def test_all_limits_that_fit_hold_together() -> None:
+    """Where one has no room, nothing is taken of the others."""
+    clock = Clock()
+    of_all, of_one = Limit("openai:*", requests=10, shared=True, burst=1), Limit(GPT, requests=1)
+    limits = Limits([of_all, of_one], max_wait=0, timing=clock.timing)
+    limits.reserve(GPT)
+    for _ in range(20):
+        with pytest.raises(LimitReachedError):
+            limits.reserve(GPT)
+    for _ in range(9):
+        assert limits.reserve("openai:gpt-6.1-luna").wait == 0
+
+
+def test_tokens_are_held_by_estimate_and_settled_by_usage() -> None:
+    """What a reply did not use is there for the next; what it used beyond is paid for later."""
+    clock = Clock()
+    limits = Limits(Limit(tokens=1000, burst=0.5), max_wait=0, timing=clock.timing)
+    first = limits.acquire(GPT, 100, 400)
+    assert first.tokens == 500
+    with pytest.raises(LimitReachedError):
+        limits.reserve(GPT, 100, 100)
+    limits.settle(first, TokenUsage(input_tokens=100, output_tokens=20))
+    limits.settle(limits.acquire(GPT, 100, 100), TokenUsage(input_tokens=100, output_tokens=600))
+    with pytest.raises(LimitReachedError) as refused:
+        limits.reserve(GPT, 1)
+    assert refused.value.retry_after == pytest.approx((121 + 700 - 500) * 60 / 501, abs=0.01)
+
+
+def test_what_is_broken_off_is_given_back() -> None:
+    """A wait that ends by an exception takes nothing, sync and async."""
+
+    def fail(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    async def fail_async(seconds: float) -> None:
+        raise asyncio.CancelledError
+
+    clock = Clock()
+    limits = Limits(Limit(requests=60, tokens=600, burst=0.01), timing=clock.timing)
+    limits.acquire(GPT, 6)
+    impatient = Limits(limits.limits, timing=clock.timing)
+    impatient._own = limits._own
+    object.__setattr__(impatient._timing, "sleep", fail)
+    object.__setattr__(impatient._timing, "sleep_async", fail_async)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            impatient.acquire(GPT, 6)
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(impatient.acquire_async(GPT, 6))
+    assert limits.reserve(GPT).wait == pytest.approx(1, abs=0.001)
+
+
+def test_a_request_that_never_fits_is_told_so() -> None:
+    """Its input alone is larger than the limit: no wait helps. Where a reply might be, the whole is held."""
+    limits = Limits(Limit(tokens=1000))
+    with pytest.raises(LimitReachedError, match="never fits") as refused:
+        limits.reserve(GPT, 1001)
+    assert refused.value.retry_after is None
+    assert limits.reserve(GPT, 900, 64_000).tokens == 1000
+
+
+def test_cached_tokens_count_where_the_limit_says_so() -> None:
+    """Some providers leave what they read from their cache out of their own limits."""
+    usage = TokenUsage(input_tokens=10, cached_input_tokens=90, output_tokens=10)
+    waits = []
+    for counted in (True, False):
+        limits = Limits(Limit(tokens=100, burst=0.5, count_cached=counted), max_wait=1000, timing=Clock().timing)
+        limits.settle(limits.reserve(GPT, 10, 10), usage)
+        waits.append(limits.reserve(GPT, 1).wait)
+    assert waits[1] == 0 < waits[0]
+
+
+def test_a_provider_that_refuses_is_heeded() -> None:
+    """For as long as it asks, nothing is sent to that model; without a time, no burst is left. Others go on."""
+    limits = Limits(Limit(requests=600), max_wait=1000, timing=Clock().timing)
+    limits.heed(SONNET, RateLimitError("slow down", retry_after=20))
+    limits.heed(GPT, RateLimitError("slow down"))
+    assert (limits.reserve(SONNET).wait, limits.reserve("ollama:qwen3").wait) == (20, 0)
+    assert limits.reserve(GPT).wait == pytest.approx(60 / 541, abs=0.001)
+
+
+@pytest.mark.parametrize("error", [ServerError("broken"), OverloadedError("full"), LimitReachedError("ours")])
+def test_errors_that_say_nothing_of_the_limit_change_nothing(error: Any) -> None:
+    """A server that is broken or full has not counted us."""
+    limits = Limits(Limit(requests=10), timing=Clock().timing)
+    limits.heed(GPT, error)
+    assert limits.reserve(GPT).wait == 0
+
+
+def test_an_absurd_wish_is_cut() -> None:
+    """A provider with a broken clock does not shut a program down for a century."""
+    limits = Limits(Limit(requests=10), max_wait=10_000, timing=Clock().timing)
+    limits.heed(GPT, RateLimitError("come back", retry_after=3e9))
+    assert limits.reserve(GPT).wait == 3600
+
+
+def test_headers_take_room_and_never_make_it() -> None:
+    """Fewer left than we would let through: so many. More: as before."""
+    limits = Limits(Limit(requests=100, tokens=1000, burst=0.1), max_wait=0, timing=Clock().timing)
+    limits.heed(GPT, {"x-ratelimit-remaining-requests": "2", "x-ratelimit-remaining-tokens": "99999"})
+    assert [limits.reserve(GPT).wait for _ in range(2)] == [0, 0]
+    with pytest.raises(LimitReachedError):
+        limits.reserve(GPT)
+    limits.heed(GPT, {"x-ratelimit-remaining-requests": "50"})
+    with pytest.raises(LimitReachedError):
+        limits.reserve(GPT)
+
+
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [
+        ({"anthropic-ratelimit-requests-remaining": "3"}, {"requests": 3}),
+        ({"x-ratelimit-remaining-tokens": " 70 "}, {"tokens": 70}),
+        ({"x-ratelimit-remaining-tokens": "-1"}, {}),
+        ({"x-ratelimit-remaining-tokens": "many"}, {}),
+        ({"x-ratelimit-remaining-tokens": "٣"}, {}),
+        ({"x-ratelimit-remaining-requests": "0", "anthropic-ratelimit-requests-remaining": "9"}, {"requests": 0}),
+        ({}, {}),
+    ],
+)
+def test_headers_are_read_with_care(headers: dict[str, str], told: dict[str, int]) -> None:
+    """What is no number tells nothing."""
+    assert remaining(headers) == told
+
+
+def test_a_url_that_is_none_is_not_shown() -> None:
+    """It may hold a password."""
+    with pytest.raises(ConfigurationError, match="no URL of Redis") as refused:
+        Limits(Limit(requests=1), url="memcached://:hunter2@host")
+    assert "hunter2" not in str(refused.value)

@@ -1,0 +1,222 @@
+"""Redaction: every text of every part, the same way each time, and nothing else."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import ContentBlock, DocumentBlock, MediaSource, ToolResultBlock, UnknownBlock
+from dragoman.canonical.message import Message
+from dragoman.policy import Hook, SecurityExtension, labels_of
+from dragoman.policy.pipeline import Pipeline
+from dragoman.policy.plugins import Finder, Finding, Redaction, findings
+from dragoman.policy.plugins.rewriting import rewritten, rewritten_json
+from tests.unit.canonical.samples import BLOCKS
+from tests.unit.canonical.test_view import VIEW_KINDS, block
+
+SECRET = "S3CRET"
+
+
+def find_secret(text: str) -> Iterator[Finding]:
+    """The word, with the digits behind it."""
+    return (Finding(*match.span(), "secret") for match in re.finditer(SECRET + r"\d{0,4}", text))
+
+
+FINDER = Finder(find_secret, 10)
+
+
+def redaction(**settings: Any) -> Redaction:
+    return Redaction([FINDER], **settings)
+
+
+def base64_of(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+CITED: dict[str, Any] = {"kind": "web", "title": SECRET, "cited_text": SECRET, "data": {"n": [SECRET]}}
+INNER = Message.user(SECRET, session_id="s").model_dump(mode="json")
+TEXT_FILE: dict[str, Any] = {"source": {"kind": "text", "data": SECRET}, "title": SECRET, "context": SECRET}
+
+PARTS: list[ContentBlock] = [
+    block("text", text=f"It is {SECRET}7.", citations=[CITED]),
+    block("thinking", text=SECRET, signature=None),
+    block("tool_use", input={"a": SECRET, "b": [{"c": SECRET}], SECRET: 1}),
+    block("tool_use", input={}, raw_input='{"a": "' + SECRET),
+    block("tool_result", content=[{"type": "text", "text": SECRET}, {"type": "document", **TEXT_FILE}]),
+    block("resource", content=SECRET, description=SECRET, annotations={"a": {"b": SECRET}}, size_bytes=6),
+    block("resource", content=None, blob=base64_of(SECRET), mime_type="text/csv"),
+    block("prompt_request", arguments={"who": SECRET}),
+    block("prompt_result", content=SECRET, error_message=SECRET, messages=[INNER]),
+    block("audio", transcript=SECRET),
+    block("document", **TEXT_FILE),
+    block("document", source={"kind": "base64", "data": base64_of(SECRET)}, media_type="application/json"),
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.type)
+def test_no_text_is_left_out(part: ContentBlock) -> None:
+    """Of any part, at any depth; what it is part of stays, and a second time changes nothing."""
+    written = part.model_dump_json()
+    assert SECRET in written or base64_of(SECRET) in written
+    changed = rewritten(part, redaction().redacted)
+    written = changed.model_dump_json()
+    assert SECRET not in written
+    assert base64_of(SECRET) not in written
+    assert type(changed) is type(part)
+    assert rewritten(changed, redaction().redacted) is changed
+
+
+@pytest.mark.parametrize("kind", VIEW_KINDS)
+def test_what_holds_nothing_is_the_same_object(kind: str) -> None:
+    """Byte for byte: the prefixes of requests stay, and so do signatures."""
+    part = block(kind)
+    assert rewritten(part, redaction().redacted) is part
+
+
+def test_what_names_a_part_stays() -> None:
+    """Ids, tool names, URIs and types are no texts: a change would make calls and results part."""
+    for kind in set(BLOCKS) - {"provider", "text", "thinking", "audio", "document"}:
+        names = {
+            name: f"{SECRET}" for name in ("id", "name", "uri", "tool_use_id", "server_id") if name in BLOCKS[kind]
+        }
+        changed = rewritten(block(kind, **names), redaction().redacted)
+        assert {name: getattr(changed, name) for name in names} == names
+
+
+def test_an_unknown_part_does_not_pass() -> None:
+    """Alone, in a tool's result, and in a prompt's messages."""
+    unknown = UnknownBlock.model_validate({"type": "hologram", "text": SECRET})
+    for part in (
+        unknown,
+        block("provider"),
+        ToolResultBlock(tool_use_id="i", content=(unknown,)),
+        block("prompt_result", messages=[{"role": "user", "content": [{"type": "hologram"}]}]),
+        block("prompt_result", messages=[{"role": "nobody"}]),
+    ):
+        with pytest.raises(ValueError, match=r"cannot be read|no canonical message"):
+            rewritten(part, redaction().redacted)
+
+
+def test_json_keeps_its_shape() -> None:
+    """Numbers, booleans and nulls stay, unless a number reads like a finding; no entry is lost to another's key."""
+    digits = Redaction([lambda text: [Finding(0, len(text), "card")] if text == "4111111111111111" else []])
+    value = {"a": 4111111111111111, "b": 4111111111111112, "c": True, "d": None, "e": 1.5, "f": [4111111111111111]}
+    assert rewritten_json(value, digits.redacted) == {
+        "a": "[card]", "b": 4111111111111112, "c": True, "d": None, "e": 1.5, "f": ["[card]"],
+    }  # fmt: skip
+    keys = {f"{SECRET}1": 1, f"{SECRET}2": 2, f"{SECRET}3": 3}
+    assert rewritten_json(keys, redaction().redacted) == {"[secret]": 1, "[secret] 2": 2, "[secret] 3": 3}
+
+
+def test_a_blob_that_is_no_text_stays() -> None:
+    """Whatever it says it is."""
+    for data in ("////", "no base64", base64_of("plain")):
+        part = DocumentBlock(source=MediaSource(kind="base64", data=data), media_type="text/plain")
+        assert rewritten(part, redaction().redacted) is part
+
+
+def test_a_redacted_resource_has_another_size() -> None:
+    """The one that was declared is no longer true."""
+    part = rewritten(block("resource", content=SECRET, size_bytes=6), redaction().redacted)
+    assert part.size_bytes is None  # type: ignore[union-attr]
+
+
+@given(st.lists(st.sampled_from([SECRET, "12", "ab ", "[secret]", "😀", "\n"]), max_size=8).map("".join))
+def test_the_same_text_gives_the_same_text(text: str) -> None:
+    """With a key and without, and once redacted it stays as it is."""
+    for settings in ({}, {"key": b"k"}):
+        once = redaction(**settings).redacted(text)
+        assert redaction(**settings).redacted(text) == once
+        assert SECRET not in once
+        assert redaction(**settings).redacted(once) == once
+
+
+def test_a_key_tells_values_apart() -> None:
+    """The same value has the same word everywhere; another key gives others."""
+    one, again, other = redaction(key=b"k").redacted(f"{SECRET}1 {SECRET}1 {SECRET}2").removesuffix("]").split("] ")
+    assert one == again != other
+    assert re.fullmatch(r"\[secret [0-9a-f]{8}", one)
+    assert redaction(key=b"other").redacted(f"{SECRET}1") != f"{one}]"
+    with pytest.raises(ConfigurationError, match="not empty"):
+        redaction(key=b"")
+
+
+def test_values_that_are_kept_pass() -> None:
+    """Exactly these."""
+    assert redaction(keep=[f"{SECRET}1"]).redacted(f"{SECRET}1 {SECRET}12") == f"{SECRET}1 [secret]"
+    assert redaction(keep=SECRET).redacted(SECRET) == SECRET
+
+
+def test_a_word_in_its_place_is_no_finding() -> None:
+    """Also for a finder that takes everything for one."""
+    greedy = Redaction([lambda text: [Finding(0, len(text), "all")]], key=b"k")
+    once = greedy.redacted("anything")
+    assert once != "anything"
+    assert greedy.redacted(once) == once
+    assert greedy.redacted(once + " more") != once + " more"
+
+
+def test_findings_that_overlap_are_one() -> None:
+    """Of the kind of the longest; those that lie outside of the text or are empty count for nothing."""
+    found = [(0, 3, "a"), (2, 9, "b"), (9, 11, "c"), (10, 11, "d"), (4, 4, "e"), (-1, 2, "f"), (8, 99, "g")]
+    assert findings("x" * 12, [lambda _: [Finding(*each) for each in found]]) == [(0, 9, "b"), (9, 11, "c")]
+
+
+def test_the_window_is_that_of_the_longest_finding() -> None:
+    """A finder that does not say how long its findings are has to see everything."""
+    assert Redaction([FINDER, Finder(find_secret, 99)]).window == 99
+    assert Redaction([FINDER, find_secret]).window is None
+    assert Redaction([find_secret], window=50).window == 50
+    assert Redaction([]).window is None
+
+
+@given(st.lists(st.sampled_from([SECRET, "1", "23", "ab ", " "]), max_size=12).map("".join), st.integers(0, 80))
+def test_a_piece_of_a_stream_is_redacted_as_the_whole_is(text: str, length: int) -> None:
+    """What is far enough from the end of a piece is found in it as it is in all of the text."""
+    piece, window = text[:length], FINDER.longest or 0
+    settled = len(piece) - window
+    of_piece = [found for found in findings(piece, [FINDER]) if found.start < settled]
+    of_text = [found for found in findings(text, [FINDER]) if found.start < settled]
+    assert of_piece == of_text
+
+
+class TestInAPipeline:
+    message = Message.user(f"Mine is {SECRET}1.", session_id="s")
+
+    def test_what_comes_in_is_changed_once(self) -> None:
+        """Where it comes in; later turns find it as it was kept."""
+        pipeline = Pipeline([redaction(label="secret")])
+        for hook in (Hook.LLM_INPUT, Hook.LLM_OUTPUT, Hook.TOOL_POST_INVOKE):
+            outcome = pipeline.run(hook, self.message)
+            assert outcome.message.text == "Mine is [secret]."
+            assert labels_of(outcome.extensions) == {"secret"}
+            again = pipeline.run(hook, outcome.message, outcome.extensions)
+            assert again.message == outcome.message
+        assert pipeline.window == 10
+
+    def test_labels_that_are_there_stay(self) -> None:
+        """Though it may not even see them."""
+        pipeline = Pipeline([redaction(label="secret")])
+        extensions = pipeline.run(Hook.LLM_INPUT, self.message).extensions
+        assert extensions is not None
+        labelled = extensions.model_copy(update={"security": SecurityExtension(labels=frozenset({"PII"}))})
+        assert labels_of(pipeline.run(Hook.LLM_INPUT, self.message, labelled).extensions) == {"PII", "secret"}
+
+    def test_a_clean_message_passes_untouched(self) -> None:
+        """The very same object, and no label."""
+        clean = Message.user("Hello.", session_id="s")
+        outcome = Pipeline([redaction(label="secret")]).run(Hook.LLM_INPUT, clean)
+        assert outcome.message is clean
+        assert labels_of(outcome.extensions) == frozenset()
+
+    def test_arguments_are_redacted_where_the_model_writes_them(self) -> None:
+        """So that history and call say the same."""
+        call = Message.assistant([block("tool_use", input={"password": SECRET})], session_id="s")
+        outcome = Pipeline([redaction()]).run(Hook.LLM_OUTPUT, call)
+        assert json.dumps(outcome.message.tool_uses[0].input) == '{"password": "[secret]"}'

@@ -1,0 +1,92 @@
+"""Allowing and denying by URI: tools and prompts before they are asked, resources wherever they come along."""
+
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message
+from dragoman.policy import CalledTool, Hook, Plugin
+from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.pipeline import Pipeline
+from dragoman.policy.plugins import AllowUris, DenyUris
+from tests.unit.canonical.test_view import block
+
+SQL = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "secret"})
+CALLS = {"tu_1": CalledTool("execute_sql", "db-server")}
+ASKING = [
+    (Hook.TOOL_PRE_INVOKE, SQL, "tool://db-server/execute_sql"),
+    (Hook.PROMPT_PRE_FETCH, block("prompt_request"), "prompt://s/greet"),
+    (Hook.RESOURCE_PRE_FETCH, block("resource_ref"), "file:///a"),
+]
+
+
+def passes(plugin: Plugin, hook: Hook, *parts: ContentBlock, **more: Any) -> bool:
+    message = Message.assistant(list(parts), session_id="s")
+    try:
+        Pipeline([plugin]).run(hook, message, calls=CALLS, **more)
+    except PolicyDeniedError as error:
+        denied = error
+    else:
+        return True
+    assert denied.code == "uri_denied"
+    assert "secret" not in str(denied)
+    return False
+
+
+@pytest.mark.parametrize(("hook", "part", "uri"), ASKING)
+def test_before_it_is_asked(hook: Hook, part: ContentBlock, uri: str) -> None:
+    """By the whole URI; the one plugin lets pass what the other stops."""
+    scheme = uri.partition("//")[0]
+    for pattern in (uri, f"{scheme}//**", "**"):
+        assert not passes(DenyUris(pattern), hook, part)
+        assert passes(AllowUris(pattern), hook, part)
+    for pattern in (uri[:-1], f"{uri}/*", "other://**", "*"):
+        assert passes(DenyUris("other://**", pattern), hook, part)
+        assert not passes(AllowUris("other://**", pattern), hook, part)
+    assert passes(DenyUris(), hook, part)
+    assert not passes(AllowUris(), hook, part)
+
+
+def test_one_of_several_is_enough() -> None:
+    """A message with one denied call is denied."""
+    mail = ToolUseBlock(id="tu_2", name="send_email")
+    assert not passes(DenyUris("tool://**/send_email"), Hook.TOOL_PRE_INVOKE, SQL, mail)
+    assert not passes(AllowUris("tool://db-server/*"), Hook.TOOL_PRE_INVOKE, SQL, mail)
+    assert passes(AllowUris("tool://db-server/*", "tool://_/*"), Hook.TOOL_PRE_INVOKE, SQL, mail)
+
+
+@pytest.mark.parametrize("hook", [Hook.LLM_INPUT, Hook.TOOL_POST_INVOKE, Hook.RESOURCE_POST_FETCH])
+def test_a_resource_that_comes_along(hook: Hook) -> None:
+    """In what the user says, what a tool or a server gives back, and inside of results and prompts."""
+    resource = block("resource", uri="file:///etc/passwd")
+    inside = ToolResultBlock(tool_use_id="tu_1", content=(resource,))
+    said = Message.user([resource], session_id="s").model_dump(mode="json")
+    for part in (resource, inside, block("prompt_result", messages=[said])):
+        assert not passes(DenyUris("file:///etc/**"), hook, part)
+        assert not passes(AllowUris("file:///home/**"), hook, part)
+        assert passes(DenyUris("file:///home/**"), hook, part)
+        assert passes(AllowUris("file:///etc/*"), hook, part)
+
+
+def test_what_was_said_of_a_call_is_no_call() -> None:
+    """A call that was denied stays in the history, and later requests go on."""
+    for hook in (Hook.LLM_INPUT, Hook.LLM_OUTPUT):
+        assert passes(DenyUris("**"), hook, SQL, block("text"))
+        assert passes(AllowUris(), hook, SQL, block("text"))
+
+
+def test_without_a_uri_nothing_passes() -> None:
+    """An empty one matches no pattern, so that neither plugin can tell."""
+    nameless = block("resource_ref", uri="")
+    assert not passes(DenyUris("other://**"), Hook.RESOURCE_PRE_FETCH, nameless)
+    assert not passes(AllowUris("**"), Hook.RESOURCE_PRE_FETCH, nameless)
+
+
+def test_a_name_is_shown_on_one_line() -> None:
+    """A model chooses the names that it calls."""
+    call = ToolUseBlock(id="tu_2", name="a\nb" * 100)
+    with pytest.raises(PolicyDeniedError) as raised:
+        Pipeline([AllowUris()]).run(Hook.TOOL_PRE_INVOKE, Message.assistant([call], session_id="s"))
+    assert "\n" not in str(raised.value)
+    assert len(raised.value.reason) < 200

@@ -1,0 +1,38 @@
+"""Attacks on what a plugin was shown; `python -m tests.laws.attacks` tries all of them at every place."""
+
+from collections import Counter
+
+import pytest
+
+from dragoman.policy import Extensions, TierViolation, merge
+from tests.laws.attacks import ATTACKS, EVERYTHING, READERS, VALUES, Explosive, places, try_all
+from tests.unit.canonical.extension_samples import full
+
+
+@pytest.mark.parametrize(("start", "capabilities"), [(0, EVERYTHING), (3, READERS)])
+def test_no_attack_gets_through(start: int, capabilities: tuple[str, ...]) -> None:
+    """By any way, with any value: it is refused, or nothing comes of it."""
+    outcomes: Counter[tuple[str, str]] = Counter()
+    sample = places()[start::12]
+    assert try_all(sample, capabilities, outcomes) == []  # type: ignore[arg-type]
+    assert sum(outcomes.values()) == len(sample) * len(ATTACKS) * len(VALUES) > 300
+    for attack in set(ATTACKS) - {"setattr"}:
+        assert outcomes[attack, "TierViolation"] > 0, attack
+
+
+def test_a_change_that_got_through_would_be_told() -> None:
+    """The table counts a breach where a place can be written: headers, by who may write them."""
+    outcomes: Counter[tuple[str, str]] = Counter()
+    assert ("http", "headers") not in places()
+    breaches = try_all([("http", "headers")], EVERYTHING, outcomes)
+    assert {breach.attack for breach in breaches} >= {"object.__setattr__", "model_copy", "pickle"}
+
+
+def test_what_cannot_even_be_read_is_a_violation() -> None:
+    """An error in a plugin's own class is no way around the tiers."""
+    returned = full()
+    object.__setattr__(returned, "agent", Explosive())
+    with pytest.raises(TierViolation, match="cannot be read: RuntimeError"):
+        merge(full(), returned, EVERYTHING)
+    with pytest.raises(TierViolation):
+        merge(full(), Extensions.__new__(Extensions), EVERYTHING)

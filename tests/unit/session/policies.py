@@ -1,0 +1,96 @@
+"""Plugins that the tests of policies play with."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolResultBlock
+from dragoman.policy import Answer, Hook, Mode, Plugin, PluginResult, Step, Violation
+
+SECRET = "hunter2"
+
+
+class Noting(Plugin):
+    """Lets everything pass, and notes what it saw: the hook, the role, and all that can be searched."""
+
+    name = "noting"
+    hooks: Iterable[Hook | str] = tuple(Hook)
+
+    def __init__(self, **declared: Any) -> None:
+        self.seen: list[tuple[str, str, str]] = []
+        self.steps: list[Step] = []
+        vars(self).update(declared)
+
+    def check(self, step: Step) -> Answer:
+        said = " ".join(view.content for view in step.views() if view.content)
+        self.seen.append((step.hook, str(step.message.role), said))
+        self.steps.append(step)
+        return None
+
+    def at(self, hook: str) -> list[str]:
+        """What was said at that hook, in order."""
+        return [said for seen, _, said in self.seen if seen == hook]
+
+
+class Denying(Plugin):
+    """Denies what holds a word; everything where the word is empty."""
+
+    name = "denying"
+    hooks: Iterable[Hook | str] = tuple(Hook)
+
+    def __init__(self, word: str = "", **declared: Any) -> None:
+        self.word = word
+        vars(self).update(declared)
+
+    def check(self, step: Step) -> Answer:
+        if any(self.word in (view.content or "") for view in step.views()):
+            return Violation("it holds a word that is not said here", code="word")
+        return None
+
+
+class Hiding(Plugin):
+    """Writes *** in the place of a word, in texts, thoughts, arguments and answers."""
+
+    name = "hiding"
+    mode = Mode.TRANSFORM
+    hooks: Iterable[Hook | str] = tuple(Hook)
+
+    def __init__(self, word: str = SECRET, label: str | None = None, **declared: Any) -> None:
+        self.word = word
+        self.label = label
+        vars(self).update(declared)
+
+    def check(self, step: Step) -> Answer:
+        message = step.message
+        content = tuple(map(self._hidden, message.content))
+        if content == message.content:
+            return None
+        labelled = None
+        if self.label is not None:
+            security = (step.extensions.security or _bare()).model_copy(update={"labels": frozenset({self.label})})
+            labelled = step.extensions.model_copy(update={"security": security})
+        return PluginResult(message=message.model_copy(update={"content": content}), extensions=labelled)
+
+    def _hidden(self, block: Any) -> Any:
+        if isinstance(block, (TextBlock, ThinkingBlock)):
+            return block.model_copy(update={"text": block.text.replace(self.word, "***")})
+        if isinstance(block, ToolResultBlock):
+            return block.model_copy(update={"content": tuple(map(self._hidden, block.content))})
+        if hasattr(block, "input"):
+            return block.model_copy(update={"input": _replaced(block.input, self.word)})
+        return block
+
+
+def _replaced(value: Any, word: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(word, "***")
+    if isinstance(value, dict):
+        return {key: _replaced(item, word) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, word) for item in value]
+    return value
+
+
+def _bare() -> Any:
+    from dragoman.policy import SecurityExtension
+
+    return SecurityExtension()

@@ -1,0 +1,122 @@
+"""Who asks: noted on everything, once and for all, and of no use to whoever has no key."""
+
+import unicodedata
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import BudgetExceededError, ConfigurationError
+from dragoman.canonical.message import Role
+from dragoman.events import EventBus
+from dragoman.session import Budget, Pseudonyms, Session
+from dragoman.store import Store
+from tests.unit.session.actors import ANTHROPIC, Way, Wire
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
+from tests.unit.session.test_telling import look
+
+KEY = "a key of thirty-two bytes, or so"
+FINE = handwritten_anthropic("Yes.", usage=(100, 20))
+
+
+def test_the_rule_is_the_documented_one() -> None:
+    """Ids that are out there must not change: HMAC-SHA256, 128 bits, written as a ULID."""
+    pseudonyms = Pseudonyms(KEY)
+    assert pseudonyms.user("ann@example.org") == "usr_6JC9V8RYAF3DQPDPRVGMX5GZZ8"
+    assert pseudonyms.team("blue") == "team_2ARJ9F5WFC6MD76V0WRCRD013Y"
+    assert Pseudonyms(KEY.encode()).user("ann@example.org") == pseudonyms.user("ann@example.org")
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_names_are_told_apart(first: str, second: str) -> None:
+    """Other names have other ids, users and teams too, other keys make others; and an id stays what it is."""
+    pseudonyms = Pseudonyms(KEY)
+    same = unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", second)
+    assert (pseudonyms.user(first) == pseudonyms.user(second)) is same
+    assert pseudonyms.user(first)[4:] != pseudonyms.team(first)[5:]
+    assert Pseudonyms("another key of many bytes").user(first) != pseudonyms.user(first)
+    assert pseudonyms.user(pseudonyms.user(first)) == pseudonyms.user(first)
+
+
+def test_a_key_that_can_be_guessed_is_refused() -> None:
+    """So are ids of nobody, and, without a key, those that can be seen to be personal."""
+    with pytest.raises(ConfigurationError, match="16 bytes"):
+        Pseudonyms("secret")
+    for wrong in ("ann@example.org", "Ann Example", ""):
+        with pytest.raises(ConfigurationError) as refused:
+            Session(ANTHROPIC, user_id=wrong)
+        assert not wrong or wrong not in str(refused.value)
+        with pytest.raises(ConfigurationError):
+            Session(ANTHROPIC, team_id=wrong)
+
+
+def test_everything_is_stamped(way: Way) -> None:
+    """Messages of all roles, events and rows; the name itself is nowhere."""
+    bus, told = EventBus(strict=True), []
+    bus.subscribe(told.append)
+    pseudonyms = Pseudonyms(KEY)
+    with Store("sqlite://") as store:
+        session = way.session(
+            {"anthropic": Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])},
+            tools=[look], system="Be kind.", events=bus, store=store,
+            user_id="ann@example.org", team_id="The Blues", pseudonyms=pseudonyms,
+        )  # fmt: skip
+        way.ask(session, "Look.")
+        bus.close()
+        whose = (pseudonyms.user("ann@example.org"), pseudonyms.team("The Blues"))
+        kept = store.load("sess_1")
+        assert [message.role for message in kept.messages] == [
+            Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT,
+        ]  # fmt: skip
+        assert {(message.metadata.user_id, message.metadata.team_id) for message in kept.messages} == {whose}
+        assert (kept.record.user_id, kept.record.team_id) == whose
+        stamps = [event.payload for event in told if event.type in ("llm.call_completed", "turn.completed")]
+        assert {(payload.user_id, payload.team_id) for payload in stamps} == {whose}
+        assert len(stamps) == 3
+        everything = "".join([*store.export("sess_1"), *(event.to_json() for event in told)])
+        assert "example" not in everything
+        assert "Blues" not in everything
+
+
+def test_another_user_may_ask_the_next_turn(way: Way) -> None:
+    """What was noted before stays as it is, and each pays for what was his."""
+    budget = Budget(tokens=10_000, per="user")
+    session = way.session({"anthropic": Wire([FINE] * 2)}, user_id="usr_1", budgets=[budget])
+    way.ask(session, "Hi", max_output_tokens=50)
+    session.identify("usr_2", "team_2")
+    way.ask(session, "Hi", max_output_tokens=50)
+    stamps = [(message.metadata.user_id, message.metadata.team_id) for message in session.messages]
+    assert stamps == [("usr_1", None)] * 2 + [("usr_2", "team_2")] * 2
+    assert [budget.spent_by(user).tokens for user in ("usr_1", "usr_2")] == [120, 120]
+
+
+def test_a_team_shares_a_budget(way: Way) -> None:
+    """Whoever of it asks; and what it spent before is known to its store."""
+    with Store("sqlite://") as store:
+        budget = Budget(tokens=1_000, per="team")
+        for user, session_id in (("usr_1", "sess_1"), ("usr_2", "sess_2")):
+            session = way.session(
+                {"anthropic": Wire([FINE])}, user_id=user, team_id="team_1", budgets=[budget], store=store,
+                session_id=session_id,
+            )  # fmt: skip
+            way.ask(session, "Hi", max_output_tokens=50)
+        way.ask(way.session({"anthropic": Wire([FINE])}, team_id="team_2", budgets=[budget]), "Hi", max_output_tokens=9)
+        assert budget.spent_by("team_1").tokens == 240
+        spent = store.spent(team_id="team_1")
+        later = Budget(tokens=250, usd=1, per="team")
+        later.count("team_1", usd=spent.cost_usd or Decimal(0), tokens=spent.prompt_tokens + spent.output_tokens)
+        assert later.spent_by("team_1").tokens == 240
+        assert later.spent_by("team_1").usd == store.spent(user_id="usr_1").cost_usd * 2
+        with pytest.raises(BudgetExceededError, match="per team"):
+            way.ask(way.session({"anthropic": Wire([])}, team_id="team_1", budgets=[later]), "Hi", max_output_tokens=50)
+
+
+def test_a_stored_session_stays_its_user_s(way: Way) -> None:
+    """Whoever it was kept for, in whatever words an older version noted that."""
+    with Store("sqlite://") as store:
+        store.create(ANTHROPIC, session_id="sess_old", user_id="ann@example.org", team_id="blue")
+        old = Session.resume("sess_old", store)
+        assert (old.user_id, old.team_id) == ("ann@example.org", "blue")
+        other = Session.resume("sess_old", store, user_id="usr_2")
+        assert (other.user_id, other.team_id) == ("usr_2", "blue")

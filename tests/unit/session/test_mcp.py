@@ -1,0 +1,275 @@
+"""Tools, prompts and resources of a real MCP server, through a session and its policy."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from mcp import Client, ClientSession, StdioServerParameters
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import PromptRequestBlock, PromptResultBlock
+from dragoman.canonical.tools import schema_problems
+from dragoman.policy import (
+    DataPolicy,
+    Extensions,
+    Glob,
+    Pipeline,
+    PolicyDeniedError,
+    SecurityExtension,
+    Step,
+    Violation,
+    hook,
+)
+from dragoman.session import AsyncSession, Session
+from dragoman.session.mcp import McpServer
+from tests.unit.session import mcp_server
+from tests.unit.session.actors import ANTHROPIC, KEY, Wire, texts
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
+from tests.unit.session.mcp_server import SECRET
+from tests.unit.session.policies import Denying, Hiding, Noting
+
+
+@pytest.fixture(autouse=True)
+def asked() -> Iterator[list[str]]:
+    """What the server was asked for."""
+    mcp_server.calls.clear()
+    yield mcp_server.calls
+    mcp_server.calls.clear()
+
+
+def play(main: Callable[[McpServer], Awaitable[None]]) -> None:
+    """With a client of the server in this process."""
+
+    async def playing() -> None:
+        async with Client(mcp_server.server) as client:
+            await main(McpServer(client))
+
+    asyncio.run(playing())
+
+
+def session(*replies: Any, **settings: Any) -> AsyncSession:
+    client = httpx.AsyncClient(transport=httpx.MockTransport(Wire(replies)))
+    return AsyncSession(ANTHROPIC, providers={"anthropic": {"client": client, "api_key": KEY}}, **settings)
+
+
+def test_a_tool_of_a_server_is_a_tool_of_the_session(asked: list[str]) -> None:
+    """It runs there, and its answer is the model's to read; an error as well."""
+
+    async def main(server: McpServer) -> None:
+        calls = [
+            Call("toolu_1", "look_up", {"word": "x"}),
+            Call("toolu_2", "send_mail", {"to": "me"}),
+            Call("c", "fail"),
+        ]
+        talk = session(handwritten_anthropic(*calls), handwritten_anthropic("Done."), tools=await server.tools())
+        await talk.ask("Go")
+        answers = [text for role, text in texts(talk) if role == "tool"]
+        assert answers[0] == f"x means {SECRET}"
+        assert '"sent"' in answers[1]
+        assert answers[2] == "McpToolError: Error executing tool fail"
+        assert [message.tool_results[0].is_error for message in talk.messages[2:5]] == [False, False, True]
+
+    play(main)
+    assert asked == ["look_up x", "send-Mail me"]
+
+
+def test_definitions_are_what_models_take() -> None:
+    """Names in snake_case behind a prefix, schemas in the subset, and side effects that nobody has to believe."""
+
+    async def main(server: McpServer) -> None:
+        tools = await server.tools(prefix="desk_")
+        assert [tool.name for tool in tools] == ["desk_look_up", "desk_send_mail", "desk_fail"]
+        assert all(schema_problems(tool.definition.input_schema) == [] for tool in tools)
+        assert {str(tool.definition.side_effects) for tool in tools} == {"network"}
+        assert tools[1].metadata is not None
+        assert tools[1].metadata.annotations["mcpName"] == "send-Mail"
+        trusted = await server.tools(trust_hints=True)
+        assert [str(tool.definition.side_effects) for tool in trusted] == ["read", "network", "network"]
+        assert [prompt.name for prompt in await server.prompts()] == ["review"]
+        assert [resource.uri for resource in await server.resources()] == ["note://today"]
+
+    play(main)
+
+
+def test_plugins_see_server_and_schema(asked: list[str]) -> None:
+    """MCPExtension and the URI name the server, before a call and after it, and on what the model then reads."""
+    noting = Noting()
+
+    async def main(server: McpServer) -> None:
+        reply = handwritten_anthropic(Call("toolu_1", "look_up", {"word": "x"}))
+        talk = session(reply, handwritten_anthropic("Done."), tools=await server.tools(), policy=Pipeline([noting]))
+        await talk.ask("Go")
+
+    play(main)
+    steps = {step.hook: step for step in noting.steps if step.extensions.mcp}
+    assert set(steps) == {"cmf.tool_pre_invoke", "cmf.tool_post_invoke", "cmf.llm_input"}
+    for step in steps.values():
+        assert step.extensions.mcp is not None
+        tool = step.extensions.mcp.tool
+        assert tool is not None
+        assert (tool.name, tool.server_id, tool.annotations["readOnlyHint"]) == ("look_up", "desk", True)
+        assert (tool.input_schema or {})["properties"]["word"] == {"title": "Word", "type": "string"}
+    assert steps["cmf.tool_pre_invoke"].views()[0].uri == "tool://desk/look_up"
+    provenance = steps["cmf.tool_post_invoke"].extensions.provenance
+    assert provenance is not None
+    assert provenance.source == "mcp-server:desk"
+
+
+@hook("cmf.tool_pre_invoke", "cmf.prompt_pre_fetch", "cmf.resource_pre_fetch")
+def closed(step: Step) -> Violation | None:
+    """Denies all that the server has, by URI."""
+    patterns = [Glob(pattern) for pattern in ("tool://desk/**", "prompt://desk/**", "note://**")]
+    if any(pattern.matches(view.uri or "") for view in step.views() for pattern in patterns):
+        return Violation("the desk is closed", code="closed")
+    return None
+
+
+def test_what_is_denied_is_not_asked_for(asked: list[str]) -> None:
+    """Neither tool nor prompt nor resource."""
+
+    async def main(server: McpServer) -> None:
+        reply = handwritten_anthropic(Call("toolu_1", "look_up", {"word": "x"}))
+        talk = session(reply, tools=await server.tools(), policy=Pipeline([closed]))
+        for step in (talk.ask("Go"), server.prompt("review", {"topic": "x"}, session=talk)):
+            with pytest.raises(PolicyDeniedError, match="closed"):
+                await step
+        with pytest.raises(PolicyDeniedError, match="closed"):
+            await server.resource("note://today", session=talk)
+
+    play(main)
+    assert asked == []
+
+
+def test_a_denied_answer_reaches_nobody(asked: list[str]) -> None:
+    """It was given, and is dropped."""
+
+    async def main(server: McpServer) -> None:
+        talk = session(policy=Pipeline([Denying(SECRET)]))
+        with pytest.raises(PolicyDeniedError, match="prompt_post_fetch"):
+            await server.prompt("review", {"topic": "x"}, session=talk)
+        with pytest.raises(PolicyDeniedError, match="resource_post_fetch"):
+            await server.resource("note://today", session=talk)
+
+    play(main)
+    assert asked == ["review x", "today"]
+
+
+def test_prompts_and_resources_come_in_as_the_plugins_leave_them() -> None:
+    """Their text is changed in the messages and blocks that the program then says."""
+
+    async def main(server: McpServer) -> None:
+        talk = session(handwritten_anthropic("Fine."), policy=Pipeline([Hiding()]))
+        question, answer = await server.prompt("review", {"topic": "x"}, session=talk)
+        assert (question.role, question.text) == ("user", "Review x, the password is ***.")
+        assert (answer.role, answer.text) == ("assistant", "Which part?")
+        await talk.ask(question)
+
+        @hook("cmf.resource_post_fetch")
+        def blank(step: Step) -> Any:
+            content = tuple(
+                block.model_copy(update={"content": (block.content or "").replace(SECRET, "***")})  # type: ignore[union-attr]
+                for block in step.message.content
+            )
+            return step.message.model_copy(update={"content": content})
+
+        (note,) = await server.resource("note://today", session=session(policy=Pipeline([blank])))
+        assert (note.content, note.mime_type, note.name) == ("Buy milk. ***", "text/plain", "today")
+
+    play(main)
+
+
+def test_a_change_of_the_whole_prompt_stands_for_its_messages() -> None:
+    """A plugin that knows prompt results alone is heard as well."""
+
+    @hook("cmf.prompt_post_fetch")
+    def whole(step: Step) -> Any:
+        content = tuple(
+            block.model_copy(update={"content": "***"}) if isinstance(block, PromptResultBlock) else block
+            for block in step.message.content
+        )
+        return step.message.model_copy(update={"content": content})
+
+    async def main(server: McpServer) -> None:
+        talk = session(policy=Pipeline([whole]))
+        assert [message.text for message in await server.prompt("review", {"topic": "x"}, session=talk)] == ["***"]
+
+    play(main)
+
+
+def test_no_plugin_sends_the_program_elsewhere() -> None:
+    """What it may change of a request is its arguments."""
+
+    @hook("cmf.prompt_pre_fetch")
+    def elsewhere(step: Step) -> Any:
+        other = PromptRequestBlock(prompt_request_id="p", name="other")
+        return step.message.model_copy(update={"content": (other,)})
+
+    @hook("cmf.prompt_pre_fetch")
+    def nowhere(step: Step) -> Any:
+        return step.message.model_copy(update={"content": ()})
+
+    async def main(server: McpServer) -> None:
+        for plugin, code in ((elsewhere, "redirected"), (nowhere, "left_out")):
+            with pytest.raises(PolicyDeniedError, match=code):
+                await server.prompt("review", {"topic": "x"}, session=session(policy=Pipeline([plugin])))
+
+    play(main)
+
+
+def test_data_of_a_resource_is_labelled_by_its_uri() -> None:
+    """And the labels stay with the session."""
+    labels: list[frozenset[str]] = []
+
+    @hook("cmf.llm_input", capabilities=["read_labels"])
+    def look(step: Step) -> None:
+        labels.append(step.extensions.security.labels if step.extensions.security else frozenset())
+
+    async def main(server: McpServer) -> None:
+        host = Extensions(security=SecurityExtension(data={"note://today": DataPolicy(apply_labels=["PRIVATE"])}))
+        talk = session(handwritten_anthropic("Fine."), policy=Pipeline([look]), extensions=host)
+        await talk.ask([*await server.resource("note://today", session=talk)])
+
+    play(main)
+    assert labels == [frozenset({"PRIVATE"})]
+
+
+def test_without_a_policy_everything_passes() -> None:
+    """As it is, through the same calls."""
+
+    async def main(server: McpServer) -> None:
+        talk = session()
+        assert len(await server.prompt("review", {"topic": "x"}, session=talk)) == 2
+        assert SECRET in ((await server.resource("note://today", session=talk))[0].content or "")
+
+    play(main)
+
+
+def test_a_server_over_pipes_answers_as_well() -> None:
+    """As a program of its own, through the client's older session object."""
+
+    async def main() -> None:
+        parameters = StdioServerParameters(command=sys.executable, args=["-m", "tests.unit.session.mcp_server"])
+        async with Client(parameters) as client:
+            assert isinstance(client.session, ClientSession)
+            server = McpServer(client.session, "desk")
+            talk = session(policy=Pipeline([Hiding()]))
+            assert [tool.name for tool in await server.tools()] == ["look_up", "send_mail", "fail"]
+            question, _ = await server.prompt("review", {"topic": "x"}, session=talk)
+            assert question.text == "Review x, the password is ***."
+
+    asyncio.run(main())
+
+
+def test_a_server_needs_a_client_and_an_async_session() -> None:
+    """Anything else is told at once."""
+    with pytest.raises(ConfigurationError, match="no MCP client"):
+        McpServer(object())
+
+    async def main(server: McpServer) -> None:
+        with pytest.raises(ConfigurationError, match="coroutines need an AsyncSession"):
+            Session(ANTHROPIC, tools=await server.tools())
+
+    play(main)

@@ -1,0 +1,238 @@
+"""The kit itself: it finds every liar, says why it did not try, and shows what it found."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.cli.app import app
+from dragoman.testing.conformance import LAWS, AdapterConformance, Effort, Law, Mark, Result, Scorecard, conform, page
+from dragoman.testing.conformance.finding import suites_of
+from dragoman.testing.scripted_wire import WIRE
+from dragoman.testing.stream_laws import Effort as StreamEffort
+from dragoman.testing.stream_laws import Trial, Verdict
+from tests.unit.testing.liars_of_adapters import LIARS, Honest, Shuffler
+
+LITTLE = Effort(4, 2, StreamEffort(replays=0, mutations=10, stride=11, cuts=11), elsewhere=0)
+BY_NAME = {str(law): law for law in LAWS}
+
+
+class Suite(AdapterConformance):
+    __test__ = False
+    adapter = Honest
+    models = ("actor",)
+    wire = WIRE
+    effort = LITTLE
+
+
+class Liar(Suite):
+    __test__ = False
+    adapter = Shuffler
+
+
+@pytest.mark.parametrize("name", sorted({law for _, law in LIARS}))
+def test_an_honest_adapter_breaks_no_law(name: str) -> None:
+    """What the liars are made of."""
+    card = conform(Honest("actor"), WIRE, LITTLE, [BY_NAME[name]])
+    assert card.count(Mark.HOLDS) == 1, card.results[0].verdict.faults
+
+
+@pytest.mark.parametrize(("liar", "law"), LIARS, ids=lambda value: getattr(value, "__name__", value))
+def test_the_kit_finds_every_liar(liar: type[Honest], law: str) -> None:
+    """An adapter with one known fault breaks the law that is there for it, and the fault is told."""
+    card = conform(liar("actor"), WIRE, LITTLE, [BY_NAME[law]])
+    (result,) = card.results
+    assert result.mark is Mark.BROKEN
+    assert result.verdict.faults
+    assert not card.passed
+
+
+def test_a_counterexample_is_small() -> None:
+    """The history that breaks a law has no more in it than it takes."""
+    card = conform(Shuffler("actor"), WIRE, LITTLE, [BY_NAME["swap: a longer history only appends"]])
+    shown = card.results[0].verdict.faults[-1]
+    assert shown.startswith("foreign history [")
+    assert shown.partition("]: ")[0].count(" | ") <= 2
+
+
+def test_laws_have_names_and_sentences() -> None:
+    """Each is known by its chapter and name, and says what it is about."""
+    assert len(BY_NAME) == len(LAWS)
+    assert all(re.fullmatch(r"[A-Z].*\.", law.says) for law in LAWS)
+
+
+def test_without_a_wire_the_laws_of_replies_say_so() -> None:
+    """Not tried is neither held nor broken, and never silent."""
+    card = conform(Honest("actor"), effort=LITTLE, laws=[law for law in LAWS if law.chapter in ("streams", "costs")])
+    assert {result.why_not for result in card.results if result.law.chapter == "streams"} == {
+        "no Wire was given, which says how the provider answers"
+    }
+    assert (card.passed, card.complete) == (True, False)
+
+
+def test_an_exception_of_an_adapter_is_a_fault() -> None:
+    """Whatever it is, it breaks that law and no other."""
+
+    def breaks(subject: object) -> Iterator[Trial]:
+        """It breaks."""
+        yield Trial("one")
+        raise ZeroDivisionError("by zero")
+
+    (result,) = conform(Honest("actor"), laws=[Law("kit", "breaks", breaks)]).results
+    assert (result.mark, result.verdict.tried) == (Mark.BROKEN, 2)
+    assert result.verdict.faults == ["the law: ZeroDivisionError was raised: by zero"]
+
+
+PAYLOADS = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</pre></td><script>", "&lt;b&gt;")
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_whatever_is_on_the_page_stays_text() -> None:
+    """Names, faults, reasons and outcomes that hold HTML are shown, and run nowhere."""
+    payload = "\n".join(PAYLOADS)
+
+    def law(subject: object) -> Iterator[Trial]:
+        """A law."""
+        yield Trial(payload, (payload,), payload)
+
+    verdict = Verdict(payload)
+    verdict.count(Trial(payload, (payload,), payload))
+    results = (Result(Law(payload, payload, law), verdict), Result(Law(payload, payload, law), Verdict("n"), payload))
+    written = page([Scorecard(payload, payload, results)])
+    found = _Tags()
+    found.feed(written)
+    assert {"script", "img", "b"}.isdisjoint(found.tags)
+    assert found.attributes <= {"lang", "charset", "name", "content", "http-equiv", "class"}
+    assert all(found.text.count(each) >= 5 for each in PAYLOADS)
+    assert not re.search(r"(src|href|url)\s*[=(]", written.partition("</style>")[0])
+
+
+def test_a_suite_says_what_it_lacks() -> None:
+    """No adapter, and no model to try."""
+    with pytest.raises(ConfigurationError, match="set `adapter`"):
+        AdapterConformance.subjects()
+    with pytest.raises(ConfigurationError, match="name `models`"):
+        type("Unnamed", (AdapterConformance,), {"adapter": Honest}).subjects()  # type: ignore[attr-defined]
+
+
+def test_suites_are_found() -> None:
+    """By provider, by package, and by the class itself; what is none is refused."""
+    assert [suite.adapter for suite in suites_of("ollama")] == ["ollama"]
+    assert {suite.adapter for suite in suites_of("dragoman_google")} == {
+        "google",
+        "google-interactions",
+        "google-vertex",
+    }
+    assert suites_of("any", f"{__name__}:Suite") == (Suite,)
+    with pytest.raises(ConfigurationError, match="no adapter of 'nobody' is installed"):
+        suites_of("nobody")
+    for kit, said in (
+        ("Suite", "module:Class"),
+        ("no.such:Suite", "cannot be loaded"),
+        ("json:dumps", "is no Adapter"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            suites_of("any", kit)
+
+
+def test_the_command_shows_and_writes_the_scorecard(tmp_path: Path) -> None:
+    """1 where a law is broken, 3 where those of replies could not be tried."""
+    place = tmp_path / "card.html"
+    kit = ["--kit", f"{__name__}:Liar", "--histories", "2", "--html", str(place)]
+    done = CliRunner().invoke(app, ["conform", "any", *kit])
+    assert done.exit_code == 1, done.output
+    assert "✗ a longer history only appends" in done.output
+    assert "scripted:actor" in place.read_text(encoding="utf-8")
+    done = CliRunner().invoke(app, ["conform", "ollama", "--model", "qwen3:4b", "--histories", "1", "--all"])
+    assert done.exit_code == 3, done.output
+    assert "✓ declares itself" in done.output
+
+
+def test_pytest_runs_a_suite_law_by_law(tmp_path: Path) -> None:
+    """One test for each model and law; a broken one shows its sentence."""
+    (tmp_path / "test_liar.py").write_text(
+        "from tests.unit.testing.test_conformance import Liar\n\n\nclass TestLiar(Liar):\n    __test__ = True\n",
+        encoding="utf-8",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-c",
+        "/dev/null",
+        "-k",
+    ]
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run(
+        [*command, "appends or declares_itself or found_by", f"--rootdir={tmp_path}", str(tmp_path)],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "2 failed, 1 passed" in done.stdout, done.stdout
+    assert "The prefix law: a request begins with the one before it" in done.stdout
+    assert "actor-swap-a_longer_history_only_appends" in done.stdout
+
+
+WITHOUT = """
+import sys
+sys.modules["hypothesis"] = None
+from dragoman.adapter.errors import MissingExtraError
+from dragoman.testing import AdapterConformance, ScriptedProvider, block_network
+from dragoman.testing.conformance import conform
+from dragoman.testing.scripted_adapter import ScriptedAdapter
+for attempt in (lambda: conform(ScriptedAdapter("actor")), lambda: __import__("dragoman.testing.strategies")):
+    try:
+        attempt()
+    except MissingExtraError as error:
+        print(error)
+"""
+
+
+def test_without_hypothesis_it_says_so() -> None:
+    """The doubles need it not; the kit and the strategies name it."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.stdout.count("the strategies need Hypothesis: pip install hypothesis") == 2, done.stderr
+    assert issubclass(MissingExtraError, ConfigurationError)
+
+
+def test_strategies_make_what_they_say() -> None:
+    """Tools that can be registered, and replies whose pieces are their calls."""
+    from hypothesis import given, settings
+
+    from dragoman.testing import strategies
+    from dragoman.testing.conformance import Said
+
+    @settings(max_examples=30)
+    @given(tool=strategies.tools(), said=strategies.replies())
+    def check(tool: ToolDefinition, said: Said) -> None:
+        assert tool.problems() == []
+        assert [json.loads(call.arguments) for call in said.calls] == [call.input for call in said.calls]
+        assert said.text or said.calls
+
+    check()

@@ -1,0 +1,74 @@
+"""deterministic(): the same program makes the same messages."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dragoman import Message, RequestContext, Session
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.canonical.ids import new_session_id, new_ulid
+from dragoman.testing import ScriptedProvider, deterministic, says
+from tests.unit.testing.test_scripted import add
+
+
+def talk() -> list[Message]:
+    with ScriptedProvider(says(calls={"add": {"a": 1, "b": 2}}), "It is 3.") as provider:
+        session = Session(provider.model, tools=[add])
+        session.ask("What is 1 and 2?")
+        return list(session.messages)
+
+
+def test_two_runs_make_equal_messages() -> None:
+    """Ids of messages, calls and sessions, and times: all of it."""
+    with deterministic():
+        first = talk()
+    with deterministic():
+        second = talk()
+    assert [message.model_dump() for message in first] == [message.model_dump() for message in second]
+    assert first[0].created_at.date() == datetime(2026, 1, 1, tzinfo=UTC).date()
+    assert talk()[0].id != first[0].id
+
+
+def test_ids_sort_as_they_were_made_and_hold_the_time() -> None:
+    """They are ULIDs, of one second where the clock is moved on by one."""
+    with deterministic(datetime(2030, 1, 1, tzinfo=UTC)) as made:
+        one, two = new_ulid(), new_session_id()
+        made.clock.tick(1)
+        later = Message.user("Hi")
+    assert one < two.removeprefix("sess_") < later.id
+    assert one[:8] == two.removeprefix("sess_")[:8] != later.id[:10]
+    assert later.created_at == datetime(2030, 1, 1, 0, 0, 1, tzinfo=UTC)
+
+
+def test_the_clock_moves_by_its_step() -> None:
+    """Each look is a step later; a clock of one's own is one object."""
+    with deterministic(step=timedelta(minutes=1)) as made:
+        times = [Message.user("Hi").created_at for _ in range(3)]
+        assert made.clock.now == times[0] + timedelta(minutes=3)
+    assert [each - times[0] for each in times] == [timedelta(minutes=number) for number in range(3)]
+
+
+def test_what_was_given_its_own_keeps_it() -> None:
+    """Contexts with ids and a clock of their own do not notice; those without do."""
+    fixed = datetime(2020, 5, 5, tzinfo=UTC)
+    with deterministic() as made:
+        own = RequestContext(model="m:n", clock=lambda: fixed, tool_ids=ToolIdMap(lambda: "tu_own"))
+        assert (own.clock(), own.tool_ids.receive("m", None)) == (fixed, "tu_own")
+        assert RequestContext(model="m:n").clock() == made.clock.now - timedelta(milliseconds=1)
+
+
+def test_nothing_is_left_behind() -> None:
+    """Not even where the block is left by an error."""
+    with pytest.raises(ZeroDivisionError), deterministic():
+        _ = 1 / 0
+    assert abs(Message.user("Hi").created_at - datetime.now(UTC)) < timedelta(minutes=1)
+    assert new_ulid() != new_ulid()
+
+
+def test_it_is_refused_where_it_makes_no_sense() -> None:
+    """Nested, or without a time zone."""
+    with deterministic(), pytest.raises(ConfigurationError, match="not to be nested"), deterministic():
+        pass
+    with pytest.raises(ConfigurationError, match="time zone"), deterministic(datetime(2026, 1, 1)):  # noqa: DTZ001
+        pass
