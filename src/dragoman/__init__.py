@@ -1,23 +1,24 @@
 """Dragoman: one conversation, spoken to any large language model, and handed from model to model.
 
 What a swap cannot carry is a named loss, what a reply costs is exact or said to be unknown, and a stream that was cut
-is never taken for a complete one. Importing this opens no socket, reads no secret and imports no vendor SDK.
+is never taken for a complete one. Importing this opens no socket, reads no secret and imports no vendor SDK: each name
+is loaded when it is first used, with what it needs.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.capabilities import AdapterCapabilities
-from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.errors import DragomanError
-from dragoman.adapter.losses import Loss
-from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.canonical.blocks import ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from dragoman.canonical.message import Message, Role
-from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.canonical.usage import Usage
-
 if TYPE_CHECKING:
+    from dragoman.adapter.capabilities import AdapterCapabilities
+    from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+    from dragoman.adapter.errors import DragomanError
+    from dragoman.adapter.losses import Loss
+    from dragoman.adapter.registry import get_adapter
+    from dragoman.adapter.wire import WireRequest, WireResponse
+    from dragoman.canonical.blocks import ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+    from dragoman.canonical.message import Message, Role
+    from dragoman.canonical.tools import SideEffects, ToolDefinition
+    from dragoman.canonical.usage import Usage
     from dragoman.session import AsyncSession, Session, Tool, ask, tool
 
 __all__ = [
@@ -47,18 +48,28 @@ __all__ = [
     "tool",
 ]
 
-_IN_SESSION = ("AsyncSession", "Session", "Tool", "ask", "tool")
+_PLACES = {
+    "adapter.capabilities": ("AdapterCapabilities",),
+    "adapter.contract": ("Adapter", "AdapterOptions", "RequestContext"),
+    "adapter.errors": ("DragomanError",),
+    "adapter.losses": ("Loss",),
+    "adapter.registry": ("get_adapter",),
+    "adapter.wire": ("WireRequest", "WireResponse"),
+    "canonical.blocks": ("ImageBlock", "TextBlock", "ThinkingBlock", "ToolResultBlock", "ToolUseBlock"),
+    "canonical.message": ("Message", "Role"),
+    "canonical.tools": ("SideEffects", "ToolDefinition"),
+    "canonical.usage": ("Usage",),
+    "session": ("AsyncSession", "Session", "Tool", "ask", "tool"),
+}
+_PLACE = {name: place for place, names in _PLACES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Sessions bring the transports along, so they are loaded when the first of their names is used."""
-    if name not in _IN_SESSION:
+    if name not in _PLACE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dragoman import session
-
-    for each in _IN_SESSION:
-        globals()[each] = getattr(session, each)
-    return globals()[name]
+    found = getattr(import_module(f"{__name__}.{_PLACE[name]}"), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

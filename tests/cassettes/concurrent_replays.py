@@ -14,9 +14,9 @@ from pathlib import Path
 
 import httpx
 
+from dragoman.testing import cassette
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.cassette_file import write
-from dragoman.testing.cassette_recorder import use
 
 AT_ONCE = 64
 ROUNDS = 1_000
@@ -33,7 +33,7 @@ def question(number: int) -> int:
     return number if number < AT_ONCE - SAME else number - SAME
 
 
-def cassette(path: Path) -> Path:
+def written(path: Path) -> Path:
     """As many exchanges as there are requests; the last ones repeat questions, with replies of their own."""
     exchanges = [
         Exchange(
@@ -69,12 +69,12 @@ async def main(rounds: int = ROUNDS) -> int:
     wrong = 0
     rng = random.Random(1)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool, httpx.Client() as client:
-        path = cassette(Path(folder) / "c.yaml")
+        path = written(Path(folder) / "c.yaml")
         async with httpx.AsyncClient() as awaited:
             for number in range(rounds):
                 order = list(map(question, range(AT_ONCE)))
                 rng.shuffle(order)
-                with use(path) as recorder:
+                with cassette(path) as recorder:
                     if number % 2:
                         found = await tasks(order, awaited)
                     else:

@@ -19,7 +19,7 @@ HOSTS = {
     "xai": "api.x.ai", "openrouter": "openrouter.ai", "ollama": "localhost",
 }  # fmt: skip
 
-LARGEST = 12_000
+LARGEST = 6_000
 """Bytes of all replies of one recording."""
 
 Style = Callable[[list[Exchange]], bytes]

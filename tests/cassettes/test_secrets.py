@@ -10,10 +10,10 @@ from types import TracebackType
 import httpx
 import pytest
 
+from dragoman.testing import cassette
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.cassette_file import Recording, load, save
 from dragoman.testing.cassette_leaks import leaks
-from dragoman.testing.cassette_recorder import use
 from dragoman.testing.cassette_scrub import scrubbed
 from dragoman.testing.cassette_secrets import Scanner, SecretFoundError, is_placeholder, known_values
 from tests import exchanges
@@ -42,7 +42,7 @@ def record(path: Path, place: Place, secret: str) -> list[str]:
     """Records one exchange with the key in its place; gives the reprs of what recorded it."""
     request, response = place(secret)
     shown = []
-    with use(path, "all") as recorder, httpx.Client(transport=httpx.MockTransport(lambda _: response)) as client:
+    with cassette(path, "all") as recorder, httpx.Client(transport=httpx.MockTransport(lambda _: response)) as client:
         client.send(request)
         shown += [repr(recorder), repr(recorder.recorded), repr(recorder.scanner)]
     return shown
@@ -88,7 +88,7 @@ def test_a_key_without_a_form_is_known_by_its_use(tmp_path: Path) -> None:
 
     with (
         pytest.raises(SecretFoundError, match="a key that was in use"),
-        use(tmp_path / "c.yaml", "all"),
+        cassette(tmp_path / "c.yaml", "all"),
         httpx.Client(transport=httpx.MockTransport(answer)) as client,
     ):
         client.post("https://api.anthropic.com/v1/messages", json={}, headers={"x-api-key": plain})
@@ -143,7 +143,7 @@ def test_scrubbing_masks_what_was_found_and_nothing_else() -> None:
 def test_recorded_traffic_is_rarely_taken_for_a_secret() -> None:
     """Under one in a hundred of a sample over all wires, passwords that tools were given included."""
     exchanges.load_or_skip("anthropic")
-    sample = [each for name in ("anthropic", "openai-chat", "ollama", "groq") for each in exchanges.load(name)[::6]]
+    sample = [each for name in ("anthropic", "openai-chat", "ollama", "groq") for each in exchanges.load(name)[::20]]
     found = [
         each.id
         for each in sample

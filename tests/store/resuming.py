@@ -66,36 +66,33 @@ def begin(store: Store) -> Provider:
     return provider
 
 
-def _resumed(store: Store, name: str, provider: Provider, model: str | None) -> Session:
+def _resumed(store: Store, name: str, provider: Provider, model: str) -> Session:
     return Session.resume(SESSION, store, model=model, tools=[look], providers={name: provider.settings})
 
 
 def answer(store: Store) -> Provider:
-    """Another provider goes on, with the answer to one of the calls; the other one stays open."""
-    provider = Provider(handwritten_ollama("b is fine."))
+    """Another provider goes on, with the answer to one of the calls, and calls a tool itself; one call stays open."""
+    provider = Provider(
+        handwritten_ollama("b is fine."),
+        handwritten_ollama(Call("", "look", {"at": "d"})),
+        handwritten_ollama("d as well."),
+    )
     with _resumed(store, "ollama", provider, OLLAMA) as session:
         waiting = session.messages[-1].tool_uses[0]
         session.ask(Message.tool(waiting.id, "b: fine"))
-    return provider
-
-
-def go_on(store: Store) -> Provider:
-    """The same provider, in a program that knows of no other model than the stored one, calls a tool itself."""
-    provider = Provider(handwritten_ollama(Call("", "look", {"at": "d"})), handwritten_ollama("d as well."))
-    with _resumed(store, "ollama", provider, None) as session:
         session.ask("And d?")
     return provider
 
 
 def come_back(store: Store) -> Provider:
-    """The first provider again."""
+    """The first provider again, told of all that was said meanwhile."""
     provider = Provider(handwritten_anthropic("All fine."))
     with _resumed(store, "anthropic", provider, ANTHROPIC) as session:
         session.ask("So?")
     return provider
 
 
-PARTS = {part.__name__: part for part in (begin, answer, go_on, come_back)}
+PARTS = {part.__name__: part for part in (begin, answer, come_back)}
 
 
 def main(arguments: Sequence[str]) -> None:

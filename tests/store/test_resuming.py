@@ -1,4 +1,4 @@
-"""A conversation in four programs and on two providers: the ids stay, and what was sent is sent again to the letter."""
+"""A conversation in three programs, on two providers: the ids stay, and what was sent is sent again to the letter."""
 
 import json
 import subprocess
@@ -29,21 +29,19 @@ def said(body: str) -> str:
 def test_a_session_with_pending_calls_goes_on_in_other_programs(lasting_place: str) -> None:
     """Stored by one program, answered by the next on another provider, and brought back: the same ids, and each
     request begins with the bytes of the provider's last one."""
-    first, second, third, last = (run(lasting_place, part) for part in PARTS)
-    assert [told["model"] for told in (first, second, third, last)] == [ANTHROPIC, OLLAMA, OLLAMA, ANTHROPIC]
+    first, second, last = (run(lasting_place, part) for part in PARTS)
+    assert [told["model"] for told in (first, second, last)] == [ANTHROPIC, OLLAMA, ANTHROPIC]
 
     done, waiting, open_ = first["calls"]
     assert all(call.startswith("tu_") for call in first["calls"])
     assert first["rows"] == [[done, "succeeded"], [waiting, "pending"], [open_, "pending"]]
-    assert second["rows"] == [[done, "succeeded"], [waiting, "succeeded"], [open_, "pending"]]
-    assert second["calls"] == first["calls"]
-    assert last["calls"] == third["calls"]
-    assert third["calls"][:3] == first["calls"]
+    assert second["rows"][:3] == [[done, "succeeded"], [waiting, "succeeded"], [open_, "pending"]]
+    assert second["calls"][:3] == first["calls"]
+    assert last["calls"] == second["calls"]
 
     for earlier, later in (
         (first["bodies"][0], first["bodies"][-1]),
-        (second["bodies"][-1], third["bodies"][0]),
-        (third["bodies"][0], third["bodies"][-1]),
+        (second["bodies"][0], second["bodies"][-1]),
         (first["bodies"][-1], last["bodies"][0]),
     ):
         assert said(later).startswith(said(earlier))
@@ -55,4 +53,5 @@ def test_a_session_with_pending_calls_goes_on_in_other_programs(lasting_place: s
     called = [block["id"] for block in blocks if block["type"] == "tool_use"]
     answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
     assert called[:3] == ["toolu_1", "toolu_2", "toolu_3"]
+    assert len(called) == 4
     assert sorted(answered) == sorted(called)

@@ -171,7 +171,8 @@ class PartWriter(Generic[PartT]):
         if read == block:
             return
         if read.type != block.type:
-            self._losses.lose(message, index, f"{self._shape} has no word for it: the {block.type} is read as a {read.type}")
+            reason = f"{self._shape} has no word for it: the {block.type} is read as a {read.type}"
+            self._losses.lose(message, index, reason)
             return
         before, after = block.model_dump(), read.model_dump()
         changed = sorted(_differences(before, after))

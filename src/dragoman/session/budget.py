@@ -6,7 +6,7 @@ everybody who shares a budget, so two requests never pass a check that only one 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -127,6 +127,27 @@ class Account:
     budget: Budget
     spent: Spent = NOTHING
     held: Spent = NOTHING
+
+
+class Accounts:
+    """The accounts of one session, for each of its budgets."""
+
+    def __init__(self, budgets: Iterable[Budget]) -> None:
+        self._budgets = tuple(budgets)
+        self._of_session: dict[Budget, Account] = {}
+
+    def of_turn(self, user_id: str | None, team_id: str | None, spent: Callable[[], Spent]) -> list[Account]:
+        """Those that hold for the turn that begins; ``spent`` says what the session had spent by then."""
+        return [self._account(budget, user_id, team_id, spent) for budget in self._budgets]
+
+    def _account(self, budget: Budget, user_id: str | None, team_id: str | None, spent: Callable[[], Spent]) -> Account:
+        if budget.per in ("user", "team"):
+            return budget.of_user(user_id if budget.per == "user" else team_id)
+        if budget.per == "turn":
+            return Account(budget)
+        if budget not in self._of_session:
+            self._of_session[budget] = Account(budget, spent())
+        return self._of_session[budget]
 
 
 @dataclass(frozen=True, slots=True)

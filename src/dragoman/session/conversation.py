@@ -21,11 +21,12 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.session import spending, stored
 from dragoman.session.attempts import Attempts
-from dragoman.session.budget import Account, Budget, Purse, Spent
+from dragoman.session.budget import Accounts, Budget, Purse, Spent
 from dragoman.session.calls import DECLINED, Prepared, error_result
 from dragoman.session.compaction import Compaction, run_compaction
 from dragoman.session.identity import Owned, Pseudonyms, stamped
 from dragoman.session.keeping import Keeper, SessionStore
+from dragoman.session.latecomers import new_policing, new_teller
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
 from dragoman.session.reaching import Reaching, TransportT, new_limiter
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from dragoman.routing import RouteDecision, Router
     from dragoman.session.answer import Answer
     from dragoman.session.gate import Gate
-    from dragoman.session.policing import Policing
-    from dragoman.session.telling import Teller
 
 
 IN_A_TURN = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
@@ -128,12 +127,11 @@ class Conversation(Owned, Reaching[TransportT]):
         self._clock = clock
         if model is None and router is None:
             raise ConfigurationError("a session without a router needs a model")
-        self._teller = None if events is None else self._new_teller(events)
+        self._teller = new_teller(self, events)
         self._routes = Routes(router, clock, self._note_decision, self._route_facts)
         self._adapter = None if model is None else self._routes.find(model)
-        self._budgets = tuple(budgets)
+        self._accounts = Accounts(budgets)
         self._limiter = None if limits is None else new_limiter(limits)
-        self._accounts: dict[Budget, Account] = {}
         self._attempts = Attempts()
         self._keeper = None if store is None else Keeper(store)
         self._transports: dict[str, TransportT] = {}
@@ -141,7 +139,7 @@ class Conversation(Owned, Reaching[TransportT]):
         if system is not None:
             self._messages.insert(0, self._message(Role.SYSTEM, system))
         self._beside: dict[str, Any] = {}
-        self._policing = self._new_policing(policy, extensions)
+        self._policing = new_policing(self, policy, extensions)
         self._refuse_coroutines()
 
     @property
@@ -372,22 +370,6 @@ class Conversation(Owned, Reaching[TransportT]):
         if reply is not None and ask.unkept is not None:
             self._messages += (*ask.unkept, reply)
 
-    def _new_teller(self, bus: "EventBus") -> "Teller":
-        from dragoman.session.telling import Teller  # most sessions tell nobody, and need not wait for it
-
-        tools = self.toolbox
-        return Teller(bus, self.session_id, self._clock, tools.side_effects, lambda: tools.definitions)
-
-    def _new_policing(self, policy: "Pipeline | None", extensions: "Extensions | None") -> "Policing | None":
-        if policy is None:
-            if extensions is not None:
-                raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
-            return None
-        from dragoman.session.policing import Policing  # as with the teller
-
-        told = None if self._teller is None else self._teller.denied
-        return Policing(policy, extensions, self.session_id, self.toolbox, self._beside, told)
-
     def _note_decision(self, decision: "RouteDecision", elapsed_ms: float) -> None:
         if self._teller is not None:
             self._teller.decided(decision, elapsed_ms)
@@ -397,20 +379,13 @@ class Conversation(Owned, Reaching[TransportT]):
             self._teller.answered(prepared, results)
 
     def _purse(self) -> Purse:
-        accounts = [self._account(budget) for budget in self._budgets]
+        accounts = self._accounts.of_turn(self.user_id, self.team_id, self._spent)
         if self._limiter is None:
             return Purse(accounts, self.prices, self._clock)
         return self._limiter.purse(accounts, self.prices, self._clock)
 
-    def _account(self, budget: Budget) -> Account:
-        """The account of this user, of this session, or of the turn that begins."""
-        if budget.per in ("user", "team"):
-            return budget.of_user(self.user_id if budget.per == "user" else self.team_id)
-        if budget.per == "turn":
-            return Account(budget)
-        if budget not in self._accounts:
-            self._accounts[budget] = Account(budget, Spent(self.cost.usd or Decimal(0), self.usage.total_tokens))
-        return self._accounts[budget]
+    def _spent(self) -> Spent:
+        return Spent(self.cost.usd or Decimal(0), self.usage.total_tokens)
 
     def _leave(self, ask: Ask, reading: Reading, left: Message | None, kept: Message | None) -> None:
         """Keeps what may be kept of a reply that the caller leaves, else its bill alone. ``left`` is what arrived."""

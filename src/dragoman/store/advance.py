@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import Column, Connection, Row, Text, bindparam, cast, func, insert, select, update
-from sqlalchemy.dialects.postgresql import JSON
+from sqlalchemy import JSON, Column, Connection, Row, Text, bindparam, cast, func, insert, select, update
 from sqlalchemy.sql import Select
 from sqlalchemy.sql.dml import ReturningUpdate
 

@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.testing import strategies
+    from dragoman.testing import faults, strategies
+    from dragoman.testing.cassette_recorder import cassette
     from dragoman.testing.cassettes import AsyncCassetteTransport, Cassette, CassetteMissError, CassetteTransport
     from dragoman.testing.conformance.suite import AdapterConformance
     from dragoman.testing.deterministic import deterministic
@@ -24,11 +25,14 @@ __all__ = [
     "ScriptError",
     "ScriptedProvider",
     "block_network",
+    "cassette",
     "deterministic",
+    "faults",
     "says",
     "strategies",
 ]
 
+_MODULES = ("faults", "strategies")
 _PLACES = {
     "AdapterConformance": "conformance.suite",
     "Asked": "scripted",
@@ -40,14 +44,15 @@ _PLACES = {
     "ScriptError": "scripted",
     "ScriptedProvider": "scripted",
     "block_network": "network",
+    "cassette": "cassette_recorder",
     "deterministic": "deterministic",
     "says": "scripted",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "strategies":
-        return import_module("dragoman.testing.strategies")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(f"dragoman.testing.{_PLACES[name]}"), name)

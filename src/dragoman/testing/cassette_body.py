@@ -54,9 +54,9 @@ def unspell(fields: Mapping[str, Any]) -> bytes:
     if "json" in fields:
         return wirejson.dumps(fields["json"])
     if "base64" in fields:
-        return base64.b64decode(fields["base64"])
+        return base64.b64decode("".join(fields["base64"].split()), validate=True)
     if "aws" in fields:
-        return b"".join(map(_message, fields["aws"].splitlines()))
+        return b"".join(map(_message, fields["aws"].removesuffix("\n").split("\n")))
     if "events" in fields or "lines" in fields:
         ends = "\n\n" if "events" in fields else "\n"
         written = fields["events"] if "events" in fields else fields["lines"]

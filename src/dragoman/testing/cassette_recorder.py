@@ -114,11 +114,12 @@ class Recorder:
 
 
 @contextmanager
-def use(path: Path, mode: str = "none", *, again: bool = False) -> Iterator[Recorder]:
+def cassette(path: Path | str, mode: str = "none", *, again: bool = False) -> Iterator[Recorder]:
     """Plays or records what every HTTP client does within it. ``again`` plays an exchange as often as it is asked for.
 
     Raises SecretFoundError at its end, where what was recorded must not be written.
     """
+    path = Path(path)
     exists = path.exists()
     loaded = load(path.read_text(encoding="utf-8")) if exists and mode not in ("all", "rewrite") else Recording("", [])
     played = Cassette(loaded.server, list(loaded.exchanges), path.name)

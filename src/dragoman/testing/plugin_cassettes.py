@@ -16,7 +16,7 @@ from dragoman.testing.cassette_wires import wire_of
 from dragoman.testing.recording import today
 
 try:
-    from dragoman.testing.cassette_recorder import MODES, Recorder, use
+    from dragoman.testing.cassette_recorder import MODES, Recorder, cassette
 except ImportError:
     raise MissingExtraError(
         "tests with a cassette need vcrpy and pytest-recording: pip install 'dragoman[testing]'"
@@ -36,7 +36,7 @@ def inserted(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
     if mode not in MODES:
         raise ConfigurationError(f"there is no record mode {mode!r}: use one of {', '.join(MODES)}")
     fault = item.stash.get(plugin_faults.FAULT, None)
-    with use(path, mode, again=fault is not None) as recorder:
+    with cassette(path, mode, again=fault is not None) as recorder:
         if recorder.recording:
             _open_network(config)
         keys = {} if recorder.recording else _stand_in_keys(recorder)

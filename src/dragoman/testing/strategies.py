@@ -52,7 +52,7 @@ try:
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".")[0] != "hypothesis":
         raise
-    raise MissingExtraError("the strategies need Hypothesis: pip install hypothesis") from None
+    raise MissingExtraError('the strategies need Hypothesis: pip install "dragoman[testing]"') from None
 
 PROVIDERS = ("anthropic", "openai", "ollama", "mistral")
 MODELS = ("anthropic:claude-opus-5-5", "openai:gpt-6.1-sol", "ollama:qwen3", "mistral:medium", None)

@@ -26,6 +26,7 @@ from dragoman.canonical.message import Channel, MessageMetadata, Role, StopReaso
 from dragoman.canonical.usage import Usage
 
 BLOB = base64.b64encode(b"\x00\xffblob").decode()
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "a"}}
 CALL = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5"
 _NOW = datetime(2026, 11, 1, tzinfo=UTC)
 _PIXEL = MediaSource(kind="base64", data="iVBORw0KGgo=")
@@ -156,7 +157,7 @@ def everything() -> list[Message]:
                 ThinkingBlock(text="Hm.", signature="c2ln"),
                 RedactedThinkingBlock(data="c2VhbA=="),
                 TextBlock(text="So.", citations=(Citation(kind="url", url="https://example.org"),)),
-                ProviderBlock(provider="anthropic", kind="server_tool_use", data={"id": "srvtoolu_1"}),
+                ProviderBlock(provider="anthropic", kind="server_tool_use", data=SEARCH),
                 ToolUseBlock(id=CALL, name="read_file", input={"path": "README.md"}),
             ),
         ),

@@ -204,8 +204,23 @@ def test_a_broken_cassette_is_refused(document: Any, path: str) -> None:
     assert caught.value.path == path
 
 
+def test_aliases_that_repeat_headers_are_read() -> None:
+    """Recorders write them for lists that are the same."""
+    text = "a: &a [application/json]\ninteractions:\n"
+    text += (
+        "- {request: {method: POST, uri: '"
+        + URL
+        + "', headers: {accept: *a}, parsed_body: {messages: ["
+        + ("{role: user, content: Hi.}]}}, response: {status: {code: 200}, headers: {content-type: *a}, parsed_body: ")
+    )
+    (found,) = from_cassette(text + json.dumps(handwritten_reply("Ho.")) + "}}\n")
+    assert [message.text for message in found.messages] == ["Hi.", "Ho."]
+
+
 def test_aliases_in_yaml_do_not_grow_without_end() -> None:
-    """A few lines that mean gigabytes are refused where a body would hold them."""
+    """A few lines that mean gigabytes are refused, and so is what holds itself."""
+    with pytest.raises(FormatError, match="holds itself"):
+        from_cassette("interactions: &a [*a]\n")
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     exchange = "interactions:\n- request: {method: POST, uri: '" + URL + "', parsed_body: *a11}\n"

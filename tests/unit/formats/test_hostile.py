@@ -193,12 +193,12 @@ def test_a_broken_tool_is_refused(tool: Any) -> None:
 
 def test_a_fault_at_the_end_of_a_long_list_is_found_in_few_steps() -> None:
     """The search for the fault halves the list; a scan of it would take minutes, measured against reading it once."""
-    good = [{"role": "user", "content": "Hi."}] * 2_000
+    good = [{"role": "user", "content": "Hi."}] * 500
     began = time.process_time()
     from_native("openai-chat", good)
     once = time.process_time() - began
     began = time.process_time()
     with pytest.raises(FormatError) as caught:
         from_native("openai-chat", [*good, {"role": 5}])
-    assert caught.value.path == "$.messages[2000]"
+    assert caught.value.path == "$.messages[500]"
     assert time.process_time() - began < 200 * max(once, 0.01)

@@ -6,6 +6,8 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter.errors import UnknownProviderError
+from dragoman.canonical.blocks import ThinkingBlock
+from dragoman.canonical.message import MessageMetadata
 from dragoman.formats import FormatError, from_native, to_native
 from tests.unit.formats.documents import everything
 from tests.unit.formats.hostile import HANDWRITTEN_NATIVE
@@ -86,3 +88,31 @@ def test_an_unknown_provider_is_named() -> None:
         from_native("nobody", [])
     with pytest.raises(UnknownProviderError):
         to_native("nobody", [Message.user("Hi.")])
+
+
+def test_a_list_that_names_no_model_is_of_an_unnamed_one() -> None:
+    """Whose thinking its provider is given back all the same, and nobody else."""
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    listed = [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "Ho."}]},
+    ]
+    history = from_native("anthropic", listed)
+    assert history[1].metadata.model == "anthropic:unnamed"
+    written = to_native("anthropic", history)
+    assert (written.data, written.losses) == (listed, ())
+    assert [str(loss.kind) for loss in to_native("openai-chat", history).losses] == ["thinking"]
+
+
+@pytest.mark.parametrize("provider", list(HANDWRITTEN_NATIVE))
+def test_a_last_word_of_which_nothing_is_left_takes_nothing_with_it(provider: str) -> None:
+    """What was said before it stays, on wires that join neighbouring turns too."""
+    thought = Message.assistant([ThinkingBlock(text="Hm.")], metadata=MessageMetadata(model="groq:openai/gpt-oss-20b"))
+    written = to_native(provider, [Message.system("Be brief."), Message.user("Hi."), thought, thought])
+    assert "Hi." in json.dumps(written.data)
+    assert "stands behind the history" not in json.dumps(written.data)
+
+
+def test_a_text_that_was_the_whole_input_is_a_list_again() -> None:
+    """A history is a list, also where a request would be a text alone."""
+    assert to_native("openai", from_native("openai", {"input": "Hi."})).data == [{"role": "user", "content": "Hi."}]

@@ -217,7 +217,7 @@ for attempt in (lambda: conform(ScriptedAdapter("actor")), lambda: __import__("d
 def test_without_hypothesis_it_says_so() -> None:
     """The doubles need it not; the kit and the strategies name it."""
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
-    assert done.stdout.count("the strategies need Hypothesis: pip install hypothesis") == 2, done.stderr
+    assert done.stdout.count('pip install "dragoman[testing]"') == 2, done.stderr
     assert issubclass(MissingExtraError, ConfigurationError)
 
 

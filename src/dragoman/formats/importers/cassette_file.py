@@ -20,6 +20,10 @@ from dragoman.formats.document import decoded, kind_of, own, parse
 from dragoman.formats.errors import FormatError
 
 SHAPE = "vcr"
+_MOST_NODES = 100_000
+_MOST_REPEATED = 20
+"""How many values a cassette may stand for that it does not write out: recorders repeat headers by alias."""
+
 _LISTS = ("interactions", "http_interactions")
 
 
@@ -71,11 +75,30 @@ def _yaml(text: str) -> Any:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DOCUMENT_DEPTH:
                 raise FormatError(f"the cassette is nested over {MAX_DOCUMENT_DEPTH} levels deep")
-        return yaml.load(text, Loader=loader)
+        data = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"this is no YAML: {' '.join(str(error).split())[:200]}") from None
+    sizes: dict[int, int] = {}
+    if _written_out(data, sizes, 0) > max(_MOST_NODES, _MOST_REPEATED * len(sizes)):
+        raise FormatError("the aliases of the cassette would grow without end")
+    return data
+
+
+def _written_out(node: Any, sizes: dict[int, int], depth: int) -> int:
+    """How many values there are below a node, repeated ones each time. ``sizes`` holds the known ones, 0 while it is
+    being counted. Raises FormatError where a node holds itself."""
+    if not isinstance(node, (dict, list)):
+        return 1
+    known = sizes.get(id(node))
+    if known == 0 or depth > MAX_DOCUMENT_DEPTH:
+        raise FormatError(f"the cassette holds itself, or is nested over {MAX_DOCUMENT_DEPTH} levels deep")
+    if known is None:
+        sizes[id(node)] = 0
+        inner = node.values() if isinstance(node, dict) else node
+        known = sizes[id(node)] = 1 + sum(_written_out(each, sizes, depth + 1) for each in inner)
+    return known
 
 
 def _exchange(item: Any, path: str) -> Recorded:

@@ -23,9 +23,6 @@ from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.pieces import answered_id, as_text, call, counted, kept, media, messages, texts
 
 LIBRARY = "llm"
-_MOST_MESSAGES = 100_000
-"""Of one thread: a chain that is longer leads in a circle."""
-
 Row = dict[str, Any]
 
 
@@ -93,14 +90,14 @@ class _Log:
             yield Conversation(name, read)
 
     def _chain(self, tip: Any, path: str) -> list[Row]:
-        found: list[Row] = []
+        found: dict[Any, Row] = {}
         while tip is not None:
             rows = self._rows("select * from messages where hash = ?", [tip])
-            if not rows or len(found) == _MOST_MESSAGES:
+            if not rows or tip in found:
                 raise FormatError("the thread leads to a message that is not there, or in a circle", path=path)
-            found.append(rows[0])
+            found[tip] = rows[0]
             tip = rows[0]["parent_hash"]
-        return found[::-1]
+        return list(found.values())[::-1]
 
     def _message(
         self, native: Row, turn: Row | None, time: datetime | None, ids: ReadIds, thread: str

@@ -1,0 +1,62 @@
+"""One process at a time works on a run: what another one has under way would be taken for lost.
+
+The system, or the database, gives the run free when its process ends, however it ends.
+"""
+
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Any
+
+from sqlalchemy import Connection, text
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.store.database import Database
+
+
+class Ownership:
+    """Raises ConfigurationError where another process has the run."""
+
+    def __init__(self, database: Database, name: str) -> None:
+        self._file: IO[bytes] | None = None
+        self._connection: Connection | None = None
+        if not database.is_sqlite:
+            self._lock_in(database, name)
+        elif database.url.database not in (None, "", ":memory:"):
+            self._lock_file(Path(f"{database.url.database}.lock"), name)
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._connection is not None:
+            with suppress(Exception):  # a connection that broke holds no lock any more
+                self._connection.detach()  # closed, and not kept for the next one: the lock is the connection's
+                self._connection.close()
+            self._connection = None
+
+    def _lock_file(self, path: Path, name: str) -> None:
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # on Windows the caller sees to it
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.release()
+            raise _taken(name) from None
+
+    def _lock_in(self, database: Database, name: str) -> None:
+        key = int.from_bytes(blake2b(name.encode(), digest_size=8, person=b"dragoman-bulk").digest(), signed=True)
+        database.read(lambda _: None)  # says in our words where the server cannot be reached
+        connection: Any = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        self._connection = connection
+        if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
+            self.release()
+            raise _taken(name)
+
+
+def _taken(name: str) -> ConfigurationError:
+    return ConfigurationError(f"another process is at work on the run {name!r}: wait for it, or give this one a name")

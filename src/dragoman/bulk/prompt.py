@@ -1,0 +1,67 @@
+"""What is said for a row: templates whose {column} is what the row has there."""
+
+import json
+from hashlib import blake2b
+from string import Formatter
+from typing import Any
+
+from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.bulk.rows import PROMPT, Row
+from dragoman.canonical.message import Message
+
+
+class Template:
+    """A text with {column} in it; ``{{`` and ``}}`` are braces. Raises ConfigurationError where it is none.
+
+    A column is looked up by its whole name: nothing else in the braces means anything.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            parts = list(Formatter().parse(text))
+        except ValueError as error:
+            raise ConfigurationError(f"{text!r:.80} is no template: {error}; write {{{{ for a brace") from None
+        for _, column, form, conversion in parts:
+            if column == "" or form or conversion:
+                raise ConfigurationError(
+                    f"{text!r:.80} is no template: a placeholder is {{column}} and no more; write {{{{ for a brace"
+                )
+        self._parts = [(before, column) for before, column, _, _ in parts]
+
+    def filled(self, row: Row) -> str:
+        """Raises RequestError where the row has no such column, or nothing there."""
+        return "".join(before + ("" if column is None else _said(row, column)) for before, column in self._parts)
+
+
+class Asking:
+    """The messages of each row: a system prompt, where there is one, and a prompt."""
+
+    def __init__(self, template: str | None, system: str | None) -> None:
+        self._prompt = Template(f"{{{PROMPT}}}" if template is None else template)
+        self._system = None if system is None else Template(system)
+
+    def texts(self, row: Row) -> tuple[str, ...]:
+        """The prompt, and the system prompt after it. Raises RequestError."""
+        prompt = self._prompt.filled(row)
+        if not prompt.strip():
+            raise RequestError("the prompt is empty")
+        return (prompt,) if self._system is None else (prompt, self._system.filled(row))
+
+
+def messages(texts: tuple[str, ...]) -> list[Message]:
+    prompt, *system = texts
+    return [*map(Message.system, system), Message.user(prompt)]
+
+
+def digest(texts: tuple[str, ...]) -> str:
+    """By which a later process knows that a row is still the one that was asked."""
+    return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _said(row: Row, column: str) -> str:
+    if column not in row:
+        raise RequestError(f"the row has no column {column!r:.80}; it has {', '.join(map(str, row))!s:.200}")
+    value: Any = row[column]
+    if value is None:
+        raise RequestError(f"the row has nothing in its column {column!r:.80}")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

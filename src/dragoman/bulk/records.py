@@ -1,0 +1,123 @@
+"""What a manifest is told of one row and one model. Times are microseconds since 1970, UTC; money is US dollars."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Literal
+
+from dragoman.adapter.errors import DragomanError, ProviderError
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import CostStatus, Usage
+
+Why = Literal["killed", "network", "failed"]
+"""Why money went, or may have gone, for no answer: the process ended, the way to the provider broke, or the provider
+billed a reply that was an error and was asked for again."""
+
+
+class State(StrEnum):
+    IN_FLIGHT = "in_flight"
+    BATCHED = "batched"
+    """It stands in a batch of the provider's that was handed in."""
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the manifest holds of a row."""
+
+    state: State
+    digest: str
+    sent_at: int
+    cost_usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A request that is about to be sent. ``estimate_usd`` is what it will cost at a guess; None: nobody knows."""
+
+    model_no: int
+    row_no: int
+    digest: str
+    estimate_usd: Decimal | None
+    sent_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A request that was paid for, or may have been, though no answer of it is here. ``estimate_usd`` is the claim's,
+    or the cost where that is known."""
+
+    model_no: int
+    row_no: int
+    sent_at: int
+    why: Why
+    estimate_usd: Decimal | None
+
+    @classmethod
+    def of(cls, claim: Claim, why: Why) -> "Lost":
+        return cls(claim.model_no, claim.row_no, claim.sent_at, why, claim.estimate_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a row. ``ms`` is how long the request took that decided it; ``tries`` how many there were."""
+
+    model_no: int
+    row_no: int
+    state: State
+    answer: str | None = None
+    alike: str | None = None
+    """The same for answers that differ in case, spaces or the punctuation around them alone."""
+    error: str | None = None
+    error_class: str | None = None
+    retryable: bool = False
+    cost_usd: Decimal | None = None
+    cost_status: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    ms: int | None = None
+    tries: int = 1
+
+
+_BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
+
+
+def answered(claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
+    from dragoman.bulk.agreement import alike  # few runs compare
+
+    return Outcome(
+        model_no=claim.model_no,
+        row_no=claim.row_no,
+        state=State.ANSWERED,
+        answer=reply.text,
+        alike=alike(reply.text),
+        ms=ms,
+        tries=tries,
+        **_billed(reply.usage),
+    )
+
+
+def failed(claim: Claim, error: DragomanError, ms: int | None, tries: int) -> Outcome:
+    partial = error.partial if isinstance(error, ProviderError) else None
+    usage = partial.usage if isinstance(partial, Message) else None
+    return Outcome(
+        model_no=claim.model_no,
+        row_no=claim.row_no,
+        state=State.FAILED,
+        error=str(error) or type(error).__name__,
+        error_class=error.error_class if isinstance(error, ProviderError) else type(error).__name__,
+        retryable=isinstance(error, ProviderError) and error.retryable,
+        ms=ms,
+        tries=tries,
+        **_billed(None if usage is None else usage.as_lower_bound()),
+    )
+
+
+def _billed(usage: Usage | None) -> dict[str, Any]:
+    if usage is None:
+        return {"cost_status": CostStatus.UNPRICED.value}
+    counts = {name: getattr(usage, name) for name in _BUCKETS}
+    return {"cost_usd": usage.cost_usd, "cost_status": usage.cost_status.value, **counts}

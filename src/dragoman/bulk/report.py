@@ -1,0 +1,243 @@
+"""What a run came to: for each model what it cost, took and failed at, and how far the models agree."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import combinations
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import and_, func, select
+
+from dragoman.bulk.manifest import Manifest, added
+from dragoman.bulk.records import State
+from dragoman.bulk.rows import Row, Source
+from dragoman.bulk.tables import answers, lost
+from dragoman.bulk.writing import joined
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLine:
+    """One model. Money is US dollars, tokens are of all answers; None is unknown. ``unpriced`` answers have no known
+    cost, or not all of it. ``seconds`` and ``slow_seconds`` are the middle answer's, and that of one in twenty.
+    ``agreement``: how often it says the same as another model, of all answers that there are to compare.
+    """
+
+    model: str
+    answered: int
+    errors: int
+    cost_usd: Decimal | None
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    seconds: float | None
+    slow_seconds: float | None
+    agreement: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Requests that may have been paid for without an answer of theirs here, by why; ``usd`` is a guess, or known
+    where the provider billed a reply that was an error."""
+
+    killed: int = 0
+    network: int = 0
+    failed: int = 0
+    usd: Decimal | None = None
+
+
+@dataclass(eq=False)
+class BulkReport:
+    """``stopped`` says why rows are left; None where none is. The rows are read from the manifest as they are asked
+    for; `close` it, or use it as a context manager.
+    """
+
+    rows: int
+    lines: tuple[ModelLine, ...]
+    gone: Gone
+    agreement: Mapping[tuple[str, str], float | None]
+    stopped: str | None
+    cost_usd: Decimal | None
+    """Of all answers and errors, as far as it is known."""
+    _manifest: Manifest = field(repr=False)
+    _source: Source = field(repr=False)
+    _models: Mapping[str, int] = field(repr=False)
+    _prefix: str = field(repr=False, default="")
+
+    @property
+    def finished(self) -> bool:
+        """Whether every row has an outcome, be it an error."""
+        return all(line.answered + line.errors == self.rows for line in self.lines)
+
+    @property
+    def errors(self) -> int:
+        return sum(line.errors for line in self.lines)
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows with their answers, in order; the columns are those of the output file."""
+        return joined(self._source, self._manifest, self._models, self._prefix)
+
+    def __str__(self) -> str:
+        """The models side by side."""
+        titles = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "seconds", "slow", "agrees")
+        cells = [titles, *map(_cells, self.lines)]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
+        return "\n".join(
+            "  ".join(cell.rjust(width) if n else cell.ljust(width) for n, (cell, width) in enumerate(zipped)).rstrip()
+            for zipped in (list(zip(row, widths, strict=True)) for row in cells)
+        )
+
+    def close(self) -> None:
+        self._manifest.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def report(
+    manifest: Manifest, source: Source, models: Mapping[str, int], rows: int, stopped: str | None, prefix: str
+) -> BulkReport:
+    pairs = {pair: _agreed(manifest, *map(models.__getitem__, pair)) for pair in combinations(models, 2)}
+    lines = tuple(_line(manifest, model, number, pairs) for model, number in models.items())
+    return BulkReport(
+        rows=rows,
+        lines=lines,
+        gone=money_gone(manifest),
+        agreement={pair: _share(*counts) for pair, counts in pairs.items()},
+        stopped=stopped,
+        cost_usd=added(*(line.cost_usd for line in lines)),
+        _manifest=manifest,
+        _source=source,
+        _models=models,
+        _prefix=prefix,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one model stands. ``priced``: how many outcomes the money is for. ``batched_usd``: a guess at what batches that
+    are under way will cost."""
+
+    answered: int
+    errors: int
+    priced: int
+    unpriced: int
+    usd: Decimal | None
+    batched_usd: Decimal | None
+    input_tokens: int
+    output_tokens: int
+
+    @property
+    def done(self) -> int:
+        return self.answered + self.errors
+
+
+def standing(manifest: Manifest, model_no: int) -> Standing:
+    c = answers.c
+    read = c.input_tokens + c.cached_input_tokens + c.cache_creation_input_tokens
+    # Grouped by cost, which the database itself could not add up exactly on SQLite.
+    asked = select(c.state, c.cost_status, c.cost_usd, func.count(), func.sum(read), func.sum(c.output_tokens)).where(
+        _of(manifest, model_no)
+    )
+    counts = {State.ANSWERED: 0, State.FAILED: 0}
+    priced = unpriced = tokens_in = tokens_out = 0
+    costs: list[Decimal] = []
+    for state, status, cost, count, came_in, went_out in manifest.read(
+        asked.group_by(c.state, c.cost_status, c.cost_usd)
+    ):
+        if state not in counts:
+            continue
+        counts[State(state)] += count
+        unpriced += count if state == State.ANSWERED and status not in ("priced", "free") else 0
+        if cost is not None:
+            priced += count
+            costs.append(cost * count)
+        tokens_in += int(came_in or 0)
+        tokens_out += int(went_out or 0)
+    answered, errors = counts[State.ANSWERED], counts[State.FAILED]
+    batched = select(c.estimate_usd).where(_of(manifest, model_no), c.state == State.BATCHED.value)
+    in_batches = added(*(row.estimate_usd for row in manifest.read(batched)))
+    return Standing(answered, errors, priced, unpriced, added(*costs), in_batches, tokens_in, tokens_out)
+
+
+def _line(manifest: Manifest, model: str, model_no: int, pairs: Mapping[tuple[str, str], tuple[int, int]]) -> ModelLine:
+    found = standing(manifest, model_no)
+    own = [counts for pair, counts in pairs.items() if model in pair]
+    return ModelLine(
+        model=model,
+        answered=found.answered,
+        errors=found.errors,
+        cost_usd=found.usd,
+        unpriced=found.unpriced,
+        input_tokens=found.input_tokens,
+        output_tokens=found.output_tokens,
+        seconds=_seconds(manifest, model_no, found.answered, 0.5),
+        slow_seconds=_seconds(manifest, model_no, found.answered, 0.95),
+        agreement=_share(sum(same for same, _ in own), sum(both for _, both in own)),
+    )
+
+
+def _seconds(manifest: Manifest, model_no: int, count: int, share: float) -> float | None:
+    timed = and_(_of(manifest, model_no), answers.c.state == State.ANSWERED.value, answers.c.ms.is_not(None))
+    place = min(int(count * share), max(count - 1, 0))
+    found = manifest.read(select(answers.c.ms).where(timed).order_by(answers.c.ms).offset(place).limit(1))
+    return found[0].ms / 1000 if found else None
+
+
+def _agreed(manifest: Manifest, one: int, other: int) -> tuple[int, int]:
+    """On how many rows two models say the same, of how many that both have answered."""
+    mine, its = answers.alias("mine"), answers.alias("its")
+    both = and_(
+        mine.c.run_no == manifest.run_no,
+        its.c.run_no == manifest.run_no,
+        mine.c.model_no == one,
+        its.c.model_no == other,
+        mine.c.row_no == its.c.row_no,
+        mine.c.state == State.ANSWERED.value,
+        its.c.state == State.ANSWERED.value,
+    )
+    counted = select(func.count(), func.count().filter(mine.c.alike == its.c.alike)).where(both)
+    ((rows, same),) = manifest.read(counted)
+    return same, rows
+
+
+def money_gone(manifest: Manifest) -> Gone:
+    c = lost.c
+    asked = (
+        select(c.why, c.estimate_usd, func.count()).where(c.run_no == manifest.run_no).group_by(c.why, c.estimate_usd)
+    )
+    counts: dict[str, int] = {}
+    costs: list[Decimal] = []
+    for why, usd, count in manifest.read(asked):
+        counts[why] = counts.get(why, 0) + count
+        if usd is not None:
+            costs.append(usd * count)
+    return Gone(**counts, usd=added(*costs))
+
+
+def _of(manifest: Manifest, model_no: int) -> Any:
+    return and_(answers.c.run_no == manifest.run_no, answers.c.model_no == model_no)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _cells(line: ModelLine) -> tuple[str, ...]:
+    cost = "unknown" if line.cost_usd is None else f"${line.cost_usd:.6f}" + ("+" if line.unpriced else "")
+    return (
+        line.model,
+        f"{line.answered:,}",
+        f"{line.errors:,}",
+        cost if line.answered or line.errors else "",
+        f"{line.input_tokens:,}",
+        f"{line.output_tokens:,}",
+        "" if line.seconds is None else f"{line.seconds:.1f}",
+        "" if line.slow_seconds is None else f"{line.slow_seconds:.1f}",
+        "" if line.agreement is None else f"{line.agreement:.0%}",
+    )

@@ -1,0 +1,53 @@
+"""What a provider's headers say of the room that is left, and when there is some again.
+
+https://platform.claude.com/docs/en/api/rate-limits (times of RFC 3339) and
+https://platform.openai.com/docs/guides/rate-limits (spans such as 6m0s, 17ms), which others have taken over.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from dragoman.limits.told import remaining
+
+_RESETS = {
+    "requests": ("anthropic-ratelimit-requests-reset", "x-ratelimit-reset-requests"),
+    "tokens": ("anthropic-ratelimit-tokens-reset", "x-ratelimit-reset-tokens"),
+}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s|d)?")
+_SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
+_LONGEST = 3_600.0
+
+
+def room(headers: Mapping[str, str], tokens: float, now: datetime) -> tuple[int, float | None] | None:
+    """How many requests of that many tokens may follow this reply, and in how many seconds there is more room.
+
+    None where the reply tells nothing of it; no seconds where it does not say when.
+    """
+    left = remaining(headers)
+    if not left:
+        return None
+    fitting = {unit: count if unit == "requests" else int(count / max(tokens, 1.0)) for unit, count in left.items()}
+    narrowest = min(fitting, key=lambda unit: fitting[unit])
+    waits = [
+        wait
+        for name in _RESETS[narrowest]
+        if (told := headers.get(name)) is not None and (wait := seconds_until(told, now)) is not None
+    ]
+    return fitting[narrowest], min(waits, default=None)
+
+
+def seconds_until(told: str, now: datetime) -> float | None:
+    """A span or a time, as seconds from now, at most an hour; None where it is neither."""
+    told = told.strip()
+    parts = _PART.findall(told)
+    if parts and "".join(number + unit for number, unit in parts) == told:
+        wait = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    else:
+        try:
+            moment = datetime.fromisoformat(told)
+        except ValueError:
+            return None
+        wait = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
+    return min(max(wait, 0.0), _LONGEST) if math.isfinite(wait) else None

@@ -1,0 +1,188 @@
+"""Where rows come from: files, lists, and functions that give them anew. A source is read more than once.
+
+Nothing here holds more than a few rows: a run reads its source when it asks and again when it writes the answers.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Row = dict[str, Any]
+Prompts = str | Path | Iterable[str | Mapping[str, Any]] | Callable[[], Iterable[str | Mapping[str, Any]]]
+"""A file, rows in memory, or a function that gives the same rows whenever it is called. A text alone is a file's name;
+a text among rows is a row with the one column ``prompt``."""
+
+PROMPT = "prompt"
+JSON_LINES = (".jsonl", ".ndjson")
+SUFFIXES = (*JSON_LINES, ".csv", ".parquet")
+_AT_ONCE = 512
+
+
+class Source(Protocol):
+    """Rows in their order, the same ones whenever they are read."""
+
+    name: str
+    types: Mapping[str, str]
+    """The columns' types in DuckDB's words, as far as the source has types."""
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+    def count(self) -> int: ...
+
+
+def source(prompts: Prompts) -> Source:
+    """Raises ConfigurationError where it can be read but once, or is no file of a kind that is known."""
+    if isinstance(prompts, str | Path):
+        path = Path(prompts)
+        if not path.is_file():
+            raise ConfigurationError(
+                f"there is no file {str(prompts)!r:.200}; a list holds prompts, a text names a file"
+            )
+        return _OF_SUFFIX[suffix_of(path)](path)
+    if isinstance(prompts, Iterator):
+        raise ConfigurationError(
+            "rows are read more than once, and this can be read but once: give a file, a list, or the function that"
+            " makes it"
+        )
+    return Given(prompts)
+
+
+def suffix_of(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ConfigurationError(f"rows are read from and written to {', '.join(SUFFIXES)}, not {path.name!r:.80}")
+    return suffix
+
+
+class Given:
+    """Rows that the program holds or makes."""
+
+    def __init__(self, rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
+        self.name = "the rows"
+        self.types: Mapping[str, str] = {}
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row]:
+        rows = self._rows() if callable(self._rows) else self._rows
+        for number, row in enumerate(rows, 1):
+            yield _row(row, f"row {number}")
+
+    def count(self) -> int:
+        rows: Any = self._rows
+        return len(rows) if hasattr(rows, "__len__") else sum(1 for _ in self)
+
+
+class JsonLines:
+    """An object a line, or a text; lines without either are left out."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self.types: Mapping[str, str] = {}
+        self._path = path
+
+    def __iter__(self) -> Iterator[Row]:
+        with self._path.open(encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _row(_parsed(line, where := f"{self.name}, line {number}"), where)
+
+    def count(self) -> int:
+        with self._path.open("rb") as lines:
+            return sum(1 for line in lines if line.strip())
+
+
+class Csv:
+    """A header, and a text for each column; a row with too many or too few of them is an error."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self.types: Mapping[str, str] = {}
+        self._path = path
+
+    def __iter__(self) -> Iterator[Row]:
+        with self._path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = self._next(reader, [])
+            if len(set(header)) < len(header):
+                raise ConfigurationError(f"{self.name}: a column stands in the header twice")
+            while (row := self._next(reader, None)) is not None:
+                if not row:
+                    continue
+                if len(row) != len(header):
+                    raise ConfigurationError(
+                        f"{self.name}, line {reader.line_num}: {len(row)} columns, and the header has {len(header)}"
+                    )
+                yield dict(zip(header, row, strict=True))
+
+    def count(self) -> int:
+        return sum(1 for _ in self)
+
+    def _next(self, reader: Any, end: Any) -> Any:
+        try:
+            return next(reader, end)
+        except csv.Error as error:
+            raise ConfigurationError(f"{self.name}, line {reader.line_num} is no CSV: {error}") from None
+
+
+class Parquet:
+    """Read by DuckDB, a few rows at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self._path = path
+        with duckdb() as connection:
+            described = connection.execute("DESCRIBE FROM read_parquet($1)", [str(path)]).fetchall()
+        self.types: Mapping[str, str] = {name: kind for name, kind, *_ in described}
+
+    def __iter__(self) -> Iterator[Row]:
+        with duckdb() as connection:
+            found = connection.execute("FROM read_parquet($1)", [str(self._path)])
+            while rows := found.fetchmany(_AT_ONCE):
+                for row in rows:
+                    yield dict(zip(self.types, row, strict=True))
+
+    def count(self) -> int:
+        with duckdb() as connection:
+            (found,) = connection.execute("SELECT count(*) FROM read_parquet($1)", [str(self._path)]).fetchall()
+        return int(found[0])
+
+
+_OF_SUFFIX: dict[str, Callable[[Path], Source]] = {
+    **dict.fromkeys(JSON_LINES, JsonLines),
+    ".csv": Csv,
+    ".parquet": Parquet,
+}
+
+
+def duckdb() -> "DuckDBPyConnection":
+    """A database in memory that keeps rows in their order. Raises MissingExtraError without duckdb."""
+    try:
+        import duckdb as installed
+    except ModuleNotFoundError:
+        raise MissingExtraError("Parquet needs DuckDB: pip install 'dragoman[report]'") from None
+    connection = installed.connect()
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET threads = 1")
+    return connection
+
+
+def _parsed(line: str, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{where} is no JSON: {error!s:.200}") from None
+
+
+def _row(value: Any, where: str) -> Row:
+    if isinstance(value, str):
+        return {PROMPT: value}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise ConfigurationError(f"{where} is neither an object nor a text")

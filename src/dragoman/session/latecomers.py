@@ -1,0 +1,36 @@
+"""What most sessions do without, and need not wait for: made where it was asked for, and loaded only then."""
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dragoman.canonical.extensions import Extensions
+    from dragoman.events.bus import EventBus
+    from dragoman.policy import Pipeline
+    from dragoman.session.conversation import Conversation
+    from dragoman.session.policing import Policing
+    from dragoman.session.telling import Teller
+
+
+def new_teller(session: "Conversation[Any]", bus: "EventBus | None") -> "Teller | None":
+    if bus is None:
+        return None
+    from dragoman.session.telling import Teller
+
+    tools = session.toolbox
+    return Teller(bus, session.session_id, session._clock, tools.side_effects, lambda: tools.definitions)
+
+
+def new_policing(
+    session: "Conversation[Any]", policy: "Pipeline | None", extensions: "Extensions | None"
+) -> "Policing | None":
+    """Raises ConfigurationError on extensions that nobody would heed."""
+    if policy is None:
+        if extensions is not None:
+            raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
+        return None
+    from dragoman.session.policing import Policing
+
+    denied = None if session._teller is None else session._teller.denied
+    return Policing(policy, extensions, session.session_id, session.toolbox, session._beside, denied)

@@ -1,0 +1,130 @@
+"""Tokens and cost of each reply as bars: the places and heights; the drawing itself is the template's.
+
+Widths are parts of a hundred, so that the picture fits a telephone; heights are pixels.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from dragoman.canonical.usage import CostStatus, Usage
+from dragoman.view import figures
+
+TOKENS_TOP, TOKENS_HEIGHT = 22, 110
+COST_TOP, COST_HEIGHT = 168, 52
+MODELS_TOP, MODELS_HEIGHT = 232, 5
+HEIGHT = 256
+_LEFT, _WIDTH = 11.0, 88.5
+_GAP = 0.28
+_WIDEST = 6.5
+_LEAST = 1.0
+_MANY = 48
+_COLUMN = 14
+
+_PARTS = (
+    ("cached", "read from a cache", "cached_input_tokens"),
+    ("written", "written to a cache", "cache_creation_input_tokens"),
+    ("fresh", "other input", "input_tokens"),
+    ("output", "output", "output_tokens"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One column: a reply, by the number of its message."""
+
+    number: int
+    model: str
+    hue: int
+    usage: Usage | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Part of a column; ``name`` is its class."""
+
+    name: str
+    y: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    reply: Reply
+    x: float
+    width: float
+    bars: tuple[Bar, ...]
+    label: str
+    unknown_cost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """``pixels`` is how wide the picture is at least, None where it may be as narrow as it likes."""
+
+    columns: tuple[Column, ...]
+    ticks: tuple[tuple[float, str], ...]
+    legend: tuple[tuple[str, str], ...]
+    description: str
+    pixels: int | None
+
+
+def chart(replies: Sequence[Reply]) -> Chart | None:
+    """None where nothing is known that could be drawn."""
+    told = [reply.usage for reply in replies if reply.usage is not None]
+    if not told:
+        return None
+    most = figures.round_top(Decimal(max(usage.total_tokens for usage in told)))
+    costs = [usage.cost_usd for usage in told if usage.cost_usd is not None]
+    dearest = figures.round_top(max(costs, default=Decimal(0)))
+    shown = [(name, words) for name, words, field in _PARTS if any(getattr(usage, field) for usage in told)]
+    return Chart(
+        tuple(_columns(replies, most, dearest)),
+        (
+            (TOKENS_TOP, figures.short(most)),
+            (TOKENS_TOP + TOKENS_HEIGHT / 2, figures.short(most / 2)),
+            (COST_TOP, f"${dearest.normalize():f}" if any(costs) else "$0"),
+        ),
+        tuple(shown),
+        _described(replies, told),
+        _COLUMN * len(replies) if len(replies) > _MANY else None,
+    )
+
+
+def _columns(replies: Sequence[Reply], most: Decimal, dearest: Decimal) -> Iterator[Column]:
+    pitch = _WIDTH / len(replies)
+    width = min(_WIDEST, pitch * (1 - _GAP))
+    for place, reply in enumerate(replies):
+        x = _LEFT + pitch * place + (pitch - width) / 2
+        usage = reply.usage
+        bars = () if usage is None else tuple(_bars(usage, most, dearest))
+        unknown = usage is None or usage.cost_status in (CostStatus.UNPRICED, CostStatus.PARTIAL)
+        yield Column(reply, round(x, 3), round(width, 3), bars, label(reply), unknown)
+
+
+def _bars(usage: Usage, most: Decimal, dearest: Decimal) -> Iterator[Bar]:
+    bottom = float(TOKENS_TOP + TOKENS_HEIGHT)
+    for name, _, field in _PARTS:
+        if count := getattr(usage, field):
+            height = max(_LEAST, float(count / most) * TOKENS_HEIGHT)
+            bottom -= height
+            yield Bar(name, round(bottom, 2), round(height, 2))
+    if usage.cost_usd:
+        height = max(_LEAST, float(usage.cost_usd / dearest) * COST_HEIGHT)
+        yield Bar("cost", round(COST_TOP + COST_HEIGHT - height, 2), round(height, 2))
+
+
+def label(reply: Reply) -> str:
+    """All of a column in words."""
+    told = ["no token counts"] if reply.usage is None else list(figures.tokens(reply.usage))
+    return f"{reply.number} · {reply.model}: {'; '.join(told)}; {figures.cost(reply.usage)}"
+
+
+def _described(replies: Sequence[Reply], told: Sequence[Usage]) -> str:
+    largest = max(told, key=lambda usage: usage.total_tokens)
+    known = [usage.cost_usd for usage in told if usage.cost_usd is not None]
+    cost = f"costs go up to {figures.money(max(known))}" if known else "no cost is known"
+    return (
+        f"{figures.plural(len(replies), 'reply').replace('replys', 'replies')}, one column each."
+        f" The largest took {largest.total_tokens:,} tokens; {cost}. The table below has every number."
+    )

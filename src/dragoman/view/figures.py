@@ -1,0 +1,83 @@
+"""Numbers as a person reads them. What is unknown is said, never shown as 0."""
+
+from collections.abc import Iterator
+from decimal import ROUND_UP, Decimal
+
+from dragoman.canonical.usage import CostStatus, Usage
+
+_LEAST_SHOWN = Decimal("0.000001")
+_PLACES = 4
+_STEPS = (1, 2, 5)
+_KILO = 1000
+
+
+def money(amount: Decimal) -> str:
+    """Dollars, to a millionth; what is not nothing is not shown as 0."""
+    if 0 < amount < _LEAST_SHOWN:
+        return f"under ${_LEAST_SHOWN:f}"
+    text = f"{amount:.6f}".rstrip("0")
+    whole, _, part = text.partition(".")
+    return f"${whole}.{part.ljust(2, '0')}"
+
+
+def cost(usage: Usage | None) -> str:
+    """What one reply cost, in words."""
+    if usage is None:
+        return "price unknown"
+    match usage.cost_status:
+        case CostStatus.FREE:
+            return "free"
+        case CostStatus.PARTIAL if usage.cost_usd is not None:
+            return f"at least {money(usage.cost_usd)}"
+        case CostStatus.PRICED if usage.cost_usd is not None:
+            return money(usage.cost_usd)
+        case _:
+            return "price unknown"
+
+
+def tokens(usage: Usage) -> Iterator[str]:
+    """What went in and came out, in a few words each."""
+    cached = f", {usage.cached_input_tokens:,} of them cached" if usage.cached_input_tokens else ""
+    yield f"{usage.prompt_tokens:,} tokens in{cached}"
+    thought = f", {usage.reasoning_tokens:,} of them reasoning" if usage.reasoning_tokens else ""
+    yield f"{usage.output_tokens:,} out{thought}"
+
+
+def seconds(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else f"{milliseconds / 1000:.1f} s"
+
+
+def size(count: int | None) -> str:
+    """Bytes."""
+    if count is None:
+        return ""
+    for unit in ("bytes", "KB", "MB"):
+        if count < _KILO:
+            return f"{count:,} {unit}"
+        count = round(count / _KILO)
+    return f"{count:,} GB"
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def round_top(largest: Decimal) -> Decimal:
+    """The least of 1, 2, 5, 10, 20 … (or 0.1, 0.05 …) that is not below it: the top of an axis."""
+    if largest <= 0:
+        return Decimal(1)
+    power = Decimal(10) ** largest.adjusted()
+    return next((power * step for step in _STEPS if power * step >= largest), power * 10)
+
+
+def short(amount: Decimal) -> str:
+    """A label of an axis: 500, 20k, 1.5M."""
+    for limit, unit in ((10**6, "M"), (10**3, "k")):
+        if amount >= limit:
+            return f"{(amount / limit).normalize():f}{unit}"
+    return f"{amount.normalize():f}"
+
+
+def rounded_up(amount: Decimal) -> Decimal:
+    """To as many places as a picture needs."""
+    return amount.quantize(Decimal(1).scaleb(-_PLACES), rounding=ROUND_UP)

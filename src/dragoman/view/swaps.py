@@ -1,0 +1,67 @@
+"""What a history loses on its way to a model: found by projecting it, as it was, onto the one that answered next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.losses import Loss, Severity
+from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.settled import Encodings
+from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.session.summaries import sent
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """``refused`` is why the model cannot be given the history at all, where that is so. ``behind``: no reply of the
+    new model is there yet."""
+
+    before: str
+    after: str
+    losses: tuple[Loss, ...] = ()
+    refused: str | None = None
+    behind: bool = False
+
+    @property
+    def lost(self) -> list[Loss]:
+        """Content that is gone or reduced."""
+        return [loss for loss in self.losses if loss.severity is Severity.WARNING]
+
+    @property
+    def changed(self) -> list[Loss]:
+        """What only has another form."""
+        return [loss for loss in self.losses if loss.severity is not Severity.WARNING]
+
+
+@dataclass(slots=True)
+class Projections:
+    """Requests as they would be made today. ``tool_ids`` should be a copy: ids may be made in it.
+
+    ``tools`` are offered in each request; a history does not hold their definitions, nor the options of its turns.
+    """
+
+    tool_ids: ToolIdMap
+    tools: Sequence[ToolDefinition] = ()
+    encodings: Encodings = field(default_factory=Encodings)
+
+    def request(self, history: Sequence[Message], model: str) -> WireRequest | str:
+        """The request that this history makes for the model, or why there is none."""
+        try:
+            adapter = get_adapter(model)
+            context = RequestContext(
+                model=str(adapter.model_id), session_id="", tool_ids=self.tool_ids, encodings=self.encodings
+            )
+            return adapter.to_wire(sent(history), self.tools, AdapterOptions(context=context))
+        except DragomanError as error:
+            return str(error)
+
+
+def swap(made: WireRequest | str, before: str, after: str, *, behind: bool = False) -> Swap:
+    """The swap that a request, or the lack of one, stands for."""
+    if isinstance(made, str):
+        return Swap(before, after, refused=made, behind=behind)
+    return Swap(before, after, made.losses, behind=behind)

@@ -1,0 +1,86 @@
+"""Raw requests, line by line, each without the lines that it begins with in common with an earlier one.
+
+A request holds the whole history before it: written out, they would make a page that grows with its square.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import MalformedReplyError
+from dragoman.adapter.wire import WireRequest
+
+_LONGEST_WORD = 400
+"""Characters without a space; what is longer is encoded media or a signature, and is shortened."""
+_KEPT = 60
+_LEAST_SHARED = 12
+MOST_BYTES = 48 * 1024 * 1024
+"""Of bodies on one page, together; the requests that follow are left out."""
+_SPACE = re.compile(r"\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """``lines`` is how many lines at the beginning are those of the request ``same_as``; ``text`` is what follows."""
+
+    address: str
+    text: str
+    same_as: int | None = None
+    lines: int = 0
+
+
+class RawRequests:
+    """Those of one page. The numbers are those of their turns."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, tuple[int, list[str]]] = {}
+        self._bytes = 0
+
+    def add(self, number: int, model: str, request: WireRequest) -> Raw | None:
+        """None where the page would become too large."""
+        self._bytes += len(request.body)
+        if self._bytes > MOST_BYTES:
+            return None
+        lines = _shown(request.body).split("\n")
+        address = f"{request.method} {request.path}"
+        before = self._latest.get(model)
+        self._latest[model] = (number, lines)
+        if before is not None:
+            shared = _shared(before[1], lines)
+            if shared >= _LEAST_SHARED:
+                return Raw(address, "\n".join(lines[shared:]), before[0], shared)
+        return Raw(address, "\n".join(lines))
+
+
+def _shared(before: list[str], lines: list[str]) -> int:
+    count = 0
+    for one, other in zip(before, lines, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _shown(body: bytes) -> str:
+    try:
+        return pretty(wirejson.loads(body))
+    except MalformedReplyError:
+        return body.decode(errors="replace")
+
+
+def pretty(value: Any) -> str:
+    """JSON for a person: indented, with what nobody reads shortened."""
+    return json.dumps(shortened(value), ensure_ascii=False, indent=2)
+
+
+def shortened(value: Any) -> Any:
+    """The value, with encoded media and the like cut to a few characters and their number."""
+    if isinstance(value, dict):
+        return {name: shortened(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [shortened(inner) for inner in value]
+    if isinstance(value, str) and len(value) > _LONGEST_WORD and not _SPACE.search(value):
+        return f"{value[:_KEPT]}… ({len(value):,} characters)"
+    return value

@@ -1,0 +1,136 @@
+"""Bodies and files: whatever was recorded comes back, byte for byte, and a stream is one event a line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.testing import cassette
+from dragoman.testing.cassette_body import spell, unspell
+from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassette_file import read, write
+from dragoman.testing.cassette_reply import said
+from dragoman.testing.faults import Framing, events_of
+from tests import exchanges
+from tests.unit.testing.kinds_of_streams import BODIES
+
+ODD = [
+    "data: 1\u2028\n\n",
+    "data: \x85\n\n",
+    "data: ⏎ x\n\n",
+    "data: 1 \n\n",
+    "data: \U0001f600\n\n",
+    ": ping\n\n",
+    "data: 1",
+]
+
+pieces = st.sampled_from(
+    [*ODD, "event: a\ndata: {}\n\n", "data: 1\r\n\r\n", "\n", "{}\n", '{"a": 1}', " ", "\x00", "⏎"]
+)
+bodies = st.one_of(st.binary(max_size=60), st.lists(pieces, max_size=6).map(lambda each: "".join(each).encode()))
+
+
+def again(body: bytes) -> bytes:
+    exchange = Exchange(RecordedRequest("POST", "/x"), RecordedResponse(200, body))
+    _, (back,) = read(write([exchange], server="s"))
+    return back.response.body
+
+
+def is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except ValueError:
+        return False
+    return True
+
+
+@given(bodies)
+def test_a_body_comes_back(body: bytes) -> None:
+    """To the byte; of JSON, the value."""
+    back = again(body)
+    assert back == body or json.loads(back) == json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("framing", "form"),
+    [(Framing.SSE, "events"), (Framing.LINES, "lines"), (Framing.ARRAY, "json"), (Framing.AWS, "aws")],
+)
+def test_a_stream_is_one_event_a_line(framing: Framing, form: str) -> None:
+    """In every framing that a person can read: also in AWS's, whose lengths and checksums are computed anew."""
+    body = BODIES[framing]
+    fields = spell(body)
+    assert list(fields) == [form]
+    if form != "json":
+        assert fields[form].count("\n") == len(events_of(body))
+        assert unspell(fields) == body
+
+
+def test_line_ends_are_kept() -> None:
+    """CR LF throughout is noted once; a stream that mixes its ends is kept as it is."""
+    assert spell(b"data: 1\r\n\r\ndata: 2\r\n\r\n") == {"line_end": "crlf", "events": "data: 1\ndata: 2\n"}
+    assert spell(b"data: 1\r\n\r\ndata: 2\n\n") == {"stream": ["data: 1\r\n\r\n", "data: 2\n\n"]}
+
+
+def test_what_is_no_text_is_base64() -> None:
+    """A picture, and an AWS message that was cut or whose headers are no texts."""
+    whole = BODIES[Framing.AWS]
+    for body in (b"\x89PNG\xff", whole[:-3], whole[:20] + b"\xff" + whole[21:]):
+        assert list(spell(body)) == ["base64"]
+        assert again(body) == body
+
+
+@pytest.mark.exchanges
+def test_recorded_bodies_come_back() -> None:
+    """Binary streams and texts of every wire, a sample of each."""
+    exchanges.load_or_skip("anthropic")
+    forms = set()
+    for provider in ("anthropic", "bedrock", "ollama", "openai-chat", "openrouter", "google"):
+        for each in [each for each in exchanges.load(provider) if each.streamed][::10]:
+            fields = spell(each.body)
+            forms |= set(fields)
+            assert unspell(fields) == each.body
+    assert {"events", "lines", "aws"} <= forms
+    assert "base64" not in forms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "format: 2\nserver: s\nrecorded: soon\nexchanges: []",
+        "format: 2\nserver: s\nexchanges:\n- request: {method: P, path: /, base64: '*'}\n  response: {status: 200}",
+        "format: 2\nserver: s\nexchanges:\n- request: {method: P, path: /, events: 3}\n  response: {status: 200}",
+        "format: 2\nserver: s\nadapters: 3\nexchanges: []",
+        "format: 3\nserver: s\nexchanges: []",
+    ],
+)
+def test_what_is_no_cassette(text: str) -> None:
+    """It is said so, without a traceback of YAML's."""
+    with pytest.raises(ConfigurationError, match="this is no cassette"):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v1/messages", b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}', "Error] busy"),
+        ("/v1/embeddings", b"{}", None),
+        ("/v1/messages/count_tokens", b'{"input_tokens":3}', None),
+    ],
+)
+def test_what_a_reply_says(path: str, body: bytes, words: str | None) -> None:
+    """An error by its class; nothing of what no adapter reads."""
+    status = 529 if words else 200
+    found = said(Exchange(RecordedRequest("POST", path, b"{}"), RecordedResponse(status, body)))
+    assert found is None if words is None else words in str(found)
+
+
+def test_a_file_that_cannot_be_read_is_not_recorded_over(tmp_path: Path) -> None:
+    """It may be all that there is of it."""
+    path = tmp_path / "c.yaml"
+    path.write_text("format: 9", encoding="utf-8")
+    with pytest.raises(ConfigurationError), cassette(path, "new_episodes"):
+        pass
+    assert path.read_text(encoding="utf-8") == "format: 9"
