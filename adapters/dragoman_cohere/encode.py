@@ -134,6 +134,8 @@ def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
 
 
 def _message(request: Outgoing, turn: Turn) -> dict[str, Any]:
+    if (text := turn.bare(PROVIDER)) is not None:
+        return {"role": turn.role.value, "content": text}
     # A turn that was made because of a message, or has another role by now, is not the one that was noted.
     raw = turn.raw(PROVIDER) if turn.role is turn.message.role else {}
     notes = raw.get("blocks", {})

@@ -54,7 +54,8 @@ class _Content:
 
     def encoded(self) -> dict[str, Any]:
         self.settle()
-        self._in_order_of_calls()
+        if self.answers:
+            self._in_order_of_calls()
         order = self.note.get("order", ())
         placed = self.parts
         if len(order) == len(self.parts):
@@ -95,6 +96,11 @@ class _Contents:
     def add(self, turn: Turn) -> None:
         """One turn, in a content of its own or behind what the same side has just said."""
         role = "model" if turn.role is Role.ASSISTANT else "user"
+        if text := turn.bare(self._request.provider):
+            content = self._content(role, {})
+            content.settle()
+            content.parts.append({"text": text})
+            return
         own = notes_of(turn, self._request.provider)
         content = self._content(role, own)
         if turn.role is Role.TOOL:

@@ -101,6 +101,8 @@ def tool(definition: ToolDefinition) -> dict[str, Any]:
 
 def _messages(request: Outgoing, turn: Turn, names: dict[str, str]) -> list[dict[str, Any]]:
     """One message a turn; a turn of several tool results becomes several. ``names`` are the tools by call."""
+    if (text := turn.bare("ollama")) is not None:
+        return [{"role": _ROLES.get(turn.role, turn.role.value), "content": text}]
     for index in range(len(turn.blocks)):
         request.lose_details(turn, index, *_LACKING)
     if turn.role is Role.TOOL:

@@ -16,7 +16,7 @@ from tests.unit.batch.handwritten_provider import Provider, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-SERVED = ("index.md", "batches.md", "migrating.md")
+SERVED = ("index.md", "batches.md", "bulk.md", "migrating.md")
 """Pages whose snippets speak to providers: they run beside hand-written ones."""
 FIRST_READ = (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "migrating.md")
 NEEDS_LOCAL_MODEL = "local:smollm2-135m"
@@ -139,3 +139,26 @@ def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for example in snippets(ROOT / "docs" / "batches.md"):
             eval_example.run(example)
     assert (tmp_path / "handle.json").stat().st_size
+
+
+def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
+    """The second snippet goes on with the run of the first, so the model that has answered is not asked again."""
+
+    def answer(request: Received) -> Reply:
+        asked = json.loads(request.body)
+        said = json.dumps(asked["messages"])
+        if "Nowhere" in said:
+            return json_reply({"type": "error", "error": {"type": "not_found", "message": "no such city"}}, status=400)
+        text = "France" if "Paris" in said else "Italy"
+        used = {"input_tokens": 40, "output_tokens": 5}
+        content = [{"type": "text", "text": text}]
+        return json_reply(HANDWRITTEN_SUMMARY | {"model": asked["model"], "content": content, "usage": used})
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    with FaultyServer(answer) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        eval_example.set_config(line_length=120)
+        for example in snippets(ROOT / "docs" / "bulk.md"):
+            eval_example.run_print_check(example)
+        assert len(server.received) == 6

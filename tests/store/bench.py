@@ -1,6 +1,6 @@
 """How many turns a store takes: `python -m tests.store.bench`, in turns a second, and milliseconds at p50 and p99.
 
-Two programs with eight threads each append turns of a question and a reply, 1.5 KB together, to 10,000 sessions: as
+Four programs with two threads each append turns of a question and a reply, 1.5 KB together, to 10,000 sessions: as
 fast as they can, and at a fixed rate (`--rate`), where a turn's time runs from the moment at which it was due, whether
 or not the one before it had ended. SQLite with both kinds of sync, PostgreSQL where DRAGOMAN_TEST_POSTGRES_URL names a
 database that may be filled. `cpu ms` is what a turn costs the programs; `load` is how many programs of the machine
@@ -30,7 +30,6 @@ from tests.store.places import HOW_TO_RUN, postgres_place, postgres_url
 from tests.store.programs import FORKED
 from tests.store.turns import reply
 
-PROGRAMS = 2
 MOST_P99_MS = 100.0
 _WORDS = ("quick", "brown", "fox", "jumps", "over", "lazy", "dog", "then", "some", "more", "in", "other", "words")
 DATABASES: dict[str, Synchronous] = {"postgresql": "full", "sqlite full": "full", "sqlite normal": "normal"}
@@ -111,23 +110,23 @@ def append_for(
         told.put(Measured(took, time.process_time() - begun[1], time.perf_counter() - begun[0]))
 
 
-def measure(database: str, *, sessions: int, threads: int, seconds: float, rate: float) -> Measured:
+def measure(database: str, *, sessions: int, programs: int, threads: int, seconds: float, rate: float) -> Measured:
     synchronous = DATABASES[database]
     with place(database) as url:
         with Store(url, synchronous="normal") as store:
             session_ids = [store.create("anthropic:claude-opus-5-5").id for _ in range(sessions)]
         told: Queue[Measured] = FORKED.Queue()
-        programs = [
+        running = [
             FORKED.Process(
                 target=append_for,
-                args=(url, synchronous, session_ids, threads, seconds, rate / PROGRAMS, seed, told),
+                args=(url, synchronous, session_ids, threads, seconds, rate / programs, seed, told),
             )
-            for seed in range(PROGRAMS)
+            for seed in range(programs)
         ]
-        for program in programs:
+        for program in running:
             program.start()
-        found = [told.get() for _ in programs]
-        for program in programs:
+        found = [told.get() for _ in running]
+        for program in running:
             program.join()
     took = [each for one in found for each in one.took]
     return Measured(took, sum(one.cpu for one in found), max(one.seconds for one in found))
@@ -137,7 +136,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.store.bench", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--sessions", type=int, default=10_000)
-    parser.add_argument("--threads", type=int, default=8, help="of each program")
+    parser.add_argument("--programs", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=2, help="of each program")
     parser.add_argument("--rate", type=float, default=1000.0, help="turns a second of both programs together")
     parser.add_argument("databases", nargs="*", help=", ".join(DATABASES))
     chosen = parser.parse_args()
@@ -153,7 +153,12 @@ def main() -> int:
     for database in databases:
         for rate in (0.0, cast("float", chosen.rate)) if database == "postgresql" else (0.0,):
             found = measure(
-                database, sessions=chosen.sessions, threads=chosen.threads, seconds=chosen.seconds, rate=rate
+                database,
+                sessions=chosen.sessions,
+                programs=chosen.programs,
+                threads=chosen.threads,
+                seconds=chosen.seconds,
+                rate=rate,
             )
             asked = f"{rate:g}/s" if rate else "most"
             load = os.getloadavg()[0]

@@ -1,6 +1,6 @@
-"""What a type checker sees of the public names. Nothing here runs; test_typing.py lets mypy read it.
+"""What a type checker sees of the public names. Nothing here runs; test_typing.py lets mypy and pyright read it.
 
-A line that must not pass carries the code of its error: an unused ``type: ignore`` is an error too.
+A line that must not pass carries the code of mypy's error: an unused ``type: ignore`` is an error too.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -55,7 +55,7 @@ def messages() -> None:
     assert_type(read_message(write_message(message)), Message)
     assert_type(check([message]), list[str])
 
-    message.content = ()  # type: ignore[misc]
+    message.content = ()  # type: ignore[misc]  # mypy alone: its plugin knows that models are frozen
     message.txet()  # type: ignore[attr-defined]
     Message.user(7)  # type: ignore[arg-type]
     Message.tool()  # type: ignore[call-arg]

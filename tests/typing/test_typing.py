@@ -1,18 +1,54 @@
-"""The public names, as a type checker sees them."""
+"""The public names, as type checkers see them."""
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+FOLDER = Path(__file__).resolve().parent
+CHECKOUT = FOLDER.parents[1]
+READ = ("api.py", "sessions.py")
+
+ALONE = "# mypy alone"
+"""What marks a line that only mypy refuses."""
 
 
 def test_the_public_names_have_their_types() -> None:
-    """mypy, in the strict mode of pyproject.toml, agrees with every line of api.py."""
+    """mypy, in the strict mode of pyproject.toml, agrees with every line."""
     pytest.importorskip("mypy")
     told = subprocess.run(
-        [sys.executable, "-m", "mypy", "tests/typing/api.py"], cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-m", "mypy", *(str(FOLDER / name) for name in READ)],
+        cwd=CHECKOUT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_pyright_sees_the_same(tmp_path: Path) -> None:
+    """pyright, in its strict mode, refuses the lines that are marked as wrong, and no other."""
+    checker = shutil.which("basedpyright", path=Path(sys.executable).parent) or shutil.which("basedpyright")
+    if checker is None:
+        pytest.skip("basedpyright is not installed: it is pyright with all that it needs in its package")
+    settings = tmp_path / "pyrightconfig.json"
+    settings.write_text(
+        json.dumps(
+            {
+                "include": [str(FOLDER / name) for name in READ],
+                "typeCheckingMode": "strict",
+                "enableTypeIgnoreComments": False,
+                "extraPaths": [str(CHECKOUT / "src"), str(CHECKOUT / "adapters")],
+            }
+        )
+    )
+    command = [checker, "--outputjson", "--pythonpath", sys.executable, "--project", str(settings)]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    assert told["summary"]["filesAnalyzed"] == len(READ)
+    refused = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in told["generalDiagnostics"]}
+    assert refused == {line for name in READ for line in _wrong(name)}, told["generalDiagnostics"]
+
+
+def _wrong(name: str) -> set[tuple[str, int]]:
+    lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
+    return {(name, number) for number, line in enumerate(lines, 1) if "  # type: ignore[" in line and ALONE not in line}

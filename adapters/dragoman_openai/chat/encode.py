@@ -69,6 +69,8 @@ def _parts(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
+    if (text := turn.bare(request.provider)) is not None:
+        return {"role": turn.role.value, "content": text}
     # A turn that was made because of a message, or has another role by now, is not the one that was noted.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     blocks = [

@@ -100,6 +100,8 @@ def _items(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
 
 def _lose_channels(request: Outgoing, turns: Sequence[Turn]) -> None:
     """Phases stand on texts, and say something of all that is said side by side only where they are the same."""
+    if not any(turn.message.channel for turn in turns):
+        return
     phases = {items.PHASES.get(turn.message.channel) if turn.message.channel else None for turn in turns}
     spoken = any(parts.is_part(block) for turn in turns for block in turn.blocks)
     if len(phases) > 1 or (phases != {None} and not spoken):

@@ -51,6 +51,8 @@ class _Spoken:
 
 def encode(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
     """The items of one turn. Blocks that were read from one message item become one again."""
+    if (text := turn.bare(request.provider)) is not None:
+        return [message(turn.role, turn.message.channel, [{"type": "text", "text": text}], _FOREIGN)]
     raw = turn.raw(request.provider)
     starts, notes = raw.get("items", {}), raw.get("blocks", {})
     made: list[tuple[int, dict[str, Any] | _Spoken]] = []

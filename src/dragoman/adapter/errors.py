@@ -173,8 +173,9 @@ class TurnLimitError(DragomanError):
 
 
 class BudgetExceededError(DragomanError):
-    """Nothing was sent. ``per`` is session, turn, user or team; ``unit`` is usd or tokens, of which the other three are:
-    the limit, what was spent of it (held back for requests under way included), and what the request could come to.
+    """Nothing was sent. ``per`` is session, turn, user or team; ``unit`` is usd or tokens, of which the other three
+    are: the limit, what was spent of it (held back for requests under way included), and what the request could come
+    to.
     """
 
     def __init__(self, per: str, unit: str, limit: Any, spent: Any, needed: Any) -> None:

@@ -8,7 +8,7 @@ which is why nothing here uses `str.splitlines`. Frames stay bytes: the JSON par
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from dragoman.adapter.errors import FrameTooLargeError
 
@@ -18,7 +18,8 @@ DEFAULT_BODY_CAP = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-class Frame(NamedTuple):
+@dataclass(slots=True)
+class Frame:
     """One event: its name (empty where the stream gave none) and its data, undecoded."""
 
     event: str
@@ -103,7 +104,13 @@ class _Decoder(ABC):
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that this chunk completes. Raises FrameTooLargeError over either cap."""
-        return self._collect(self._frames(chunk))
+        frames: list[Frame] = []
+        if self._error is None:
+            try:
+                self._read(chunk, frames)
+            except FrameTooLargeError as error:
+                self._error = error
+        return self._told(frames)
 
     def finish(self) -> list[Frame]:
         """What the end of the bytes leaves unfinished. Raises FrameTooLargeError over either cap.
@@ -111,25 +118,26 @@ class _Decoder(ABC):
         The caller takes such a frame only if its data parses: a JSON object says itself whether it is whole, and a
         reply that lost nothing but its last line feed is not to be called cut.
         """
-        return self._collect(self._rest())
-
-    def _collect(self, frames: Iterator[Frame]) -> list[Frame]:
-        collected: list[Frame] = []
+        frames: list[Frame] = []
         if self._error is None:
             try:
-                for frame in frames:
-                    collected.append(frame)  # noqa: PERF402 - what came before an error is kept
+                self._read_rest(frames)
             except FrameTooLargeError as error:
                 self._error = error
-        if self._error is not None and not collected:
+        return self._told(frames)
+
+    def _told(self, frames: list[Frame]) -> list[Frame]:
+        if self._error is not None and not frames:
             raise self._error
-        return collected
+        return frames
 
     @abstractmethod
-    def _frames(self, chunk: bytes) -> Iterator[Frame]: ...
+    def _read(self, chunk: bytes, frames: list[Frame]) -> None:
+        """Adds the frames that this chunk completes; those before an error are added before it is raised."""
 
     @abstractmethod
-    def _rest(self) -> Iterator[Frame]: ...
+    def _read_rest(self, frames: list[Frame]) -> None:
+        """Adds what the end of the bytes leaves unfinished."""
 
 
 class SseDecoder(_Decoder):
@@ -142,37 +150,42 @@ class SseDecoder(_Decoder):
         self._data: list[bytes] = []
         self._size = 0
 
-    def _frames(self, chunk: bytes) -> Iterator[Frame]:
+    def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         for line in self._lines.feed(chunk):
             if line:
                 self._field(line)
                 continue
             if self._data:
-                yield self._take()
+                frames.append(self._take())
             self._event = b""
 
-    def _rest(self) -> Iterator[Frame]:
+    def _read_rest(self, frames: list[Frame]) -> None:
         if line := self._lines.finish():
             self._field(line)
         if self._data:
-            yield self._take()
+            frames.append(self._take())
 
     def _field(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if name == b"data":
-            self._size += len(value) + bool(self._data)  # a line feed joins it to the one before
-            if self._size > self._frame_cap:
-                raise FrameTooLargeError(f"one event of the reply is over {self._frame_cap} bytes")
-            self._data.append(value)
-        elif name == b"event":
-            self._event = value
+        if line[:6] == b"data: ":  # nearly every line is one of the first two
+            self._add(line[6:])
+        elif line[:7] == b"event: ":
+            self._event = line[7:]
+        else:
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._add(value.removeprefix(b" "))
+            elif name == b"event":
+                self._event = value.removeprefix(b" ")
+
+    def _add(self, data: bytes) -> None:
+        self._size += len(data) + bool(self._data)  # a line feed joins it to the one before
+        if self._size > self._frame_cap:
+            raise FrameTooLargeError(f"one event of the reply is over {self._frame_cap} bytes")
+        self._data.append(data)
 
     def _take(self) -> Frame:
-        frame = Frame(
-            self._event.decode("utf-8", "replace"),
-            self._data[0] if len(self._data) == 1 else b"\n".join(self._data),
-        )
+        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        frame = Frame(self._event.decode("utf-8", "replace"), data)
         self._data.clear()
         self._size = 0
         self._event = b""
@@ -186,13 +199,15 @@ class NdjsonDecoder(_Decoder):
         super().__init__(frame_cap, body_cap)
         self._lines = LineSplitter(frame_cap, body_cap)
 
-    def _frames(self, chunk: bytes) -> Iterator[Frame]:
-        return (Frame("", line) for line in self._lines.feed(chunk) if line.strip())
+    def _read(self, chunk: bytes, frames: list[Frame]) -> None:
+        for line in self._lines.feed(chunk):
+            if line.strip():
+                frames.append(Frame("", line))
 
-    def _rest(self) -> Iterator[Frame]:
+    def _read_rest(self, frames: list[Frame]) -> None:
         line = self._lines.finish()
         if line.strip():
-            yield Frame("", line)
+            frames.append(Frame("", line))
 
 
 _BETWEEN = re.compile(rb"[\s,\xef\xbb\xbf]*")
@@ -220,18 +235,18 @@ class JsonArrayDecoder(_Decoder):
         self._in_string = False
         self._escaped = False
 
-    def _frames(self, chunk: bytes) -> Iterator[Frame]:
+    def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         room = self._body_cap - self._total
         self._total += len(chunk)
-        yield from self._elements(chunk[:room] if len(chunk) > room else chunk)
+        self._elements(chunk[:room] if len(chunk) > room else chunk, frames)
         if len(chunk) > room:
             raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
 
-    def _rest(self) -> Iterator[Frame]:
+    def _read_rest(self, frames: list[Frame]) -> None:
         if self._inside:
-            yield self._take()
+            frames.append(self._take())
 
-    def _elements(self, chunk: bytes) -> Iterator[Frame]:
+    def _elements(self, chunk: bytes, frames: list[Frame]) -> None:
         position = 0
         while position < len(chunk):
             if not self._inside:
@@ -243,7 +258,7 @@ class JsonArrayDecoder(_Decoder):
             if len(self._element) > self._frame_cap:
                 raise FrameTooLargeError(f"one element of the reply is over {self._frame_cap} bytes")
             if ended:
-                yield self._take()
+                frames.append(self._take())
 
     def _begin(self, chunk: bytes, position: int) -> int:
         """Moves on to an element's first byte, or over the brackets of the array itself."""

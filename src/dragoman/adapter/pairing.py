@@ -85,6 +85,9 @@ class _Pairing:
         if turn.role is Role.TOOL:
             self._answer(turn)
             return
+        if turn.plain and not self.waiting and not self.behind:  # neither calls, nor answers, nor parts the two
+            self.paired.append(turn)
+            return
         if turn.role is Role.USER:
             turn = self._without_results(turn)
         if not (turn.role is Role.ASSISTANT and self._calls_are_next_door()):

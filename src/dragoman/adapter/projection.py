@@ -175,11 +175,12 @@ class _Projector:
             if turn.role is not Role.TOOL and behind is not None:
                 yield Turn.made(behind.message, Role.USER, tuple(moved))
                 moved, behind = [], None
-            fitted, follows = (turn, None) if turn.plain else self._media_of(turn)
-            if follows:
-                moved += follows
-                behind = turn
-            yield fitted
+            if not turn.plain:
+                turn, follows = self._media_of(turn)
+                if follows:
+                    moved += follows
+                    behind = turn
+            yield turn
         if behind is not None:
             yield Turn.made(behind.message, Role.USER, tuple(moved))
 
@@ -283,6 +284,10 @@ class _Projector:
         """Roles that the wire lacks: developer becomes system, a late system message a user's."""
         leading = True
         for turn in turns:
+            if turn.plain and turn.role in _SPEAKING and turn.message.channel is None:
+                leading = False
+                yield turn
+                continue
             if turn.role is Role.DEVELOPER and not self._abilities.supports_developer_role:
                 turn = self._as(turn, Role.SYSTEM, "the wire has no developer: sent as the system's")
             if turn.role in _INSTRUCTING and not self._abilities.supports_system_prompt:
@@ -418,6 +423,7 @@ def _calls(turn: Turn) -> bool:
 
 
 _INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
+_SPEAKING = (Role.USER, Role.ASSISTANT)
 _MEDIA = {"image", "audio", "video", "document"}
 _ALLOWED_IN_RESULTS = {"text", "provider", *_MEDIA}
 _ALLOWED: dict[Role, set[str]] = {

@@ -13,11 +13,11 @@ MADE = -1
 _FIRST = (0,)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
-    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or MADE.
+    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or MADE. Nobody changes a turn.
 
-    ``plain``: the turn holds nothing but text, so that most of what can be lost is not in it.
+    ``plain``: the turn is one text and nothing else, so that most of what can be lost is not in it.
     """
 
     message: Message
@@ -41,13 +41,16 @@ class Turn:
     @property
     def says(self) -> bool:
         """Whether the turn is plain text with words."""
-        return self.plain and any(block.text.strip() for block in self.blocks if isinstance(block, TextBlock))
+        if not self.plain:
+            return False
+        (block,) = self.blocks
+        return isinstance(block, TextBlock) and bool(block.text.strip())
 
     def bare(self, provider: str) -> str | None:
         """The text of a turn that is nothing else, to that provider: no sources, and no notes of its own."""
         if not self.plain or self.raw(provider):
             return None
-        (block,) = self.blocks or (None,)
+        (block,) = self.blocks
         return block.text if isinstance(block, TextBlock) and not block.citations else None
 
     def pairs(self) -> Iterator[tuple[ContentBlock, int]]:

@@ -5,6 +5,7 @@ A number beyond a double's range, such as 1e999, still parses as infinity. To lo
 the parsing itself, for every event of a stream; the canonical form refuses it where a message would hold it.
 """
 
+from functools import partial
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -12,21 +13,30 @@ from pydantic_core import from_json, to_json
 from dragoman.adapter.errors import MalformedReplyError, RequestError
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
 
+_parse = partial(from_json, allow_inf_nan=False, cache_strings="keys")
+
 
 def loads(data: bytes | str, *, what: str = "the reply") -> Any:
     """Raises MalformedReplyError where the data is not JSON."""
     try:
-        return from_json(data, allow_inf_nan=False, cache_strings="keys")
+        return _parse(data)
     except ValueError as error:
-        raise MalformedReplyError(f"{what} is not valid JSON: {error}") from None
+        raise _no_json(what, error) from None
 
 
 def loads_object(data: bytes | str, *, what: str = "the reply") -> dict[str, Any]:
     """Raises MalformedReplyError where the data is not a JSON object."""
-    value = loads(data, what=what)
+    try:
+        value = _parse(data)
+    except ValueError as error:
+        raise _no_json(what, error) from None
     if not isinstance(value, dict):
         raise MalformedReplyError(f"{what} is a JSON {type(value).__name__}, not an object")
     return value
+
+
+def _no_json(what: str, error: ValueError) -> MalformedReplyError:
+    return MalformedReplyError(f"{what} is not valid JSON: {error}")
 
 
 def dumps(value: Any) -> bytes:

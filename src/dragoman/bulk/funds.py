@@ -52,6 +52,6 @@ class Funds:
         priced = self._prices.price(model, usage, moment(now()))
         return priced.cost_usd if priced.cost_status in (CostStatus.PRICED, CostStatus.FREE) else None
 
-    def learn(self, model: str, output_tokens: int) -> None:
+    def learn(self, model: str, output_tokens: float) -> None:
         known = self._written.get(model)
         self._written[model] = output_tokens if known is None else 0.95 * known + 0.05 * output_tokens

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from decimal import Decimal
 from itertools import islice
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from dragoman.adapter.errors import (
     DragomanError,
     NetworkError,
     NotFoundError,
+    PermissionDeniedError,
     ProviderError,
     RateLimitError,
     RequestError,
@@ -34,7 +36,7 @@ from dragoman.session.budget import Hold
 
 _AT_ONCE = 256
 _HOPELESS = (AuthenticationError, BillingError, ConfigurationError, NotFoundError)
-"""What one row meets, every row will meet."""
+"""What one row meets, every row will meet. A permission may be denied for what a single row says."""
 
 
 class Due(NamedTuple):
@@ -79,9 +81,10 @@ class Lane:
         Raises what would have met every row, such as AuthenticationError, and StoreError.
         """
         try:
-            async for due in self.due(rows):
-                if not await self._started(due):
-                    break
+            async with aclosing(self.due(rows)) as every:
+                async for due in every:
+                    if not await self._started(due):
+                        break
         except asyncio.CancelledError:
             self.tally.stopped = self.tally.stopped or "interrupted"
             raise
@@ -91,7 +94,7 @@ class Lane:
         if self._failure is not None:
             raise self._failure
 
-    async def due(self, rows: Source) -> AsyncIterator[Due]:
+    async def due(self, rows: Source) -> AsyncGenerator[Due, None]:
         """The rows that have no outcome yet, and, if that is wanted, those whose outcome was an error.
 
         Raises ConfigurationError where a row asks something else than it did before.
@@ -203,7 +206,7 @@ class Lane:
             wait = self._wait(error, tries, refusals)
             if isinstance(error, RateLimitError):
                 self.pace.refused(number, wait or 0.0)
-            if isinstance(error, _HOPELESS):
+            if isinstance(error, _HOPELESS) and not isinstance(error, PermissionDeniedError):
                 await self.notebook.unsend(claim)
                 raise error
             if wait is None:
@@ -213,7 +216,11 @@ class Lane:
                 self.tally.lost(gone)
             else:
                 await self.notebook.unsend(claim)
-            await asyncio.sleep(wait)
+            if isinstance(error, RateLimitError):  # it waits with all the others, and for its turn
+                self.pace.leave()
+                number = await self.pace.enter()
+            else:
+                await asyncio.sleep(wait)
 
     def claim_of(self, due: Due, guess: Decimal | None) -> Claim:
         return Claim(self.model_no, due.row_no, digest(due.texts), guess, now())

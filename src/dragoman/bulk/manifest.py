@@ -223,9 +223,11 @@ class Manifest:
             connection.execute(delete(answers).where(self._at), keys)
         if claims:
             made: Any = (sqlite if self._database.is_sqlite else postgresql).insert(answers)
-            keys: list[Any] = [each for each in answers.c if each.primary_key]
+            key: list[Any] = [each for each in answers.c if each.primary_key]
             changed = {each.name: made.excluded[each.name] for each in answers.c if not each.primary_key}
-            connection.execute(made.on_conflict_do_update(keys, set_=changed), [self._claimed(one) for one in claims])
+            connection.execute(
+                made.on_conflict_do_update(index_elements=key, set_=changed), [self._claimed(one) for one in claims]
+            )
 
     @property
     def _at(self) -> ColumnElement[bool]:

@@ -1,6 +1,6 @@
 """What a run came to: for each model what it cost, took and failed at, and how far the models agree."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import combinations
@@ -14,6 +14,8 @@ from dragoman.bulk.records import State
 from dragoman.bulk.rows import Row, Source
 from dragoman.bulk.tables import answers, lost
 from dragoman.bulk.writing import joined
+
+_TITLES = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "seconds", "slow", "agrees")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,15 @@ class BulkReport:
         """The rows with their answers, in order; the columns are those of the output file."""
         return joined(self._source, self._manifest, self._models, self._prefix)
 
+    def cells(self) -> list[tuple[str, ...]]:
+        """The models side by side, a row each, under a row of titles."""
+        return [_TITLES, *map(_cells, self.lines)]
+
     def __str__(self) -> str:
         """The models side by side."""
-        titles = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "seconds", "slow", "agrees")
-        cells = [titles, *map(_cells, self.lines)]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
-        return "\n".join(
-            "  ".join(cell.rjust(width) if n else cell.ljust(width) for n, (cell, width) in enumerate(zipped)).rstrip()
-            for zipped in (list(zip(row, widths, strict=True)) for row in cells)
-        )
+        cells = self.cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join(f"{row[0]:<{widths[0]}}" + _right(row[1:], widths[1:]) for row in cells)
 
     def close(self) -> None:
         self._manifest.close()
@@ -120,8 +122,8 @@ def report(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one model stands. ``priced``: how many outcomes the money is for. ``batched_usd``: a guess at what batches that
-    are under way will cost."""
+    """How one model stands. ``priced``: how many outcomes the money is for. ``batched_usd``: a guess at what the rows
+    cost that stand in batches."""
 
     answered: int
     errors: int
@@ -226,6 +228,10 @@ def _of(manifest: Manifest, model_no: int) -> Any:
 
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
+
+
+def _right(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _cells(line: ModelLine) -> tuple[str, ...]:

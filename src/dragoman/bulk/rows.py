@@ -6,6 +6,7 @@ Nothing here holds more than a few rows: a run reads its source when it asks and
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +24,7 @@ PROMPT = "prompt"
 JSON_LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*JSON_LINES, ".csv", ".parquet")
 _AT_ONCE = 512
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 class Source(Protocol):
@@ -137,21 +139,36 @@ class Parquet:
     def __init__(self, path: Path) -> None:
         self.name = path.name
         self._path = path
-        with duckdb() as connection:
+        with self._reading() as connection:
             described = connection.execute("DESCRIBE FROM read_parquet($1)", [str(path)]).fetchall()
         self.types: Mapping[str, str] = {name: kind for name, kind, *_ in described}
 
     def __iter__(self) -> Iterator[Row]:
-        with duckdb() as connection:
-            found = connection.execute("FROM read_parquet($1)", [str(self._path)])
+        # Times with a zone as texts: Python would need another package for them.
+        columns = ", ".join(
+            f"CAST({_quoted(name)} AS VARCHAR)" if kind == _ZONED else _quoted(name)
+            for name, kind in self.types.items()
+        )
+        with self._reading() as connection:
+            found = connection.execute(f"SELECT {columns} FROM read_parquet($1)", [str(self._path)])
             while rows := found.fetchmany(_AT_ONCE):
                 for row in rows:
                     yield dict(zip(self.types, row, strict=True))
 
     def count(self) -> int:
-        with duckdb() as connection:
+        with self._reading() as connection:
             (found,) = connection.execute("SELECT count(*) FROM read_parquet($1)", [str(self._path)]).fetchall()
         return int(found[0])
+
+    @contextmanager
+    def _reading(self) -> "Iterator[DuckDBPyConnection]":
+        with duckdb() as connection:
+            from duckdb import Error
+
+            try:
+                yield connection
+            except Error as error:
+                raise ConfigurationError(f"{self.name} cannot be read as Parquet: {error!s:.200}") from None
 
 
 _OF_SUFFIX: dict[str, Callable[[Path], Source]] = {
@@ -170,7 +187,12 @@ def duckdb() -> "DuckDBPyConnection":
     connection = installed.connect()
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET threads = 1")
+    connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _parsed(line: str, where: str) -> Any:

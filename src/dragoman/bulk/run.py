@@ -140,6 +140,8 @@ async def _together(lanes: Sequence[Lane], source: Source, tally: Tally) -> None
 
 def _remember(tally: Tally, model: str, rows: int, found: Standing) -> None:
     tally.known(model, rows, found.done, found.errors, found.priced, found.usd)
+    if found.answered:
+        tally.funds.learn(model, found.output_tokens / found.answered)
     tally.funds.spent_beside(added(found.usd, found.batched_usd), found.input_tokens + found.output_tokens)
 
 

@@ -130,7 +130,9 @@ def _json(value: Any) -> str:
 
 
 def _cell(value: Any) -> Any:
-    return _json(value) if isinstance(value, dict | list) else _plain(value) if isinstance(value, Decimal) else value
+    if isinstance(value, bool | dict | list):
+        return _json(value)
+    return _plain(value) if isinstance(value, Decimal | bytes | bytearray) else value
 
 
 def _plain(value: Any) -> str:

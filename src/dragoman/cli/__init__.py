@@ -1,4 +1,4 @@
-"""The command line: `dragoman ask`, `chat`, `convert`, `cost`, `demo`, `models`, `prices` and `local`."""
+"""The command line: `dragoman ask`, `chat`, `convert`, `cost`, `demo`, `models`, `prices`, `local` and `view`."""
 
 import sys
 

@@ -5,7 +5,7 @@ import logging
 import typer
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.cli import ask, cassette, chat, conform, convert, cost, demo, local, models, prices
+from dragoman.cli import ask, bulk, cassette, chat, conform, convert, cost, demo, local, models, prices, view
 from dragoman.cli.show import console
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("ask")(ask.ask)
+app.command("bulk")(bulk.bulk)
 app.command("chat")(chat.chat)
 app.command("conform")(conform.conform)
 app.command("convert")(convert.convert)
@@ -25,6 +26,7 @@ app.command("demo")(demo.demo)
 app.command("models")(models.models)
 app.command("prices")(prices.prices)
 app.command("local")(local.local)
+app.command("view")(view.view)
 
 
 def run() -> None:

@@ -53,7 +53,7 @@ def targets_of(
     ``named``: the target is the file's own name; otherwise it lacks the shape's suffix. Raises FormatError, with a
     path, and ConfigurationError.
     """
-    found = _read(source, of, model)
+    found = conversations_in(source, of, model)
     if only is not None:
         found = [conversation for conversation in found if conversation.name == only]
         if not found:
@@ -76,7 +76,9 @@ def targets_of(
         yield conversation.name, conversation.messages, target / f"{_file_name(conversation.name, taken)}{suffix}"
 
 
-def _read(source: Path, of: str | None, model: str | None) -> list[Conversation]:
+def conversations_in(source: Path, of: str | None, model: str | None) -> list[Conversation]:
+    """Those of a file, in the shape that is named, or else told by looking. Raises FormatError, with a path, and
+    ConfigurationError."""
     name = of or detect(source.read_bytes())
     if name is None:
         raise ConfigurationError(f"nothing tells in which shape {source} is: say it with --from")

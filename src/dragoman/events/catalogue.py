@@ -214,6 +214,27 @@ class PolicyDenied(Payload):
     reason: Text
 
 
+class PolicyDeclassified(Payload):
+    """Labels were taken away from a session's data. Private, because its reason may quote what it is about."""
+
+    type: ClassVar[str] = "policy.declassified"
+    actor: ClassVar[Actor] = Actor.USER
+
+    labels: tuple[Text, ...]
+    actor_id: Text
+    reason: Text
+    subject: Text | None = None
+
+
+class PolicyHeadersWritten(Payload):
+    """Plugins gave a request headers; their names alone are told."""
+
+    type: ClassVar[str] = "policy.headers_written"
+
+    provider: Text
+    names: tuple[Text, ...]
+
+
 class TurnStarted(Payload):
     type: ClassVar[str] = "turn.started"
     actor: ClassVar[Actor] = Actor.USER
@@ -277,6 +298,8 @@ CATALOGUE: dict[str, type[Payload]] = {
         ToolInputInvalid,
         RouteDecided,
         PolicyDenied,
+        PolicyDeclassified,
+        PolicyHeadersWritten,
         TurnStarted,
         TurnCompleted,
         TurnCancelled,

@@ -42,6 +42,11 @@ def inheriting(extensions: Extensions | None, *sources: Extensions | None) -> Ex
     return with_labels(extensions, frozenset[str]().union(*map(labels_of, sources)))
 
 
+def without_labels(extensions: Extensions, labels: Iterable[str]) -> Extensions:
+    """For those who keep the record themselves; everyone else declassifies."""
+    return _relabelled(extensions, labels_of(extensions) - _set(labels))
+
+
 def declassify(
     extensions: Extensions,
     labels: Iterable[str],
@@ -69,7 +74,7 @@ def declassify(
         return extensions
     times = {} if at is None else {"at": at}
     audit(Declassification(labels=sorted(removed), actor=actor, reason=reason, subject=subject, **times))
-    return _relabelled(extensions, labels_of(extensions) - removed)
+    return without_labels(extensions, removed)
 
 
 def _set(labels: Iterable[str]) -> frozenset[str]:

@@ -18,10 +18,11 @@ from dragoman.policy.errors import PolicyDeniedError, TierViolation
 from dragoman.policy.filtering import Shared
 from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.merging import merge
+from dragoman.policy.objects import no_access
 from dragoman.policy.parts import only_known, unknown_kind
 from dragoman.policy.plugin import Declared, Hook, Mode, OnError, Plugin, PluginResult, Violation
 from dragoman.policy.running import Call, SideBySide, Steps, Unheard, run, run_async
-from dragoman.policy.slots import Tier
+from dragoman.policy.slots import Capability, Tier, held
 from dragoman.policy.step import Step
 
 logger = logging.getLogger("dragoman.policy")
@@ -71,9 +72,11 @@ class Pipeline:
     ``signed`` says what becomes of a provider's signed thinking that a change makes void: it is dropped, or the step
     is denied. ``unknown`` says the same of parts that no plugin can be shown, such as a provider's native blocks.
     ``denied_calls``: a denied call of a tool ends the turn with PolicyDeniedError ("raise"), or the model is told that
-    it was denied ("answer"), and nothing but the code.
+    it was denied ("answer"), and nothing but the code. ``grants`` are capabilities of the program itself:
+    with declassify_labels its sessions may take labels away.
 
-    Raises ConfigurationError on a plugin whose declaration means nothing, and on two of one name.
+    Raises ConfigurationError on a plugin whose declaration means nothing, on two of one name, and on a capability that
+    is none.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Pipeline:
         signed: Literal["drop", "deny"] = "drop",
         unknown: Literal["deny", "drop"] = "deny",
         denied_calls: Literal["raise", "answer"] = "raise",
+        grants: Iterable[Capability | str] = (),
     ) -> None:
         declared = [Declared.of(plugin) for plugin in plugins]
         names = [each.name for each in declared]
@@ -100,6 +104,7 @@ class Pipeline:
         self.signed = signed
         self.unknown = unknown
         self.denied_calls = denied_calls
+        self.grants = held((grants,) if isinstance(grants, str) else grants)
 
     @property
     def async_names(self) -> tuple[str, ...]:
@@ -142,6 +147,7 @@ class Pipeline:
     ) -> Steps[Outcome]:
         """Whom to ask, in turn; the result is what came through.
 
+        Whoever may ask at all, what is asked for takes the permissions of its profile (see `objects`).
         ``calls`` names the tools by the ids of their calls. ``partial``: the message is a piece of a streaming reply,
         which only those look at who may refuse or change it. ``again``: it came in before, and cannot change any more.
         """
@@ -150,6 +156,8 @@ class Pipeline:
         going = _Going(self, where, message, extensions, calls, partial, again)
         if where in self._heeded:
             going.check_parts()
+        if (missing := no_access(where, message, extensions, calls)) is not None:
+            going.deny(missing)
         if where in AFTER:
             going.extensions = stamped(going.message, going.extensions, calls)
         for declared in asked.one_by_one:

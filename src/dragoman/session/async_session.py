@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from types import TracebackType
@@ -25,6 +25,7 @@ from dragoman.session.turn import Ask, BrokenReplyError, Fill, Judge, Keep, RunT
 from dragoman.transport import AsyncTransport
 
 if TYPE_CHECKING:
+    from dragoman.policy import Declassification
     from dragoman.session.answer import Answer
     from dragoman.session.gate import Gate
 
@@ -75,6 +76,21 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> Self:
         """As `Session.resume`; the store is read, and written each turn, in a thread."""
         return await asyncio.to_thread(cls._from_store, session_id, store, model, settings)
+
+    async def declassify(
+        self,
+        labels: Iterable[str],
+        *,
+        actor: str,
+        reason: str,
+        audit: "Callable[[Declassification], Any] | None" = None,
+    ) -> "Declassification | None":
+        """As `Session.declassify`; with a store it happens in a thread, ``audit`` too."""
+        if self._under_way is not None:
+            raise ConfigurationError(IN_A_TURN)
+        if self._keeper is None:
+            return self._declassify(labels, actor, reason, audit)
+        return await asyncio.to_thread(self._declassify, labels, actor, reason, audit)
 
     async def close(self) -> None:
         """As `Session.close`."""

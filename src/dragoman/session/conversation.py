@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dragoman.canonical.extensions import Extensions
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
-    from dragoman.policy import Pipeline
+    from dragoman.policy import Declassification, Pipeline
     from dragoman.routing import RouteDecision, Router
     from dragoman.session.answer import Answer
     from dragoman.session.gate import Gate
@@ -170,6 +170,11 @@ class Conversation(Owned, Reaching[TransportT]):
         """
         return tuple(self._attempts.all)
 
+    @property
+    def labels(self) -> frozenset[str]:
+        """Security labels of the data in the conversation, as its policy knows them; none without a policy."""
+        return frozenset() if self._policing is None else self._policing.labels
+
     def cost_on(self, model: str) -> Cost:
         """What the same replies would have cost on another model, token for token, at today's prices."""
         return spending.cost_on(self._billed(), model, self.prices, self._clock())
@@ -232,7 +237,7 @@ class Conversation(Owned, Reaching[TransportT]):
         session._attempts = Attempts(found.attempts)
         session._beside.update(found.extensions)
         if session._policing is not None:
-            session._policing.restore(found.extensions)
+            session._policing.restore(found.messages)
         if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
@@ -302,8 +307,28 @@ class Conversation(Owned, Reaching[TransportT]):
         """What a session spent is nothing before its first reply."""
         cost = self.cost
         spent = cost.usd if cost.replies else Decimal(0)
-        labels = frozenset() if self._policing is None else self._policing.labels
-        return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent, "labels": labels}
+        return {"user_id": self.user_id, "team_id": self.team_id, "spent_usd": spent, "labels": self.labels}
+
+    def _declassify(
+        self, labels: Iterable[str], actor: str, reason: str, audit: "Callable[[Declassification], Any] | None"
+    ) -> "Declassification | None":
+        if self._policing is None:
+            from dragoman.policy.errors import DeclassificationError
+
+            raise DeclassificationError("a session without a policy has no labels, and no grant to remove any")
+        return self._policing.declassify(
+            labels,
+            actor=actor,
+            reason=reason,
+            audit=audit,
+            keep=self._annotate,
+            history=self._messages,
+            at=self._clock(),
+        )
+
+    def _annotate(self, message_id: str, beside: Mapping[str, Any]) -> None:
+        if self._keeper is not None:
+            self._keeper.annotate(self._stored(), message_id, beside)
 
     def _compaction(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
         if self._policing is not None:

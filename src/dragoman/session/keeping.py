@@ -40,6 +40,12 @@ class SessionStore(Protocol):
         """The new version."""
         ...
 
+    def annotate(
+        self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
+    ) -> int:
+        """The new version. Only sessions that declassify labels ask for it."""
+        ...
+
     def load(self, session_id: str) -> Any:
         """The session as a `dragoman.store.StoredSession` has it."""
         ...
@@ -88,3 +94,11 @@ class Keeper:
                 **beside,
             )
         self._messages, self._attempts = len(session.messages), len(session.attempts)
+
+    def annotate(self, session: Stored, message_id: str, beside: Mapping[str, Any]) -> None:
+        """Writes anew what is kept beside a message; where the store has it not yet, that comes with the message.
+        Raises as `keep` does.
+        """
+        there = any(message.id == message_id for message in session.messages[: self._messages])
+        if self._version is not None and there:
+            self._version = self._store.annotate(session.session_id, message_id, beside, expected_version=self._version)

@@ -32,5 +32,4 @@ def new_policing(
         return None
     from dragoman.session.policing import Policing
 
-    denied = None if session._teller is None else session._teller.denied
-    return Policing(policy, extensions, session.session_id, session.toolbox, session._beside, denied)
+    return Policing(policy, extensions, session.session_id, session.toolbox, session._beside, session._teller)

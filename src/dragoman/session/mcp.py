@@ -15,7 +15,14 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
-from dragoman.canonical.blocks import ContentBlock, PromptRequestBlock, PromptResultBlock, ResourceBlock, TextBlock
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    PromptRequestBlock,
+    PromptResultBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
+)
 from dragoman.canonical.evolve import read_message
 from dragoman.canonical.extensions import ProvenanceExtension
 from dragoman.canonical.ids import new_ulid
@@ -25,6 +32,10 @@ from dragoman.session import mcp_parts
 from dragoman.session.async_session import AsyncSession
 from dragoman.session.toolbox import Tool
 
+_REASONS = {
+    "left_out": "what was to be fetched was left out",
+    "redirected": "something else was named in the place of what was to be fetched",
+}
 _NEEDED = ("list_tools", "call_tool", "list_prompts", "get_prompt", "list_resources", "read_resource")
 
 
@@ -110,7 +121,7 @@ class McpServer:
             prompt_request_id=request_id, name=name, arguments=dict(arguments or {}), server_id=self.name
         )
         asked = _only(await ask("prompt_pre_fetch", Role.USER, (request,)), PromptRequestBlock)
-        _same(asked.name, name)
+        _same(session, "prompt_pre_fetch", None if asked is None else asked.name, name)
         rendered = await self._client.get_prompt(name, {key: str(value) for key, value in asked.arguments.items()})
         messages = [_spoken(each, session.session_id) for each in rendered.messages]
         result = PromptResultBlock(
@@ -120,11 +131,15 @@ class McpServer:
             content="\n".join(message.text for message in messages if message.text) or None,
         )
         taken = _only(await ask("prompt_post_fetch", Role.USER, (result,)), PromptResultBlock)
+        _same(session, "prompt_post_fetch", None if taken is None else taken.prompt_name, name)
         if taken.messages != result.messages:
             messages = [read_message(message) for message in taken.messages]
         elif taken.content != result.content:  # what was changed in the text stands for all that was in the messages
             messages = [Message.user(taken.content or "", session_id=session.session_id)]
-        return tuple([await ask("prompt_post_fetch", message.role, message.content) for message in messages])
+        said = [await ask("prompt_post_fetch", message.role, message.content) for message in messages]
+        if any(message.content and not kept.content for message, kept in zip(messages, said, strict=True)):
+            _refuse(session, "prompt_post_fetch", "left_out")
+        return tuple(said)
 
     async def resource(self, uri: str, *, session: AsyncSession) -> tuple[ResourceBlock, ...]:
         """A resource, as blocks to say: one, or those that it consists of. The session's policy is asked as for
@@ -133,11 +148,14 @@ class McpServer:
         metadata = (self._resources or {}).get(uri) or ResourceMetadata(uri=uri, server_id=self.name)
         ask = partial(self._judged, session, MCPExtension(resource=metadata))
         asked = await ask("resource_pre_fetch", Role.USER, (mcp_parts.resource_ref(uri, metadata.name),))
-        _same(getattr(asked.content[0] if asked.content else None, "uri", None), uri)
+        _same(session, "resource_pre_fetch", getattr(_only(asked, ResourceRefBlock), "uri", None), uri)
         read = await self._client.read_resource(uri)
         found = mcp_parts.resources(read.contents, metadata.name)
         taken = await ask("resource_post_fetch", Role.USER, found)
-        return tuple(block for block in taken.content if isinstance(block, ResourceBlock))
+        kept = tuple(block for block in taken.content if isinstance(block, ResourceBlock))
+        if len(kept) < len(found):
+            _refuse(session, "resource_post_fetch", "left_out")
+        return kept
 
     async def _judged(
         self, session: AsyncSession, mcp: MCPExtension, hook: str, role: Role, content: Sequence[ContentBlock]
@@ -198,18 +216,17 @@ def _spoken(message: Any, session_id: str) -> Message:
 
 
 def _only(message: Message, kind: type[Any]) -> Any:
+    """The one block of a fetch; None where it was left out, or there are several."""
     found = [block for block in message.content if isinstance(block, kind)]
-    if len(found) != 1:
-        raise _denied("left_out", "what was to be fetched was left out")
-    return found[0]
+    return found[0] if len(found) == 1 else None
 
 
-def _same(asked: Any, meant: str) -> None:
+def _same(session: AsyncSession, hook: str, asked: str | None, meant: str) -> None:
     if asked != meant:
-        raise _denied("redirected", "something else was named in the place of what was to be fetched")
+        _refuse(session, hook, "left_out" if asked is None else "redirected")
 
 
-def _denied(code: str, reason: str) -> DragomanError:
-    from dragoman.policy.errors import PolicyDeniedError  # loaded by now: a plugin has changed something
-
-    return PolicyDeniedError("fetch", "the session", code, reason)
+def _refuse(session: AsyncSession, hook: str, code: str) -> None:
+    """Raises PolicyDeniedError, which the session's bus is told of."""
+    if session._policing is not None:  # as it is: nobody else changes what is fetched
+        session._policing.refuse_fetch(hook, code, _REASONS[code])

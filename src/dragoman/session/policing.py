@@ -8,11 +8,14 @@ prefix of what is sent. It is judged again for each model that it has not been s
 is judged with every try of it.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.message import Message, Role
@@ -21,26 +24,28 @@ from dragoman.canonical.view_parts import CalledTool
 from dragoman.policy.changing import unsigned
 from dragoman.policy.data import data_policies, refusal, stamped
 from dragoman.policy.errors import PolicyDeniedError
-from dragoman.policy.labels import labels_of, with_labels
+from dragoman.policy.labels import Declassification, declassify, labels_of, with_labels
+from dragoman.policy.objects import ASKING
 from dragoman.policy.pipeline import AFTER, Pipeline
 from dragoman.policy.plugin import Hook, Violation
 from dragoman.policy.running import Steps
 from dragoman.session.calls import error_result
 from dragoman.session.describing import Described, actions_of, completion, provenance
+from dragoman.session.heading import Heading
+from dragoman.session.labelling import Beside, Ledger
 from dragoman.session.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from dragoman.session.gate import Gate
+    from dragoman.session.telling import Teller
 
-_CARRIED = ("http", "delegation", "custom")
-"""Slots that plugins write, and that later steps see as they left them; labels are carried too."""
-
-Beside = MutableMapping[str, Any]
-"""Extensions of the session's messages as JSON, by message id: what a store keeps beside each."""
+_CARRIED = ("delegation", "custom")
+"""Slots that plugins write, and that later steps see as they left them; labels are carried too, and http is as far as
+the request that it is written for."""
 
 
 class Policing:
-    """``host`` are the extensions that the program gave; ``denied`` is told each denial, if there is anyone to tell."""
+    """``host`` are the extensions that the program gave; ``teller`` tells the bus, if there is one."""
 
     def __init__(
         self,
@@ -49,14 +54,15 @@ class Policing:
         session_id: str,
         toolbox: Toolbox,
         beside: Beside,
-        denied: Callable[[PolicyDeniedError], None] | None,
+        teller: "Teller | None",
     ) -> None:
         self.pipeline = pipeline
         self._session_id = session_id
         self._state = host or Extensions()
         self._described = Described(session_id, self._state.agent, toolbox)
-        self._beside = beside
-        self._denied = denied
+        self._ledger = Ledger(beside)
+        self._heading = Heading(self._state.http)
+        self._teller = teller
         self._calls: dict[str, CalledTool] = {}
         self._askers: dict[str, str | None] = {}
         """The provider that each call came from."""
@@ -84,11 +90,54 @@ class Policing:
 
         return Gate(self, adapter, self._session_id, denied)
 
-    def restore(self, beside: Mapping[str, Any]) -> None:
-        """Takes up the labels that a store kept."""
-        for kept in beside.values():
-            found = (kept.get("security") or {}).get("labels") or ()
-            self._state = with_labels(self._state, [label for label in found if isinstance(label, str)])
+    def restore(self, history: Sequence[Message]) -> None:
+        """Takes up the labels that a store kept beside these messages, but for those that were taken away since."""
+        self._state = self._ledger.replayed(self._state, [message.id for message in history])
+
+    def declassify(
+        self,
+        labels: Iterable[str],
+        *,
+        actor: str,
+        reason: str,
+        audit: Callable[[Declassification], Any] | None,
+        keep: Callable[[str, Mapping[str, Any]], None],
+        history: Sequence[Message],
+        at: datetime,
+    ) -> Declassification | None:
+        """Takes labels away, and gives the record, which ``audit`` has been given and ``keep`` has written beside the
+        newest message; None where none of them was there. Where one of the two raises, the labels stay.
+        """
+        ids = [message.id for message in history]
+        records: list[Declassification] = []
+
+        def recorded(record: Declassification) -> None:
+            heard = None if audit is None else audit(record)
+            if inspect.isawaitable(heard):
+                if inspect.iscoroutine(heard):
+                    heard.close()
+                raise ConfigurationError("audit is a plain function: the labels go when it returns")
+            beside = self._ledger.with_record(record, ids)
+            if beside is not None:
+                keep(ids[-1], beside)
+            self._ledger.take(record, ids, beside)
+            records.append(record)
+
+        self._state = declassify(
+            self._state,
+            labels,
+            capabilities=self.pipeline.grants,
+            actor=actor,
+            reason=reason,
+            audit=recorded,
+            subject=self._session_id,
+            at=at,
+        )
+        if not records:
+            return None
+        if self._teller is not None:
+            self._teller.declassified(records[0])
+        return records[0]
 
     def admitted(
         self, history: list[Message], said: tuple[Message, ...], adapter: Adapter | None
@@ -98,13 +147,14 @@ class Policing:
 
         Where something in the history is changed, thinking that was signed behind it is left out.
         """
+        self._state = self._heading.begin(self._state)
         self._admitted = {id(known): known for known in history if id(known) in self._admitted}
         taken_in: list[Message] = []
         void = False
         for place, message in enumerate(history):
             if id(message) in self._admitted:
                 continue
-            taken = yield from self._admit(message, adapter)
+            taken = yield from self._admit(message, adapter, old=True)
             history[place] = kept = unsigned(taken) if void else taken
             void = void or kept is not message
             taken_in.append(kept)
@@ -133,12 +183,20 @@ class Policing:
             known, shown = self._sent_as.get(id(full), (None, full))
             if not (id(full) in judged or (id(full) in seen and place < new)):
                 again = own or known is not None
-                shown = yield from self._asked(Hook.LLM_INPUT, shown, again=again, **self._input_slots(shown, adapter))
+                slots = self._input_slots(shown, adapter)
+                shown = yield from self._asked(Hook.LLM_INPUT, shown, again=again, old=True, **slots)
                 if not own:
                     self._sent_as[id(full)] = (full, shown)
             sent.append(shown)
         self._seen[model] = {id(full): full for full in filled}
         return sent
+
+    def headed(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions:
+        """The options with the headers that plugins wrote for this request. Raises RequestError."""
+        headed, names = self._heading.headed(self._state, adapter, options)
+        if names and self._teller is not None:
+            self._teller.headed(adapter.provider, names)
+        return headed
 
     def calls(self, asked: Sequence[ToolUseBlock]) -> Steps[tuple[list[ToolUseBlock], dict[str, ToolResultBlock]]]:
         """The calls that may run, with the arguments that they run with; and answers to those that were denied, where
@@ -157,6 +215,7 @@ class Policing:
     def answers(self, adapter: Adapter, answers: Sequence[Message]) -> Steps[tuple[Message, ...]]:
         """Results of tools as the history takes them in, labelled as the policies of their data say."""
         taken_in = []
+        self._state = self._heading.begin(self._state)
         for message in answers:
             self._stamp(message)
             slots = self._input_slots(message, adapter)
@@ -203,16 +262,21 @@ class Policing:
 
     def fetching(self, hook: str, message: Message, **slots: Any) -> Steps[Message]:
         """Something on its way past a hook; data that comes in is labelled as its policy says."""
-        where = Hook(hook if hook == Hook.EVALUATE or hook.startswith("cmf.") else f"cmf.{hook}")
+        where = _hook(hook)
         if where in AFTER:
             self._stamp(message)
         return (yield from self._asked(where, message, **slots))
 
-    def _admit(self, message: Message, adapter: Adapter | None) -> Steps[Message]:
+    def refuse_fetch(self, hook: str, code: str, reason: str) -> None:
+        """Denies what a plugin made of something that was to be fetched. Raises PolicyDeniedError."""
+        self._refuse(_hook(hook), Violation(reason, code=code, plugin="the session"))
+
+    def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
+        """``old``: it was there before, and what it was labelled with may have been declassified."""
         self._learn(message)
         if message.role is Role.TOOL:
-            self._stamp(message)
-        return (yield from self._asked(Hook.LLM_INPUT, message, **self._input_slots(message, adapter)))
+            self._stamp(message, old=old)
+        return (yield from self._asked(Hook.LLM_INPUT, message, old=old, **self._input_slots(message, adapter)))
 
     def _call(self, call: ToolUseBlock) -> Steps[ToolUseBlock]:
         against = refusal(actions_of(self._described.tool(call.name)), (policy for _, policy in self._sources))
@@ -224,26 +288,31 @@ class Policing:
             self._refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
         return taken.tool_uses[0]
 
-    def _asked(self, hook: Hook, message: Message, *, again: bool = False, **slots: Any) -> Steps[Message]:
-        if not self.pipeline.asks(hook):
+    def _asked(
+        self, hook: Hook, message: Message, *, again: bool = False, old: bool = False, **slots: Any
+    ) -> Steps[Message]:
+        if not self.pipeline.asks(hook) and hook not in ASKING:
             return message
         shown = self._state.model_copy(update={"agent": self._described.agent, **slots})
-        return (yield from self._passed(hook, message, shown, again=again))
+        return (yield from self._passed(hook, message, shown, old=old, again=again))
 
-    def _passed(self, hook: Hook, message: Message, shown: Extensions, **how: bool) -> Steps[Message]:
+    def _passed(
+        self, hook: Hook, message: Message, shown: Extensions, *, old: bool = False, **how: bool
+    ) -> Steps[Message]:
         try:
             outcome = yield from self.pipeline.steps(hook, message, shown, calls=self._calls, **how)
         except PolicyDeniedError as error:
             self._tell(error)
             raise
         if outcome.extensions is not shown and outcome.extensions is not None and not how.get("partial"):
-            self._carry(shown, outcome.extensions)
+            carried = (*_CARRIED, "http") if hook is Hook.LLM_INPUT else _CARRIED
+            self._carry(shown, outcome.extensions, carried, message.id if old else None)
         return outcome.message
 
-    def _carry(self, before: Extensions, after: Extensions) -> None:
-        changes = {name: getattr(after, name) for name in _CARRIED if getattr(after, name) != getattr(before, name)}
+    def _carry(self, before: Extensions, after: Extensions, names: Iterable[str], old: str | None) -> None:
+        changes = {name: getattr(after, name) for name in names if getattr(after, name) != getattr(before, name)}
         state = self._state.model_copy(update=changes) if changes else self._state
-        self._state = with_labels(state, labels_of(after))
+        self._state = with_labels(state, self._ledger.gained(labels_of(before), labels_of(after), old))
 
     def _refuse(self, hook: Hook, violation: Violation) -> None:
         error = PolicyDeniedError(hook, violation.plugin or "the pipeline", violation.code, violation.reason)
@@ -251,10 +320,11 @@ class Policing:
         raise error
 
     def _tell(self, error: PolicyDeniedError) -> None:
-        if self._denied is not None:
-            self._denied(error)
+        if self._teller is not None:
+            self._teller.denied(error)
 
     def _input_slots(self, message: Message, adapter: Adapter | None) -> dict[str, Any]:
+        self._state = self._heading.turned_to(self._state, adapter)
         if not self.pipeline.asks(Hook.LLM_INPUT) and not self.pipeline.asks(Hook.TOOL_POST_INVOKE):
             return {}
         called = [self._calls[each.tool_use_id] for each in message.tool_results if each.tool_use_id in self._calls]
@@ -269,9 +339,11 @@ class Policing:
             self._calls[use.id] = self._described.called(use.name)
             self._askers[use.id] = message.metadata.provider
 
-    def _stamp(self, message: Message) -> None:
+    def _stamp(self, message: Message, *, old: bool = False) -> None:
         """The labels and the limits that go with the data of this message, from here on."""
-        self._state = stamped(message, self._state, self._calls) or self._state
+        labels = labels_of(stamped(message, self._state, self._calls))
+        gained = self._ledger.gained(labels_of(self._state), labels, message.id if old else None)
+        self._state = with_labels(self._state, gained)
         asker = next((self._askers.get(result.tool_use_id) for result in message.tool_results), None)
         new = [(asker, policy) for policy in data_policies(message, self._state, self._calls)]
         self._sources += [source for source in new if source not in self._sources]
@@ -287,8 +359,11 @@ class Policing:
         """A message as it stays."""
         self._learn(message)
         self._admitted[id(message)] = message
-        if self.labels:
-            self._beside[message.id] = {"security": {"labels": sorted(self.labels)}}
+        self._ledger.note(message.id, self.labels)
+
+
+def _hook(name: str) -> Hook:
+    return Hook(name if name == Hook.EVALUATE or name.startswith("cmf.") else f"cmf.{name}")
 
 
 def _first_new(history: Sequence[Message]) -> int:

@@ -2,7 +2,7 @@
 
 import inspect
 import operator
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
@@ -27,6 +27,7 @@ from dragoman.session.turn import Ask, BrokenReplyError, Fill, Judge, Keep, RunT
 from dragoman.transport import Transport
 
 if TYPE_CHECKING:
+    from dragoman.policy import Declassification
     from dragoman.session.answer import Answer
     from dragoman.session.gate import Gate
 
@@ -102,6 +103,28 @@ class Session(Conversation[Transport]):
         Raises SessionNotFoundError, UnreadableError, and SwapRefusedError as `swap` does.
         """
         return cls._from_store(session_id, store, model, settings)
+
+    def declassify(
+        self,
+        labels: Iterable[str],
+        *,
+        actor: str,
+        reason: str,
+        audit: "Callable[[Declassification], Any] | None" = None,
+    ) -> "Declassification | None":
+        """Takes labels away from the conversation: the only way to lose any. The policy has to grant it, as in
+        ``Pipeline(..., grants=["declassify_labels"])``; no plugin can.
+
+        There is exactly one record of it: ``audit`` is given it, it is kept with the session (in `dump` and in the
+        store), the bus is told ``policy.declassified``, and it is the result. None of the labels there: None, and no
+        record. What is in the history now does not bring the label back when it is judged again; new data does.
+
+        Raises DeclassificationError without the grant, or without an actor and a reason; ConfigurationError in the
+        middle of a turn. Where ``audit`` or the store raises, the labels stay.
+        """
+        if self._under_way is not None:
+            raise ConfigurationError(IN_A_TURN)
+        return self._declassify(labels, actor, reason, audit)
 
     def close(self) -> None:
         """Releases the connections. The conversation stays readable, and asking again opens new ones."""

@@ -5,7 +5,7 @@ and the answers of tools are told where they are known in full.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -22,7 +22,9 @@ from dragoman.events.catalogue import (
     LlmCallCompleted,
     LlmCallFailed,
     LlmCallStarted,
+    PolicyDeclassified,
     PolicyDenied,
+    PolicyHeadersWritten,
     ToolCalled,
     ToolCompleted,
     ToolFailed,
@@ -40,6 +42,7 @@ from dragoman.session.turn import Ask, BrokenReplyError, Effect, Fill, Judge, Ru
 
 if TYPE_CHECKING:
     from dragoman.policy.errors import PolicyDeniedError
+    from dragoman.policy.labels import Declassification
 
 _FAULTS = {
     "user_denied": "the call was declined",
@@ -110,6 +113,16 @@ class Teller:
     def denied(self, error: "PolicyDeniedError") -> None:
         facts = {"hook": error.hook, "plugin": error.plugin, "code": error.code, "reason": error.reason}
         self._tell(partial(PolicyDenied.model_validate, facts))
+
+    def declassified(self, record: "Declassification") -> None:
+        """Between turns: it belongs to none."""
+        facts = {"labels": tuple(record.labels), "actor_id": record.actor, "reason": record.reason}
+        make = partial(PolicyDeclassified.model_validate, facts | {"subject": record.subject})
+        with suppress(EventOverflowError):
+            self.bus.emit(make, session_id=self.session_id)
+
+    def headed(self, provider: str, names: Sequence[str]) -> None:
+        self._tell(partial(PolicyHeadersWritten, provider=provider, names=tuple(names)))
 
     def replied(self, reply: Message) -> None:
         """A reply is there. One that was cut by its caller is told as such when the turn ends."""

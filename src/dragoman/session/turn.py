@@ -221,7 +221,8 @@ def _tries(
         if plan.policing is not None:
             filled = yield Judge(plan.policing.input(plan.adapter, history, filled))
         context = plan.new_context(plan.route)
-        request = plan.adapter.to_wire(filled, plan.tools, options.with_context(context))
+        headed = options if plan.policing is None else plan.policing.headed(plan.adapter, options)
+        request = plan.adapter.to_wire(filled, plan.tools, headed.with_context(context))
         attempt += 1
         hold = plan.purse.hold(plan.adapter, filled, plan.tools, options)
         try:

@@ -1,6 +1,6 @@
 """AsyncStore: the same store for asyncio and trio. Its calls run in threads."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -55,6 +55,13 @@ class AsyncStore:
                 extensions=extensions,
                 attempts=attempts,
             )
+        )
+
+    async def annotate(
+        self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
+    ) -> int:
+        return await self._run(
+            partial(self.store.annotate, session_id, message_id, extensions, expected_version=expected_version)
         )
 
     async def load(self, session_id: str) -> StoredSession:

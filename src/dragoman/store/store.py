@@ -138,6 +138,20 @@ class Store:
             at_once=turn.is_one_statement,
         )
 
+    def annotate(
+        self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
+    ) -> int:
+        """Writes anew what is kept beside a message of the session, and gives the session's new version.
+
+        Raises as `append` does, and StoreError where the session has no such message.
+        """
+        now = micros(self._clock())
+        return self._database.write(
+            lambda connection: writing.annotate(
+                connection, session_id, message_id, extensions, expected=expected_version, now=now
+            )
+        )
+
     def load(self, session_id: str) -> StoredSession:
         """The session as it is at one moment. Raises SessionNotFoundError, and UnreadableError where a row was changed
         to something that is no message."""

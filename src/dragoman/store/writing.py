@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.store.advance import advance
-from dragoman.store.columns import key, optional
+from dragoman.store.columns import key, optional, optional_json
 from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreError
 from dragoman.store.records import SessionRecord
 from dragoman.store.rows import attempt_row, message_row, session_row
@@ -74,23 +74,57 @@ def append(
     """The new version. The session's row is changed first: whoever holds it is the only one who appends."""
     row_id = key(session_id, "the session's id")
     rows = _message_rows(row_id, turn)
-    seen = expected if expected is None or 0 <= expected < _MOST else -1
     try:
-        changed = advance(connection, row_id, rows, seen, moment=now, answering=optional(model))
+        changed = _advanced(connection, row_id, rows, expected=expected, now=now, model=model)
     except IntegrityError:
         raise _taken() from None
+    _keep_beside(connection, row_id, changed.next_seq - len(rows), turn)
+    version: int = changed.version
+    return version
+
+
+def annotate(
+    connection: Connection,
+    session_id: str,
+    message_id: str,
+    extensions: Mapping[str, Any],
+    *,
+    expected: int | None,
+    now: int,
+) -> int:
+    """The new version. What is kept beside one message is written anew."""
+    row_id = key(session_id, "the session's id")
+    changed = _advanced(connection, row_id, (), expected=expected, now=now, model=None)
+    of = (messages.c.session_id == row_id) & (messages.c.id == key(message_id, "the message's id"))
+    noted = connection.execute(update(messages).where(of).values(extensions_json=optional_json(extensions)))
+    if not noted.rowcount:
+        raise StoreError(f"the session has no message {message_id!r:.80} that anything could be kept beside")
+    version: int = changed.version
+    return version
+
+
+def _advanced(
+    connection: Connection,
+    row_id: str,
+    rows: Sequence[dict[str, Any]],
+    *,
+    expected: int | None,
+    now: int,
+    model: str | None,
+) -> Row[Any]:
+    """The session's row, moved on. Raises SessionNotFoundError and ConflictError."""
+    seen = expected if expected is None or 0 <= expected < _MOST else -1
+    changed = advance(connection, row_id, rows, seen, moment=now, answering=optional(model))
     if changed is None:
         found = connection.execute(select(sessions.c.version).where(sessions.c.id == row_id)).scalar_one_or_none()
         if found is None:
-            raise missing(session_id)
+            raise missing(row_id)
         raise ConflictError(
             f"the session is at version {found}, not {expected}: load it again, and nothing is overwritten",
             expected=expected,
             found=found,
         )
-    _keep_beside(connection, row_id, changed.next_seq - len(rows), turn)
-    version: int = changed.version
-    return version
+    return changed
 
 
 def remove(connection: Connection, session_id: str) -> None:

@@ -10,10 +10,9 @@ from decimal import Decimal
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.view import figures
 
-TOKENS_TOP, TOKENS_HEIGHT = 22, 110
-COST_TOP, COST_HEIGHT = 168, 52
-MODELS_TOP, MODELS_HEIGHT = 232, 5
-HEIGHT = 256
+TOKENS_TOP, TOKENS_HEIGHT = 22, 88
+COST_TOP, COST_HEIGHT = 142, 40
+HEIGHT = 202
 _LEFT, _WIDTH = 11.0, 88.5
 _GAP = 0.28
 _WIDEST = 6.5
@@ -22,8 +21,8 @@ _MANY = 48
 _COLUMN = 14
 
 _PARTS = (
-    ("cached", "read from a cache", "cached_input_tokens"),
-    ("written", "written to a cache", "cache_creation_input_tokens"),
+    ("cached", "cached input", "cached_input_tokens"),
+    ("written", "written to cache", "cache_creation_input_tokens"),
     ("fresh", "other input", "input_tokens"),
     ("output", "output", "output_tokens"),
 )
@@ -125,6 +124,6 @@ def _described(replies: Sequence[Reply], told: Sequence[Usage]) -> str:
     known = [usage.cost_usd for usage in told if usage.cost_usd is not None]
     cost = f"costs go up to {figures.money(max(known))}" if known else "no cost is known"
     return (
-        f"{figures.plural(len(replies), 'reply').replace('replys', 'replies')}, one column each."
+        f"{figures.plural(len(replies), 'reply', 'replies')}, one column each."
         f" The largest took {largest.total_tokens:,} tokens; {cost}. The table below has every number."
     )

@@ -1,12 +1,11 @@
 """Numbers as a person reads them. What is unknown is said, never shown as 0."""
 
 from collections.abc import Iterator
-from decimal import ROUND_UP, Decimal
+from decimal import Decimal
 
 from dragoman.canonical.usage import CostStatus, Usage
 
 _LEAST_SHOWN = Decimal("0.000001")
-_PLACES = 4
 _STEPS = (1, 2, 5)
 _KILO = 1000
 
@@ -58,8 +57,8 @@ def size(count: int | None) -> str:
     return f"{count:,} GB"
 
 
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+def plural(count: int, word: str, many: str | None = None) -> str:
+    return f"{count:,} {word if count == 1 else many or word + 's'}"
 
 
 def round_top(largest: Decimal) -> Decimal:
@@ -76,8 +75,3 @@ def short(amount: Decimal) -> str:
         if amount >= limit:
             return f"{(amount / limit).normalize():f}{unit}"
     return f"{amount.normalize():f}"
-
-
-def rounded_up(amount: Decimal) -> Decimal:
-    """To as many places as a picture needs."""
-    return amount.quantize(Decimal(1).scaleb(-_PLACES), rounding=ROUND_UP)

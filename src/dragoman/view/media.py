@@ -34,7 +34,7 @@ _MARKS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x1aE\xdf\xa3", "video/webm"),
     (0, b"%PDF-", "application/pdf"),
 )
-"""Where a kind's first bytes stand, and what they are; SVG is not among them: it is a document, and may hold scripts."""
+"""Where a kind's first bytes stand, and what they are; SVG is not among them: it may hold scripts."""
 
 
 class Shown(NamedTuple):

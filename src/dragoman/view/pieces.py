@@ -184,9 +184,7 @@ def _prompt(block: PromptRequestBlock | PromptResultBlock) -> Piece:
         return Piece(kind="data", title=block.name, note="prompt asked for", facts=facts, folded=True)
     said = [block.content or "", block.error_message or "", as_json(list(block.messages)) if block.messages else ""]
     text = "\n\n".join(filter(None, said))
-    return Piece(
-        kind="data", title=block.prompt_name, note="prompt", text=text, failed=block.is_error, folded=True
-    )
+    return Piece(kind="data", title=block.prompt_name, note="prompt", text=text, failed=block.is_error, folded=True)
 
 
 def _source(citation: Citation) -> tuple[str, str]:

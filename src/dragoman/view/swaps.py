@@ -36,6 +36,14 @@ class Swap:
         """What only has another form."""
         return [loss for loss in self.losses if loss.severity is not Severity.WARNING]
 
+    @property
+    def rows(self) -> list[tuple[Loss, tuple[str, ...]]]:
+        """Those that say the same as one, each with the messages that it is of; what is gone comes first."""
+        found: dict[tuple[str, str], list[Loss]] = {}
+        for loss in (*self.lost, *self.changed):
+            found.setdefault((loss.kind, loss.reason), []).append(loss)
+        return [(alike[0], tuple(dict.fromkeys(loss.message_id for loss in alike))) for alike in found.values()]
+
 
 @dataclass(slots=True)
 class Projections:

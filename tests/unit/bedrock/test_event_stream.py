@@ -39,7 +39,7 @@ def test_the_reference_reads_the_same() -> None:
     """botocore's own parser finds the same payloads under the same names."""
     buffer = EventStreamBuffer()
     buffer.add_data(BODY)
-    assert [(event.headers[":event-type"], event.payload) for event in buffer] == FRAMES
+    assert [Frame(event.headers[":event-type"], event.payload) for event in buffer] == FRAMES
 
 
 @given(at=st.integers(0, len(BODY) - 1), bit=st.integers(0, 7))

@@ -41,7 +41,7 @@ def event(payload: Payload | Unknown = STARTED, **fields: Any) -> Event:
 
 
 def test_the_catalogue_is_that_of_the_specification() -> None:
-    """Names, payloads and floors: a change here is a change of the contract. The denials of policies are our own."""
+    """Names, payloads and floors: a change here is a change of the contract. What policies do is our own."""
     assert {kind: payload.floor for kind, payload in CATALOGUE.items()} == {
         "llm.call_started": "private",
         "llm.call_completed": "pseudonymous",
@@ -52,6 +52,8 @@ def test_the_catalogue_is_that_of_the_specification() -> None:
         "tool.input_invalid": "private",
         "route.decided": "pseudonymous",
         "policy.denied": "private",
+        "policy.declassified": "private",
+        "policy.headers_written": "private",
         "turn.started": "private",
         "turn.completed": "pseudonymous",
         "turn.cancelled": "pseudonymous",

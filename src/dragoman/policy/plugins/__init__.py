@@ -1,8 +1,10 @@
-"""Plugins to start from: redaction, allowing and denying by URI, confirmation, labels and models, an outside agent."""
+"""Plugins to start from: redaction, allowing and denying by URI and by profile, confirmation, labels and models, an
+outside agent."""
 
 from dragoman.policy.plugins.confirmation import Confirmation
 from dragoman.policy.plugins.finding import Finder, Finding, findings, personal_data, presidio, secrets
 from dragoman.policy.plugins.models import LabelledModels
+from dragoman.policy.plugins.objects import ObjectAccess
 from dragoman.policy.plugins.opa import OpaPolicy
 from dragoman.policy.plugins.redaction import Redaction
 from dragoman.policy.plugins.uris import AllowUris, DenyUris
@@ -14,6 +16,7 @@ __all__ = [
     "Finder",
     "Finding",
     "LabelledModels",
+    "ObjectAccess",
     "OpaPolicy",
     "Redaction",
     "findings",

@@ -9,7 +9,7 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message
-from dragoman.policy import Capability, Hook
+from dragoman.policy import Capability, Extensions, Hook
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import OpaPolicy
@@ -22,10 +22,17 @@ CALL = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "SELECT 1"})
 HANDWRITTEN_YES = json_reply({"result": True})
 
 
+def permitted() -> Extensions:
+    """The sample, whose caller has the permission that its tool takes."""
+    sample = full().model_dump(mode="json", exclude_none=True)
+    sample["security"]["subject"]["permissions"] += sample["security"]["objects"]["execute_sql"]["permissions"]
+    return Extensions.model_validate(sample)
+
+
 def run(server: FaultyServer, *parts: ContentBlock, hook: Hook = Hook.TOOL_PRE_INVOKE, **settings: Any) -> None:
     with httpx.Client(trust_env=False) as client:
         plugin = OpaPolicy(server.url, "app/allow", client=client, **settings)
-        Pipeline([plugin]).run(hook, Message.assistant(list(parts or [CALL]), session_id="s"), full())
+        Pipeline([plugin]).run(hook, Message.assistant(list(parts or [CALL]), session_id="s"), permitted())
 
 
 def refusal(*script: Any, **settings: Any) -> PolicyDeniedError:

@@ -1,0 +1,132 @@
+"""`dragoman bulk FILE`: one prompt for each row of a file, put to one model or to several."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.cli.show import console
+
+if TYPE_CHECKING:
+    from dragoman.bulk import BulkReport, Progress
+
+_WIDTH = 110
+_UNFINISHED = 3
+"""The exit code where rows are left, and the same command goes on with them."""
+
+
+def bulk(
+    file: Annotated[Path, typer.Argument(help="The rows: .jsonl, .csv or .parquet.", exists=True, dir_okay=False)],
+    model: Annotated[list[str], typer.Option("--model", "-m", help="provider:model; more than once to compare.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where the answers go; FILE.answers.jsonl and so on if not said."),
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="What is said, with {column}s; the column prompt if not said.")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="A system prompt, with {column}s.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="The most tokens an answer may take.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="As the model takes it.")] = None,
+    budget: Annotated[str | None, typer.Option(help="US dollars that the whole run may cost.")] = None,
+    concurrency: Annotated[int, typer.Option(help="The most requests under way at once, for each model.")] = 64,
+    manifest: Annotated[
+        str | None, typer.Option(help="A SQLite file or a database URL; OUTPUT.manifest if not said.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="The run's name in a manifest that holds several.")] = "bulk",
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="Ask rows again that ended in an error.")
+    ] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Through the provider's batch API: cheaper, within a day.")
+    ] = False,
+    wait: Annotated[bool, typer.Option(help="Wait for batches; otherwise the same command fetches them later.")] = True,
+    prefix: Annotated[str, typer.Option(help="Put before the names of the columns that are added.")] = "",
+    base_url: Annotated[str | None, typer.Option(help="Another address for the first model's provider.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Asks each row of a file, and writes the rows with their answers in the same order.
+
+    The same command goes on with a run that was cut off, and pays for no answer twice.
+    """
+    from dragoman.bulk import bulk as run  # its extra is asked for where it is needed
+
+    written = output or file.with_name(f"{file.stem}.answers{file.suffix}")
+    providers = {model[0].partition(":")[0]: {"base_url": base_url}} if base_url else {}
+    out = console(stderr=True)
+    with _shown(out, quiet) as progress:
+        report = run(
+            file,
+            model,
+            template=template,
+            system=system,
+            output=written,
+            manifest=manifest,
+            name=name,
+            options=AdapterOptions(max_output_tokens=max_tokens, temperature=temperature),
+            providers=providers,
+            concurrency=concurrency,
+            budget=budget,
+            retry_errors=retry_errors,
+            batch=batch,
+            wait=wait,
+            prefix=prefix,
+            progress=progress,
+        )
+    with report:
+        _tell(report, written)
+        if not report.finished:
+            raise typer.Exit(_UNFINISHED)
+
+
+@contextmanager
+def _shown(out: Console, quiet: bool) -> Iterator[Any]:
+    """A line that says how far the run is, while it runs."""
+    if quiet:
+        yield None
+        return
+    with out.status("reading the rows") as line:
+        yield lambda progress: line.update(escape(progress_line(progress)))
+
+
+def progress_line(progress: "Progress") -> str:
+    """How far a run is, in a line."""
+    parts = [f"{progress.done:,} of {progress.total:,}"]
+    if progress.errors:
+        parts.append(f"{progress.errors:,} errors")
+    if progress.rate is not None:
+        parts.append(f"{progress.rate:,.1f} a second")
+    if progress.cost_usd is not None:
+        parts.append(f"${progress.cost_usd:.4f}")
+    if progress.cost_at_end_usd is not None:
+        parts.append(f"about ${progress.cost_at_end_usd:.4f} at the end")
+    if progress.seconds_left is not None:
+        minutes, seconds = divmod(round(progress.seconds_left), 60)
+        parts.append(f"{minutes}:{seconds:02} left")
+    return " · ".join(parts)
+
+
+def _tell(report: "BulkReport", written: Path) -> None:
+    out = console(least_width=_WIDTH)
+    titles, *rows = report.cells()
+    table = Table(titles[0], box=None, pad_edge=False)
+    for title in titles[1:]:
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    out.print(table)
+    gone = report.gone
+    if count := gone.killed + gone.network + gone.failed:
+        cost = "at an unknown cost" if gone.usd is None else f"at some ${gone.usd:.6f}"
+        out.print(f"[yellow]{count:,} requests may have been paid for in vain[/], {cost}", soft_wrap=True)
+    if report.stopped is not None:
+        out.print(f"[yellow]not finished:[/] {escape(report.stopped)}", soft_wrap=True)
+    elif report.errors:
+        out.print(f"[yellow]{report.errors:,} errors[/]: --retry-errors asks those rows again", soft_wrap=True)
+    out.print(f"[dim]written to {escape(str(written))}[/]", soft_wrap=True)

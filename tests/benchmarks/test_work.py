@@ -1,0 +1,44 @@
+"""The guards of speed, which know no clock: functions that are called, and modules that are loaded."""
+
+import pytest
+
+from tests.benchmarks.counting import STAGES, budgets, calls_of, modules_of, recorded, works
+from tests.benchmarks.wires import WIRES
+
+HEADROOM = 1.2
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_no_path_calls_a_fifth_more_functions_than_its_budget(name: str) -> None:
+    """A call, a stream, a first request and a next turn do not get dearer unseen."""
+    budget = budgets()["calls"][recorded()][name]
+    counted = {what: calls_of(work) for what, work in works(WIRES[name]).items()}
+    assert counted.keys() == budget.keys()
+    over = {what: f"{number}, not {budget[what]}" for what, number in counted.items() if number > budget[what] * HEADROOM}
+    assert not over, "calls of functions; if that is meant: python -m tests.benchmarks.counting"
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_the_work_for_fragments_of_arguments_is_linear(name: str) -> None:
+    """Four times the arguments is at most five times the work: nothing parses what is not whole."""
+    from dragoman import RequestContext, get_adapter
+    from tests.benchmarks.wires import arguments
+
+    wire = WIRES[name]
+    adapter = get_adapter(wire.model)
+
+    def reading(size: int) -> int:
+        chunk = b"".join(wire.called([arguments(size)]))
+        return calls_of(lambda: list(adapter.iter_stream([chunk], RequestContext.for_model(wire.model))))
+
+    assert reading(8_000) < 5 * reading(2_000)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_more_is_loaded_than_its_budget_names(stage: str) -> None:
+    """An import, a session and a first answer load the modules that are known for it, and no package beside them."""
+    budget = budgets()["modules"][stage]
+    house, others = modules_of(STAGES[stage])
+    hint = "loaded anew; if that is meant: python -m tests.benchmarks.counting"
+    assert not set(others) - set(budget["others"]), hint
+    assert not set(house) - set(budget["house"]), hint

@@ -1,0 +1,32 @@
+"""What docs/api.md promises: modules, and names in them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = "dragoman"
+NAMED_IN_PROSE = ("dragoman.adapter.errors", "dragoman.canonical.blocks")
+"""Modules that the first table names whole, beside a name of its own."""
+
+_ROW = re.compile(r"^\| (?P<names>`[^|]+) \| (?P<told>[^|]+) \|$")
+_NAME = re.compile(r"`(\w+)`")
+_MODULE = re.compile(r"`(dragoman(?:\.\w+)+)`")
+
+
+def promised(page: Path = ROOT / "docs" / "api.md") -> dict[str, tuple[str, ...]]:
+    """The names that the page spells out, by module, in its order. Modules that it promises whole have none."""
+    names: dict[str, list[str]] = {PACKAGE: [], **{module: [] for module in NAMED_IN_PROSE}}
+    for first, told in _rows(page.read_text(encoding="utf-8")):
+        module = _MODULE.fullmatch(first)
+        if module is None:
+            names[PACKAGE] += _NAME.findall(first)
+        else:
+            names.setdefault(module[1], []).extend(_NAME.findall(told.partition(":")[0] if ": " in told else told))
+    return {module: tuple(found) for module, found in names.items()}
+
+
+def _rows(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        if (row := _ROW.match(line)) is not None:
+            yield row["names"].strip(), row["told"]

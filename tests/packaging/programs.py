@@ -1,0 +1,68 @@
+"""Programs that are run with the installed package alone, in a process of their own: ``python -I -c``."""
+
+from pathlib import Path
+
+WATCHED = """
+import os, sys
+
+seen, reads = [], []
+BEFORE = ("socket.", "subprocess.", "os.exec", "os.fork", "os.spawn", "os.system", "ctypes.dlopen", "urllib.")
+sys.addaudithook(lambda event, arguments: seen.append(event) if event.startswith(("import", *BEFORE)) else None)
+environment = type(os.environ)
+
+def noting(method):
+    def note(self, name, *default):
+        reads.append(str(name))
+        return method(self, name, *default)
+    return note
+
+environment.__getitem__ = noting(environment.__getitem__)
+environment.get = noting(environment.get)
+import dragoman
+
+SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+assert "import" in seen, "the hook sees nothing"
+touched = sorted({event for event in seen if event != "import"})
+assert not touched, f"import touches {touched}"
+secret = sorted({name for name in reads if any(word in name.upper() for word in SECRETS)})
+assert not secret, f"import reads {secret}"
+"""
+"""Importing opens no socket, starts no process and reads no key."""
+
+INSTALLED = """
+import importlib.metadata, sys
+import dragoman
+from dragoman.bundled import bundled
+from dragoman.pricing import price_table
+
+assert "site-packages" in dragoman.__file__, dragoman.__file__
+assert [name for name in dragoman.__all__ if not hasattr(dragoman, name)] == []
+for entry in importlib.metadata.entry_points(group="dragoman.adapters"):
+    entry.load()
+assert price_table().providers() and list(bundled("cassettes").rglob("*.yaml"))
+assert dragoman.Session("anthropic:claude-opus-5-5").preview("openai:gpt-4.1").fits
+print(len(price_table().providers()), "providers with prices")
+"""
+"""Every adapter loads, and the data is there, with the required packages alone."""
+
+OFFLINE = """
+import runpy, sys
+
+LOOPBACK = ("127.", "::1", "localhost")
+
+def judge(event, arguments):
+    if event == "socket.connect" and isinstance(arguments[1], tuple) and not arguments[1][0].startswith(LOOPBACK):
+        raise SystemExit(f"the demo reached for {arguments[1]}")
+    if event == "socket.getaddrinfo" and arguments[0] and not str(arguments[0]).startswith(LOOPBACK):
+        raise SystemExit(f"the demo looked up {arguments[0]}")
+
+sys.addaudithook(judge)
+sys.argv = [sys.argv[1], "demo"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""The demo, as its command runs it; a connection away from this machine ends it."""
+
+
+def python(environment: Path) -> str:
+    """The interpreter of a virtual environment."""
+    return str(environment / "bin" / "python")

@@ -1,0 +1,91 @@
+"""The wheel of this checkout. `python -m tests.packaging` also installs it, and runs the demo from it."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.packaging import programs, wheel
+
+pytest.importorskip("hatchling", reason="the lint group is not installed")
+pytest.importorskip("editables", reason="the lint group is not installed")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    (path,) = wheel.build(wheel.ROOT, tmp_path_factory.mktemp("dist"), "wheel")
+    return path
+
+
+def test_the_wheel_holds_the_packages_and_their_data(built: Path) -> None:
+    """Every file of a package, prices and cassettes; no test, no .pth, nothing else; py.typed in each package."""
+    assert wheel.faults(built) == []
+
+
+@pytest.mark.parametrize(
+    "needed",
+    [
+        "dragoman/_bundled/pricing/anthropic.toml",
+        "dragoman/_bundled/cassettes/llama-server/swap",
+        "dragoman/transport/local/models.toml",
+        "dragoman/testing/cassette_wires.toml",
+        "dragoman/store/migrations/versions/",
+        "dragoman/view/pages/",
+        "dragoman_compatible/endpoints.toml",
+    ],
+)
+def test_data_is_in_the_wheel(built: Path, needed: str) -> None:
+    """What is read at run time and is no Python: tables, templates, recordings, migrations."""
+    assert any(name.startswith(needed) for name in wheel.names(built))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("dragoman_start.pth", "runs code at every start"),
+        ("sitecustomize.py", "runs code at every start"),
+        ("dragoman/tests/test_all.py", "a test"),
+        ("notes.txt", "no file of a package"),
+    ],
+)
+def test_what_does_not_belong_is_told(built: Path, tmp_path: Path, name: str, told: str) -> None:
+    """The check itself sees each kind of stowaway."""
+    other = tmp_path / built.name
+    with zipfile.ZipFile(built) as packed, zipfile.ZipFile(other, "w") as copy:
+        for each in packed.infolist():
+            copy.writestr(each, packed.read(each))
+        copy.writestr(name, "")
+    assert any(name in fault and told in fault for fault in wheel.faults(other))
+
+
+@pytest.mark.parametrize("name", ["dragoman/py.typed", "dragoman_openai/py.typed", "dragoman/canonical/message.py"])
+def test_what_is_missing_is_told(built: Path, tmp_path: Path, name: str) -> None:
+    """The check itself sees what a wheel lacks."""
+    other = tmp_path / built.name
+    with zipfile.ZipFile(built) as packed, zipfile.ZipFile(other, "w") as copy:
+        for each in packed.infolist():
+            if each.filename != name:
+                copy.writestr(each, packed.read(each))
+    assert f"the wheel lacks {name}" in wheel.faults(other)
+
+
+def test_importing_from_the_wheel_touches_nothing(built: Path, tmp_path: Path) -> None:
+    """No socket, no process, no key: the program that the installed wheel is tried with, on the wheel's own files."""
+    with zipfile.ZipFile(built) as packed:
+        packed.extractall(tmp_path)
+    place = repr(str(tmp_path))
+    program = f"""import sys; sys.path.insert(0, {place})
+{programs.WATCHED}
+assert dragoman.__file__.startswith({place})
+"""
+    told = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+
+
+def test_every_requirement_has_a_floor() -> None:
+    """`python -m tests.packaging.floors` tries the floors; here, that each requirement of a user has one."""
+    project = wheel.PROJECT["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    assert [one for one in wanted if ">=" not in one and not one.startswith("dragoman[")] == []

@@ -1,0 +1,103 @@
+"""Building the package, and what must be in it."""
+
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WHEEL: dict[str, Any] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+MOMENT = "1790000000"
+"""SOURCE_DATE_EPOCH of the builds that are compared, in seconds since 1970."""
+
+
+def build(source: Path, target: Path, *kinds: str) -> tuple[Path, ...]:
+    """Builds in ``source`` with the installed hatchling, without a network; the kinds are ``sdist`` and ``wheel``.
+
+    Raises subprocess.CalledProcessError.
+    """
+    wanted = [word for kind in kinds for word in ("--target", kind)]
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--directory", str(target), *wanted],
+        check=True, capture_output=True, text=True, cwd=source, env={**os.environ, "SOURCE_DATE_EPOCH": MOMENT},
+    )  # fmt: skip
+    return tuple(sorted(path for path in target.iterdir() if path.suffix in (".whl", ".gz")))
+
+
+def elsewhere(sdist: Path, folder: Path) -> Path:
+    """The sdist unpacked, as another machine would check it out: other times and stricter rights on every file.
+
+    What the sdist adds to a checkout is taken away.
+    """
+    with tarfile.open(sdist) as packed:
+        packed.extractall(folder, filter="data")
+    (root,) = folder.iterdir()
+    (root / "PKG-INFO").unlink()
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+            path.chmod(path.stat().st_mode & ~(stat.S_IRWXO | stat.S_IWGRP))
+    return root
+
+
+def names(archive: Path) -> frozenset[str]:
+    """The files in a wheel or an sdist; those of an sdist without the folder around them."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as packed:
+            return frozenset(packed.namelist())
+    with tarfile.open(archive) as packed:
+        return frozenset(each.name.partition("/")[2] for each in packed.getmembers() if each.isfile())
+
+
+def expected() -> frozenset[str]:
+    """What a wheel must hold, beside its metadata: every file of our packages, and the data folders beside them.
+
+    What stands in .gitignore is not part of them; that is bytecode alone.
+    """
+    found: set[str] = set()
+    for package in WHEEL["packages"]:
+        found |= _files(ROOT / package, Path(package).name)
+    for folder, place in WHEEL["force-include"].items():
+        found |= _files(ROOT / folder, place)
+    return frozenset(found)
+
+
+def _files(folder: Path, place: str) -> set[str]:
+    return {
+        f"{place}/{path.relative_to(folder).as_posix()}"
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".pyc", ".pyo")
+    }
+
+
+def faults(wheel: Path) -> list[str]:
+    """What is wrong with the wheel's contents, as sentences."""
+    held = names(wheel)
+    information = f"{PROJECT['project']['name']}-{PROJECT['project']['version']}.dist-info/"
+    ours = {name for name in held if not name.startswith(information)}
+    told = [f"the wheel lacks {name}" for name in sorted(expected() - ours)]
+    told += [f"the wheel holds {name}, which is no file of a package" for name in sorted(ours - expected())]
+    told += [f"the wheel holds {name}, which runs code at every start" for name in sorted(held) if _starts(name)]
+    told += [f"the wheel holds {name}, a test" for name in sorted(held) if "tests" in name.split("/")]
+    told += [f"{place} has no py.typed" for place in packages() if f"{place}/py.typed" not in ours]
+    told += [
+        f"the wheel's metadata lacks {name}"
+        for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+        if information + name not in held
+    ]
+    return told
+
+
+def packages() -> tuple[str, ...]:
+    """The import names of our packages."""
+    return tuple(Path(package).name for package in WHEEL["packages"])
+
+
+def _starts(name: str) -> bool:
+    return name.endswith(".pth") or name.rpartition("/")[2] in ("sitecustomize.py", "usercustomize.py")

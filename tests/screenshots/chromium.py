@@ -1,0 +1,136 @@
+"""Headless Chromium, driven over its own pipe: a fresh profile, and each request that it makes is told."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+_OPTIONS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--hide-scrollbars", "--remote-debugging-pipe",
+)  # fmt: skip
+_END = b"\0"
+_CHUNK = 1 << 16
+
+
+def found() -> str | None:
+    """Where it is, if it is installed."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Browser:
+    """One tab. ``requests`` are the addresses that it asked for, ``faults`` what its console told of errors."""
+
+    def __init__(self, commands: int, replies: int) -> None:
+        self._commands, self._replies = commands, replies
+        self._numbers, self._rest = count(1), b""
+        self._loaded = False
+        self._session: str | None = None
+        self.requests: list[str] = []
+        self.faults: list[str] = []
+        target = self.tell("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            self.tell(f"{domain}.enable")
+
+    def open(self, page: Path | str) -> None:
+        """Opens a page and waits until all of it is there."""
+        self._loaded = False
+        self.requests.clear()
+        self.faults.clear()
+        self.tell("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
+        while not self._loaded:
+            self._heed(self._next())
+
+    def run(self, script: str) -> Any:
+        """The value of an expression in the page; its policy does not bind this."""
+        told = self.tell("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in told:
+            raise AssertionError(told["exceptionDetails"])
+        return told["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """A key, as a person strikes it."""
+        text = {"text": key} if len(key) == 1 else {}
+        self.tell("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+        self.tell("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    def look(self, width: int, height: int, *, dark: bool = False, media: str = "") -> None:
+        """Sets the size of the window in pixels, and what the system prefers."""
+        self.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        calm = {"name": "prefers-reduced-motion", "value": "reduce"}
+        self.tell("Emulation.setEmulatedMedia", media=media, features=[feature, calm])
+
+    def screenshot(self) -> bytes:
+        """What is seen, as a PNG."""
+        return base64.b64decode(self.tell("Page.captureScreenshot", format="png")["data"])
+
+    def tell(self, method: str, **params: Any) -> dict[str, Any]:
+        """Gives a command and waits for its answer."""
+        number = next(self._numbers)
+        message = {"id": number, "method": method, "params": params}
+        os.write(self._commands, json.dumps(message | ({"sessionId": self._session} if self._session else {})).encode())
+        os.write(self._commands, _END)
+        while True:
+            told = self._next()
+            if told.get("id") == number:
+                if "error" in told:
+                    raise AssertionError(told["error"])
+                result: dict[str, Any] = told["result"]
+                return result
+            self._heed(told)
+
+    def _heed(self, told: dict[str, Any]) -> None:
+        params = told.get("params", {})
+        match told.get("method"):
+            case "Page.loadEventFired":
+                self._loaded = True
+            case "Network.requestWillBeSent":
+                self.requests.append(params["request"]["url"])
+            case "Log.entryAdded" if params["entry"]["level"] == "error":
+                self.faults.append(params["entry"]["text"])
+            case "Runtime.exceptionThrown":
+                self.faults.append(str(params["exceptionDetails"]))
+
+    def _next(self) -> dict[str, Any]:
+        while _END not in self._rest:
+            read = os.read(self._replies, _CHUNK)
+            if not read:
+                raise AssertionError("the browser is gone")
+            self._rest += read
+        line, _, self._rest = self._rest.partition(_END)
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+
+@contextmanager
+def browser(path: str) -> Iterator[Browser]:
+    """The browser, until the block ends."""
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        # The pipe's ends have to be 3 and 4 there, which a shell arranges without threads in this process.
+        command = f'exec "$@" 3</dev/fd/{theirs_in} 4>/dev/fd/{theirs_out}'
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command, "sh", path, *_OPTIONS, f"--user-data-dir={profile}"],
+            pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(theirs_in)
+        os.close(theirs_out)
+        try:
+            yield Browser(ours_out, ours_in)
+        finally:
+            os.close(ours_out)
+            os.close(ours_in)
+            process.kill()
+            process.wait()

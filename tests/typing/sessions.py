@@ -1,0 +1,120 @@
+"""What a type checker sees of sessions and the kits. Nothing here runs; test_typing.py lets mypy and pyright read it.
+
+A line that must not pass carries the code of mypy's error: an unused ``type: ignore`` is an error too.
+"""
+
+from collections.abc import AsyncGenerator, Generator
+from decimal import Decimal
+from typing import assert_type
+
+from dragoman import AsyncSession, Loss, Message, Session, Tool, ToolResultBlock, ask, tool
+from dragoman.batch import BatchError, Batches, BatchHandle, BatchRequest, BatchState
+from dragoman.events import EventBus, Subscription
+from dragoman.formats import from_cmf, to_cmf
+from dragoman.limits import Limit, Limits
+from dragoman.pricing import PriceTable, price_table
+from dragoman.routing import Router
+from dragoman.session import Budget, Cost, Preview, SessionEvent, ToolAnswered
+from dragoman.store import AsyncStore, SessionRecord, Store
+from dragoman.testing import ScriptedProvider, block_network, says
+
+MODEL = "anthropic:claude-opus-5-5"
+
+
+def tools() -> None:
+    @tool
+    def plain(path: str) -> str:
+        return path
+
+    @tool(side_effects="read", name="look")
+    async def told(path: str) -> str:
+        return path
+
+    assert_type(plain, Tool)
+    assert_type(told, Tool)
+    assert_type(plain.name, str)
+    Session(MODEL, tools=[plain, told, print])
+
+    tool(side_effects=7)  # type: ignore[call-overload]
+    Session(MODEL, tools=["plain"])  # type: ignore[list-item]
+
+
+def sessions(session: Session) -> None:
+    assert_type(ask(MODEL, "Hi", system="Be brief.", user_id="u"), Message)
+    assert_type(session.ask("Hi", max_output_tokens=1, tool_choice="none"), Message)
+    assert_type(session.stream("Hi"), Generator[SessionEvent, None, None])
+    assert_type(session.messages, tuple[Message, ...])
+    assert_type(session.model, str | None)
+    assert_type(session.cost, Cost)
+    assert_type(session.cost.usd, Decimal | None)
+    assert_type(session.dump(), bytes)
+    assert_type(Session.load(b"", model=MODEL, max_rounds=3), Session)
+    preview = session.preview("openai:gpt-6.1-sol")
+    assert_type(preview, Preview)
+    assert_type(preview.losses, tuple[Loss, ...])
+    assert_type(preview.fits, bool)
+    assert_type(session.swap("openai:gpt-6.1-sol"), Preview)
+    with Session(None, router=Router(), events=EventBus(), budgets=[Budget(usd="1.50")]) as opened:
+        assert_type(opened, Session)
+
+    session.ask("Hi", max_tokens=1)  # type: ignore[call-arg]
+    session.ask("Hi", tool_choice="always")  # type: ignore[arg-type]
+    session.ask("Hi", prompt_cache="2h")  # type: ignore[arg-type]
+    session.messages = ()  # type: ignore[misc]
+    Session()  # type: ignore[call-arg]
+    Session(MODEL, [])  # type: ignore[call-arg]
+    Session(MODEL, budget=Budget(usd=1))  # type: ignore[call-arg]
+    Budget(usd=0.5)  # type: ignore[arg-type]
+    Session.load(b"", sesion_id="s")  # type: ignore[call-arg]
+    session.cost.usd + 1  # type: ignore[operator]
+
+
+async def asynchronous(session: AsyncSession) -> None:
+    assert_type(await session.ask("Hi", temperature=0.5), Message)
+    assert_type(session.stream("Hi"), AsyncGenerator[SessionEvent, None])
+    assert_type(session.swap("openai:gpt-6.1-sol"), Preview)
+    async with AsyncSession(MODEL) as opened:
+        assert_type(opened, AsyncSession)
+
+    session.ask("Hi").text.strip()  # type: ignore[attr-defined]
+
+
+def session_events(event: SessionEvent) -> str:
+    match event:
+        case ToolAnswered():
+            assert_type(event.result, ToolResultBlock)
+            return event.tool_name
+        case _:
+            return event.type
+
+
+def around(store: Store, bus: EventBus) -> None:
+    assert_type(store.create(MODEL), SessionRecord)
+    assert_type(Session.resume("sess_1", store, user_id="u"), Session)
+    assert_type(bus.subscribe(lambda event: None, types="turn.completed"), Subscription)
+    assert_type(price_table(), PriceTable)
+    assert_type(price_table().version, str)
+    assert_type(from_cmf({}), list[Message])
+    assert_type(to_cmf([]).losses, tuple[Loss, ...])
+    Limits([Limit("anthropic:*", requests=1)])
+
+    store.append("sess_1", [])  # type: ignore[call-arg]
+    bus.subscribe("turn.completed")  # type: ignore[arg-type]
+
+
+def batches(batch: Batches, handle: BatchHandle) -> None:
+    assert_type(batch.submit([BatchRequest(custom_id="a", messages="Hi")]), BatchHandle)
+    assert_type(batch.fetch(handle), list[Message | BatchError])
+    assert_type(batch.poll(handle), BatchState)
+
+
+async def stored(store: AsyncStore) -> None:
+    assert_type(await store.create(MODEL), SessionRecord)
+
+
+def doubles() -> None:
+    with block_network(), ScriptedProvider(says("a"), says(calls={"look": {"path": "b"}})) as provider:
+        assert_type(provider.model, str)
+        assert_type(provider.left, int)
+
+    says(7)  # type: ignore[arg-type]

@@ -1,0 +1,75 @@
+"""A provider of the Messages wire without a network, written by hand: what it answers is up to the test."""
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from dragoman.transport import RetryPolicy
+
+HAIKU = "anthropic:claude-haiku-4-5"
+SONNET = "anthropic:claude-sonnet-4-6"
+Answer = Callable[[str, int], "httpx.Response | str | None"]
+"""Of a prompt, which it is asked for that many times by now: a text, a whole response, or a connection that breaks."""
+
+
+class Provider:
+    """``asked`` counts prompts by model; ``most`` is how many requests were under way at once."""
+
+    def __init__(self, answer: Answer = lambda prompt, times: f"re: {prompt}") -> None:
+        self.asked: Counter[tuple[str, str]] = Counter()
+        self.bodies: list[dict[str, Any]] = []
+        self.under_way = self.most = 0
+        self._answer = answer
+
+    @property
+    def requests(self) -> int:
+        return self.asked.total()
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """For one run: its client."""
+        client = httpx.AsyncClient(transport=httpx.MockTransport(self._handle), trust_env=False)
+        retry = RetryPolicy(max_retries=2, first_wait=0.001, longest_wait=0.002)
+        return {"anthropic": {"client": client, "api_key": "none", "base_url": "http://unreal.invalid", "retry": retry}}
+
+    async def _handle(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        self.bodies.append(body)
+        content = body["messages"][-1]["content"]
+        prompt = content if isinstance(content, str) else "".join(part["text"] for part in content)
+        self.asked[body["model"], prompt] += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        found = self._answer(prompt, self.asked[body["model"], prompt])
+        if found is None:
+            raise httpx.ReadError("the connection broke", request=request)
+        return found if isinstance(found, httpx.Response) else reply(found, body["model"])
+
+
+def reply(
+    text: str, model: str = "claude-haiku-4-5", headers: dict[str, str] | None = None, *, tokens_in: int = 1000
+) -> httpx.Response:
+    body = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": model,
+        "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": None,
+        "usage": {"input_tokens": tokens_in, "output_tokens": 100},
+    }  # fmt: skip
+    return httpx.Response(200, json=body, headers=headers)
+
+
+def refusal(status: int, kind: str, headers: dict[str, str] | None = None) -> httpx.Response:
+    body = {"type": "error", "error": {"type": kind, "message": f"a {kind}"}}
+    return httpx.Response(status, json=body, headers=headers)
+
+
+def number(prompt: str) -> int:
+    found = re.search(r"\d+", prompt)
+    assert found is not None
+    return int(found[0])

@@ -1,0 +1,36 @@
+"""`dragoman bulk`, and a run that is killed for real."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dragoman.cli.app import app
+from tests.bulk.mock_provider import mock_provider
+from tests.bulk.scale import disturbed, write_rows
+
+
+def test_the_command_writes_answers_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget stops it with exit code 3; the same command with a larger one ends it."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    write_rows(tmp_path / "rows.jsonl", 40)
+    with mock_provider() as url:
+        command = ["bulk", str(tmp_path / "rows.jsonl"), "-m", "anthropic:claude-haiku-4-5", "--base-url", url]
+        command += ["--max-tokens", "20", "--system", "for row {id}"]
+        poor = CliRunner().invoke(app, [*command, "--budget", "0.001"])
+        assert poor.exit_code == 3, poor.output
+        assert "not finished" in poor.output
+        rich = CliRunner().invoke(app, [*command, "--budget", "1"])
+    assert rich.exit_code == 0, rich.output
+    assert "$0.002600" in rich.output
+    lines = (tmp_path / "rows.answers.jsonl").read_text().splitlines()
+    assert [json.loads(line)["answer"] for line in lines] == [f"answer {n}" for n in range(40)]
+
+
+def test_a_run_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    """Signal 9 at a random moment: no row missing, and none asked twice that is not recorded with a cost."""
+    run = disturbed(tmp_path, 80, 1, random.Random(7), 0.02)
+    assert run.faults == []
+    assert run.unpriced == 0

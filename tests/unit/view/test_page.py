@@ -1,0 +1,277 @@
+"""The page of a conversation: what is in it, where, and that it is what the requests and replies say."""
+
+import json
+import sys
+
+import pytest
+
+from dragoman import Message, get_adapter
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import MissingExtraError
+from dragoman.adapter.losses import Severity
+from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ToolResultBlock
+from dragoman.canonical.message import MessageMetadata, Role
+from dragoman.session.spending import total_cost
+from dragoman.view import page
+from dragoman.view import page as whole_page
+from tests.unit.formats.documents import everything
+from tests.unit.view.document import Element
+from tests.unit.view.handwritten_conversation import GEMINI, OPUS, SOL, conversation
+from tests.unit.view.promises import checked
+
+
+@pytest.fixture(scope="module")
+def document() -> Element:
+    return checked(page(conversation(), title="The gauge"))
+
+
+def turn(document: Element, number: int) -> Element:
+    return document.one(f"#m{number}")
+
+
+def test_each_message_stands_under_who_said_it(document: Element) -> None:
+    """In order; tools' answers stand with their calls."""
+    said = [(each.attributes["id"], each.all("h2")[0].words) for each in document.all("article")]
+    assert said == [
+        ("m1", "System"), ("m2", "User"), ("m3", "claude-opus-5-5"), ("m6", "claude-opus-5-5"),
+        ("m8", "claude-opus-5-5"), ("m9", "User"), ("m10", "gpt-6.1-sol"), ("m11", "User"),
+        ("m12", "gemini-2.5-pro"), ("m15", "gemini-2.5-pro"),
+    ]  # fmt: skip
+    hues = [next((name for name in each.classes if name.startswith("hue-")), "") for each in document.all("article")]
+    assert hues == ["", "", "hue-0", "hue-0", "hue-0", "", "hue-1", "", "hue-2", "hue-2"]
+
+
+def test_every_word_is_there(document: Element) -> None:
+    """All texts, thinking, arguments and answers of the conversation."""
+    text = document.one("main").words
+    for message in conversation():
+        for block in message.content:
+            for told in (
+                getattr(block, "text", ""),
+                *filter(lambda value: isinstance(value, str), getattr(block, "input", {}).values()),
+            ):
+                for line in told.splitlines():
+                    assert "```" in line or " ".join(line.split()) in text
+        for result in message.tool_results:
+            assert " ".join(result.content[0].text.split()) in text  # type: ignore[union-attr]
+
+
+def test_thinking_is_folded(document: Element) -> None:
+    """With how much of it there is; what a provider keeps to itself is said to be so."""
+    first, hidden, short = document.all("details.thinking")
+    assert [each.one("summary").words for each in (first, hidden, short)] == [
+        "Thinking 40 words, signed", "Thinking encrypted", "Thinking 13 words",
+    ]  # fmt: skip
+    assert not any("open" in each.attributes for each in (first, hidden, short))
+
+
+def test_calls_stand_with_their_answers(document: Element) -> None:
+    """Each call has its own, whatever their order; a failure is marked."""
+    first, second = turn(document, 3).all(".call")
+    given = [(each.one("dt").words, each.one("dd").words) for each in first.one(".arguments").all("div")]
+    assert given == [("gauge", "lock"), ("since", "2026-11-20T20:00Z")]
+    assert first.one(".answer").one(".text").words.startswith("22:20 2.36")
+    assert second.one(".answer").classes == ["answer", "failed"]
+    assert second.one(".answer").one(".text").words == "the gauge 'pier' is known as 'pier-2' since May"
+
+
+def test_an_answer_without_its_call_stands_alone() -> None:
+    """So does a second answer to the same call; and a call without one says so."""
+    history = [message for message in conversation() if message.id != f"{4:026d}"]
+    again = Message.tool(f"tu_{2:026d}", "once more")
+    document = checked(page([Message.tool("tu_lost", "from nowhere"), *history, again]))
+    alone = [each for each in document.all("article") if "tool" in each.classes]
+    assert [each.one(".text").words for each in alone] == ["from nowhere", "once more"]
+    assert [each.words for each in document.all(".pending")] == ["not answered"]
+
+
+def test_an_image_is_shown_from_its_own_bytes(document: Element) -> None:
+    """As what it is, whatever it is called; nothing is fetched, and no document runs."""
+    assert turn(document, 2).one("img").attributes["src"].startswith("data:image/png;base64,iVBORw0KGgo")
+    svg = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4="
+    gif = "R0lGODlhAQABAAAAACwAAAAAAQABAAA="
+    sources = [
+        ("base64", gif, "image/svg+xml"), ("base64", svg, "image/svg+xml"), ("base64", svg, "image/png"),
+        ("base64", gif + '"><script>', "image/gif"), ("url", "https://example.org/a.png", "image/png"),
+        ("file_ref", "a.png", "image/png"), ("file_id", "file_1", None),
+    ]  # fmt: skip
+    blocks = [
+        ImageBlock(source=MediaSource(kind=kind, data=data), media_type=declared) for kind, data, declared in sources
+    ]
+    shown = checked(page([Message.user(blocks)]))
+    assert [image.attributes["src"] for image in shown.all("img")] == [f"data:image/gif;base64,{gif}"]
+    assert "declared as image/svg+xml" in shown.all("figcaption")[0].words
+    assert "at https://example.org/a.png" in shown.one("main").words
+
+
+@pytest.mark.parametrize(("number", "model"), [(10, SOL), (12, GEMINI)])
+def test_a_swap_names_what_the_next_model_was_not_told(document: Element, number: int, model: str) -> None:
+    """The losses are those of the history, as it was, projected onto the model that answered next."""
+    before = conversation()[: number - 1]
+    losses = get_adapter(model).to_wire(before, (), AdapterOptions()).losses
+    shown = document.one(f"#s{number}")
+    rows = [
+        (row.classes[0], row.one("code").words, row.one("span").words.partition(" #")[0]) for row in shown.all("li")
+    ]
+    told = {(str(loss.severity), str(loss.kind), loss.reason) for loss in losses}
+    assert len(rows) == len(told)
+    assert set(rows) == told
+    of = {f"#m{each}" for each in (3, 6, 8, 10)}
+    assert {link.attributes["href"] for link in shown.all("a")} <= of
+    gone = sum(loss.severity is Severity.WARNING for loss in losses)
+    assert gone
+    assert shown.one("summary").words.startswith(f"{gone} lost")
+    assert shown.one("strong").words == model
+
+
+def test_a_swap_that_loses_nothing_says_so() -> None:
+    """And one that cannot be made says why."""
+    metadata = [MessageMetadata(model=model, provider=model.partition(":")[0]) for model in (OPUS, SOL, "gone:model")]
+    history = [Message.user("Hi.")]
+    for each in metadata:
+        history += [Message.assistant("Hello.", metadata=each), Message.user("And you?")]
+    first, second = checked(page(history)).all(".swap")
+    assert first.one(".verdict").words == "nothing lost"
+    assert "no provider 'gone'" in second.one(".verdict").words
+
+
+def test_a_model_that_has_not_answered_yet_is_a_swap_to_come() -> None:
+    """Where the session is set to another one than spoke last."""
+    ahead = checked(page(conversation(), next_model=OPUS)).one("#snext")
+    assert ahead.one("strong").words == OPUS
+    assert ahead.one("summary").words.startswith("would be")
+    assert checked(page(conversation(), next_model=GEMINI)).all("#snext") == []
+
+
+def test_the_chart_and_its_table_have_every_reply(document: Element) -> None:
+    """With a title and a description for those who do not see it; colours are the models'."""
+    svg = document.one("svg")
+    assert svg.attributes["role"] == "img"
+    named = [svg.one(f"#{each}").words for each in svg.attributes["aria-labelledby"].split()]
+    assert named[0] == "Tokens and cost of each reply"
+    assert "6 replies" in named[1]
+    replies = [message for message in conversation() if message.usage]
+    assert [column.classes for column in svg.all("a")] == [["hue-0"]] * 3 + [["hue-1"]] + [["hue-2"]] * 2
+    rows = document.one("table").one("tbody").all("tr")
+    for row, message in zip(rows, replies, strict=True):
+        usage = message.usage
+        assert usage is not None
+        shown = [int(cell.words.replace(",", "")) for cell in row.all("td")[1:5]]
+        assert shown == [
+            usage.input_tokens, usage.cached_input_tokens, usage.cache_creation_input_tokens, usage.output_tokens,
+        ]  # fmt: skip
+    heights = [sum(float(bar.attributes["height"]) for bar in each.all("rect.output")) for each in svg.all("a")]
+    counts = [message.usage.output_tokens for message in replies if message.usage]
+    assert max(counts) / min(counts) == pytest.approx(max(heights) / min(heights), rel=0.1)
+
+
+def test_the_totals_are_those_of_a_session(document: Element) -> None:
+    """Cost is what `Session.cost` says."""
+    told = {each.one("dt").words: each.one("dd").inner[0] for each in document.one(".totals").all("div")}
+    cost = total_cost(conversation())
+    assert told["cost"] == f"${cost.usd:.6f}"
+    assert told["replies"] == "6"
+    assert told["tool calls"] == "5"
+    assert told["tokens out"] == "1,364"
+
+
+def test_unknown_is_never_shown_as_nothing() -> None:
+    """Neither tokens nor cost; and without any there is no chart."""
+    reply = Message.assistant("Hello.", metadata=MessageMetadata(model="ollama:mine", provider="ollama"))
+    document = checked(page([Message.user("Hi."), reply]))
+    assert document.all("svg") == []
+    told = {each.one("dt").words: each.one("dd").words for each in document.one(".totals").all("div")}
+    assert told["cost"].startswith("unknown")
+    assert "tokens in" not in told
+    assert document.one("footer").one(".figures").words == "no token counts told"
+
+
+def test_the_raw_request_is_what_the_adapter_makes(document: Element) -> None:
+    """Whole, once the lines that an earlier one begins with are put back; encoded media are shortened."""
+    texts: dict[str, str] = {}
+    for number, model in ((3, OPUS), (6, OPUS), (8, OPUS), (10, SOL), (12, GEMINI), (15, GEMINI)):
+        shown = document.one(f"#r{number}")
+        lines = texts.get(shown.attributes.get("data-same", ""), "").split("\n")[
+            : int(shown.attributes.get("data-lines", 0))
+        ]
+        text = texts[f"r{number}"] = "\n".join([*lines, shown.text.removeprefix("\n")])
+        body = json.loads(get_adapter(model).to_wire(conversation()[: number - 1], (), AdapterOptions()).body)
+        assert json.loads(text) == _shortened(body)
+    assert [document.one(f"#r{number}").attributes.get("data-same") for number in (3, 6, 8, 12, 15)] == [
+        None, "r3", "r6", None, "r12",
+    ]  # fmt: skip
+
+
+def _shortened(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _shortened(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shortened(inner) for inner in value]
+    if isinstance(value, str) and len(value) > 400 and " " not in value:
+        return f"{value[:60]}… ({len(value):,} characters)"
+    return value
+
+
+def test_the_raw_wire_can_be_left_out() -> None:
+    """The swaps are there all the same."""
+    document = checked(page(conversation(), raw=False))
+    assert document.all(".raw") == []
+    assert len(document.all(".swap")) == 2
+
+
+def test_what_the_adapter_kept_of_a_reply_is_shown(document: Element) -> None:
+    """With the usage object as the provider told it."""
+    kept = turn(document, 10).one(".raw").all("pre")[1]
+    assert json.loads(kept.text)["provider_raw"] == {"by": "openai", "id": "reply_2"}
+
+
+def test_every_kind_of_block_has_a_place() -> None:
+    """With all that a person could want to know of it."""
+    text = checked(page(everything())).one("main").words
+    for told in ("server_tool_use", "Thinking", "encrypted", "read_file", "README.md", "https://example.org"):
+        assert told in text
+
+
+def test_a_newer_block_is_shown_as_it_came() -> None:
+    """A history of a newer version can be looked at."""
+    from dragoman.canonical.evolve import read_message
+
+    raw = Message.user("Hi.").model_dump(mode="json") | {"content": [{"type": "hologram", "beam": "blue"}]}
+    text = checked(page([read_message(raw)])).one("main").words
+    assert "hologram" in text
+    assert '"beam": "blue"' in text
+
+
+def test_summaries_remarks_and_empty_messages_are_told() -> None:
+    """Nothing that bears on what a model was told is hidden."""
+    first = Message.user("Long ago.")
+    summary = Message(
+        role=Role.USER, content=(TextBlock(text="In short."),), metadata=MessageMetadata(summary_of=(first.id,))
+    )
+    document = checked(page([first, summary, Message.user([])]))
+    assert [each.words for each in document.all(".remark")] == ["summary of 1 message"]
+    assert [each.words for each in document.all(".empty")] == ["no content"]
+    assert checked(page([])).all(".nothing")[0].words == "Nothing has been said yet."
+
+
+def test_the_same_conversation_gives_the_same_page() -> None:
+    """Byte for byte, so that pages can be compared."""
+    assert page(conversation()) == page(conversation())
+
+
+def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those who make pages need the template library."""
+    from dragoman.view import page as _  # noqa: F401
+    from dragoman.view.page import _environment
+
+    _environment.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match="dragoman\\[cli\\]"):
+        whole_page([Message.user("Hi.")])
+
+
+def test_nested_answers_are_shown() -> None:
+    """An answer may hold an answer."""
+    inner = ToolResultBlock(tool_use_id="tu_b", content=(TextBlock(text="deep"),))
+    document = checked(page([Message.tool("tu_a", [inner])]))
+    assert document.all(".answer")[1].one(".text").words == "deep"

@@ -1,0 +1,57 @@
+"""Pages of recorded exchanges: each provider's own words, as they were."""
+
+import pytest
+
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.message import Message
+from dragoman.view import page
+from tests.exchanges import Exchange, load_or_skip
+from tests.unit.view.promises import checked
+
+PROVIDERS = {"anthropic": "anthropic", "openai": "openai-responses", "openai-chat": "openai-chat", "google": "google"}
+_TRIED = 12
+
+
+def _history(exchange: Exchange, provider: str) -> list[Message]:
+    """What was asked and answered; empty where this is no conversation."""
+    model = exchange.model or (exchange.request or {}).get("model")
+    if not model or not isinstance(exchange.request, dict) or exchange.status >= 400:
+        return []
+    adapter = get_adapter(f"{provider}:{model}")
+    context = RequestContext.for_model(str(adapter.model_id))
+    try:
+        asked, _, _ = adapter.from_wire_request(exchange.request, context)
+        if exchange.streamed:
+            *_, last = adapter.iter_stream([exchange.body], context)
+            reply = getattr(last, "message", None)
+        else:
+            reply = adapter.from_wire_response(WireResponse(exchange.status, exchange.body, exchange.headers), context)
+    except DragomanError:
+        return []
+    return [*asked, reply] if reply else []
+
+
+@pytest.mark.exchanges
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_recorded_exchange_is_a_sound_page(provider: str) -> None:
+    """With every promise kept, the reply's text in it, and its usage counted."""
+    recorded = [each for each in load_or_skip(PROVIDERS[provider]) if each.genuine]
+    recorded.sort(key=lambda each: (-len(each.features), each.id))
+    tried = 0
+    for exchange in recorded:
+        history = _history(exchange, provider)
+        if not history:
+            continue
+        document = checked(page(history, title=exchange.id))
+        reply = history[-1]
+        words = " ".join(reply.text.replace("```", "").split())[:200]
+        assert words[:20] in document.one("main").words
+        if reply.usage is not None and reply.usage.total_tokens:
+            assert len(document.one("tbody").all("tr")) >= 1
+        tried += 1
+        if tried == _TRIED:
+            break
+    assert tried
