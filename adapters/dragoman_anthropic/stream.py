@@ -1,5 +1,6 @@
 """Chunks to events for the Messages API (wire reference 2.4). The terminal event is message_stop."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -34,7 +35,7 @@ class MessagesDecoder(StreamDecoder):
         self._reply = Reply(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
-        self._fragments: dict[int, list[str]] = {}
+        self._fragments: defaultdict[int, list[str]] = defaultdict(list)
         self._stopped: set[int] = set()
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -94,8 +95,9 @@ class MessagesDecoder(StreamDecoder):
         block = self._open_block(index)
         match delta["type"]:
             case "text_delta":
-                self._gather(index, delta["text"])
-                return (TextDelta(self._reply.message_id, index, delta["text"]),)
+                text = delta["text"]
+                self._gather(index, text)
+                return (TextDelta(self._reply.message_id, index, text),)
             case "input_json_delta":
                 return self._input(index, block, delta["partial_json"])
             case "thinking_delta":
@@ -125,7 +127,7 @@ class MessagesDecoder(StreamDecoder):
         # Joined once, at the block's end: adding to a string in a dict would copy it for every delta.
         if not isinstance(fragment, str):
             raise TypeError(f"a delta of content block {index} is no text")
-        self._fragments.setdefault(index, []).append(fragment)
+        self._fragments[index].append(fragment)
 
     def _stop(self, index: int) -> Iterator[StreamEvent]:
         block = self._open_block(index)

@@ -141,7 +141,9 @@ def _order(version: str) -> tuple[int, ...]:
 def main() -> None:
     """Writes the budgets: those of this version of Python, beside those of the others."""
     calls: dict[str, dict[str, dict[str, int]]] = budgets()["calls"] if BUDGETS.exists() else {}
-    calls[VERSION] = {name: {what: calls_of(work) for what, work in works(wire).items()} for name, wire in WIRES.items()}
+    calls[VERSION] = {
+        name: {what: calls_of(work) for what, work in works(wire).items()} for name, wire in WIRES.items()
+    }
     lines = [f'# Written by "python -m {__spec__.name}": see there.' if __spec__ else "", ""]
     for version in sorted(calls, key=_order):
         for name, counted in calls[version].items():

@@ -1,63 +1,70 @@
 """A provider on loopback that costs as little as possible: every answer is prepared as bytes before it is asked for.
 
 Run as a process of its own, so that its work is not counted: `python -m tests.benchmarks.mock_provider`. It prints
-its port, and serves the Messages wire.
+its port, and serves the Messages, Responses, Chat and Ollama wires. The first part of a path may name the shape of
+the streams, as in `/paced/v1/messages`; without one, all deltas come at once.
 """
 
 import asyncio
 import json
 import sys
+from dataclasses import dataclass
+
+from tests.benchmarks.wires import SENTENCE, WIRES, Wire, arguments, words
 
 DELTAS = 500
+PACED = 200
+PACE = 0.001
+"""Seconds between two deltas of a paced stream."""
+SLOW = 0.05
+"""Seconds that a slow answer takes to begin."""
 
-REPLY = json.dumps(
-    {
-        "id": "msg_01", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
-        "content": [{"type": "text", "text": "The capital of France is Paris."}],
-        "stop_reason": "end_turn", "stop_sequence": None,
-        "usage": {"input_tokens": 20, "output_tokens": 9, "service_tier": "standard"},
-    }
-).encode()  # fmt: skip
+STREAM = b"".join(WIRES["messages"].spoken(words(DELTAS)))
 
 
-def _event(data: dict[str, object]) -> bytes:
-    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
+@dataclass(frozen=True)
+class Answer:
+    """What is sent: at once, or with a pause before each piece."""
+
+    pieces: tuple[bytes, ...]
+    pause: float = 0.0
 
 
-STREAM = b"".join(
-    [
-        _event(
-            {
-                "type": "message_start",
-                "message": {
-                    "id": "msg_01",
-                    "type": "message",
-                    "role": "assistant",
-                    "model": "claude-sonnet-4-6",
-                    "content": [],
-                    "stop_reason": None,
-                    "usage": {"input_tokens": 20, "output_tokens": 1},
-                },
-            }
-        ),
-        _event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
-        *(
-            _event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"word{n} "}})
-            for n in range(DELTAS)
-        ),
-        _event({"type": "content_block_stop", "index": 0}),
-        _event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": DELTAS}}),
-        _event({"type": "message_stop"}),
-    ]
-)
-
-
-def _http(body: bytes, kind: str) -> bytes:
+def _whole(body: bytes, kind: str, pause: float = 0.0) -> Answer:
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\nrequest-id: req_1\r\n\r\n"
-    return head.encode() + body
+    return Answer((head.encode() + body,), pause)
 
 
-_WHOLE, _STREAMED = _http(REPLY, "application/json"), _http(STREAM, "text/event-stream")
+def _paced(frames: list[bytes], kind: str) -> Answer:
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    chunks = [b"%x\r\n%s\r\n" % (len(frame), frame) for frame in frames]
+    return Answer((head + chunks[0], *chunks[1:-1], chunks[-1] + b"0\r\n\r\n"), PACE)
+
+
+def _answers(wire: Wire) -> dict[str, Answer]:
+    """The answers of a wire, by the shape that a path names; ``call`` is the one that is no stream."""
+    said = json.dumps(wire.said(SENTENCE)).encode()
+    spoken = list(wire.spoken(words(DELTAS)))
+    return {
+        "call": _whole(said, "application/json"),
+        "slow": _whole(said, "application/json", SLOW),
+        "burst": _whole(b"".join(spoken), wire.kind),
+        "paced": _paced(list(wire.spoken(words(PACED))), wire.kind),
+        "calls": _whole(b"".join(wire.called([arguments(1_000)] * 20)), wire.kind),
+        "long": _whole(b"".join(wire.called([arguments(20_000)])), wire.kind),
+    }
+
+
+_ANSWERS = {wire.path: _answers(wire) for wire in WIRES.values()}
+
+
+def _answer(target: str, body: bytes) -> Answer:
+    path, answers = next((path, answers) for path, answers in _ANSWERS.items() if target.endswith(path))
+    shape = target.removesuffix(path).strip("/").partition("/")[0]
+    streams = b'"stream":true' in body or b'"stream": true' in body
+    if streams:
+        return answers[shape or "burst"]
+    return answers["slow" if shape == "slow" else "call"]
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,8 +73,11 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             length = next(
                 int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
             )
-            body = await reader.readexactly(length)
-            writer.write(_STREAMED if b'"stream":true' in body or b'"stream": true' in body else _WHOLE)
+            answer = _answer(head.split(b" ", 2)[1].decode(), await reader.readexactly(length))
+            for piece in answer.pieces:
+                if answer.pause:
+                    await asyncio.sleep(answer.pause)
+                writer.write(piece)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
@@ -76,7 +86,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 async def _main() -> None:
-    server = await asyncio.start_server(_serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(_serve, "127.0.0.1", 0, backlog=2048)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()

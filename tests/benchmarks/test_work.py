@@ -14,7 +14,9 @@ def test_no_path_calls_a_fifth_more_functions_than_its_budget(name: str) -> None
     budget = budgets()["calls"][recorded()][name]
     counted = {what: calls_of(work) for what, work in works(WIRES[name]).items()}
     assert counted.keys() == budget.keys()
-    over = {what: f"{number}, not {budget[what]}" for what, number in counted.items() if number > budget[what] * HEADROOM}
+    over = {
+        what: f"{number}, not {budget[what]}" for what, number in counted.items() if number > budget[what] * HEADROOM
+    }
     assert not over, "calls of functions; if that is meant: python -m tests.benchmarks.counting"
 
 

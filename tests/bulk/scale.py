@@ -30,7 +30,7 @@ MODEL = "anthropic:claude-haiku-4-5"
 CONCURRENCY = 64
 MOST_GROWTH = 1.25
 """Of the memory, from N rows to 2N: what is beyond a quarter grows with the rows."""
-_SLOWEST_START = 4.0
+_SLOWEST_START = 60.0
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def disturbed(
         while True:
             process = _start(rows, output, url, manifest)
             processes += 1
-            ended = _wait(process, _moment(url, count, kills - killed, chance) if killed < kills else None)
+            ended = _wait(process, _moment(process.pid, url, count, kills - killed, chance) if killed < kills else None)
             assert process.stdout is not None
             process.stdout.close()
             cpu, killed = cpu + ended.cpu, killed + ended.killed
@@ -136,10 +136,12 @@ def disturbed(
     return Disturbed(killed, processes, twice, len(lost), sum(costs, Decimal(0)), len(lost) - len(costs), cpu, faults)
 
 
-def _moment(url: str, count: int, kills_left: int, chance: random.Random) -> float:
+def _moment(pid: int, url: str, count: int, kills_left: int, chance: random.Random) -> float:
     """Seconds until the kill: some from the moment that the process has begun to ask, so that all kills find a run."""
     before, began = _seen(url)["requests"], time.monotonic()
     while _seen(url)["requests"] == before and time.monotonic() - began < _SLOWEST_START:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            break  # there was nothing left to ask
         time.sleep(0.02)
     share = max(count - _seen(url)["rows"], 0) / max(kills_left + 1, 1)
     return chance.uniform(0, 2 * share / 400)  # some 400 rows a second, on a machine that is busy
@@ -218,6 +220,8 @@ def main() -> int:
             chance = random.Random(chosen.seed)
             run = disturbed(folder, chosen.rows, chosen.kills, chance, chosen.seconds, chosen.manifest)
             faults += run.faults
+            if not run.recorded:
+                faults.append("no kill found a request under way, so nothing was shown: take more rows")
             print(
                 f"{chosen.rows:>9,} rows  {run.kills} kills in {run.processes} processes, {run.asked_twice} requests"
                 f" sent twice, {run.recorded} recorded as lost with ${run.usd}, {run.unpriced} of them without a cost"

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,8 @@ _OPTIONS = (
 )  # fmt: skip
 _END = b"\0"
 _CHUNK = 1 << 16
+_PATIENCE = 120.0
+"""Seconds without a word; a machine under load may take long to start it."""
 
 
 def found() -> str | None:
@@ -104,6 +107,8 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         while _END not in self._rest:
+            if not select.select([self._replies], [], [], _PATIENCE)[0]:
+                raise AssertionError("the browser says nothing")
             read = os.read(self._replies, _CHUNK)
             if not read:
                 raise AssertionError("the browser is gone")

@@ -17,6 +17,10 @@ from tests.unit.view.handwritten_conversation import conversation
 from tests.unit.view.planting import PAYLOADS, dumped, planted
 
 SHOWN = "[...document.querySelectorAll('article.turn')].filter(each => !each.hidden).map(each => each.id).join(' ')"
+PUT_TOGETHER = """new Promise(done => {
+    const look = () => document.querySelector('#r8').dataset.same ? setTimeout(look, 10) : done();
+    look();
+})"""
 HERE = "document.querySelector('.here')?.id"
 
 
@@ -58,7 +62,7 @@ def test_keys_walk_through_the_messages(opened: Browser) -> None:
         opened.press("j")
     assert opened.run(HERE) == "m8"
     opened.press("r")
-    opened.run("new Promise(done => setTimeout(done, 50))")
+    opened.run(PUT_TOGETHER)
     body = opened.run("JSON.parse(document.querySelector('#r8').textContent)")
     assert body["model"] == "claude-opus-5-5"
     assert len(body["messages"]) == 5

@@ -4,6 +4,7 @@ The defaults are OpenAI's own. Whatever else speaks this wire is a row of such f
 What differs from model to model (limits, roles, media, tool ids, sampling) is not here but in models.toml.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from typing import Any, Literal
@@ -114,6 +115,19 @@ def lookup(native: Any, path: Path) -> Any:
             return None
         native = native.get(name)
     return native
+
+
+def first_filled(native: Mapping[str, Any], paths: tuple[Path, ...]) -> Any:
+    """The first value at one of the paths that is not empty; None where there is none."""
+    if _heads(paths).isdisjoint(native):  # true of nearly every chunk of a stream
+        return None
+    return next((value for path in paths if (value := lookup(native, path))), None)
+
+
+@cache
+def _heads(paths: tuple[Path, ...]) -> frozenset[str]:
+    """The fields that the paths begin with."""
+    return frozenset(_steps(path)[0] for path in paths)
 
 
 @cache

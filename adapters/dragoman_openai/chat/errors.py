@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman_openai.chat.dialect import Dialect, lookup
+from dragoman_openai.chat.dialect import Dialect, first_filled
 from dragoman_openai.errors import from_event, from_reply
 
 __all__ = ["failure", "from_event", "from_reply"]
@@ -11,9 +11,8 @@ __all__ = ["failure", "from_event", "from_reply"]
 
 def failure(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
     """The error that a reply or a chunk holds under a good status, as an object to read; None where it is well."""
-    for path in dialect.errors:
-        if error := lookup(native, path):
-            return {**native, "error": error}
+    if error := first_filled(native, dialect.errors):
+        return {**native, "error": error}
     if native.get("object") == "error":
         return native
     for choice in native.get("choices") or ():

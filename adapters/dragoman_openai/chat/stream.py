@@ -24,7 +24,7 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
 from dragoman_openai.chat import decode, details, errors, parts
 from dragoman_openai.chat.details import Detail
-from dragoman_openai.chat.dialect import Dialect, lookup
+from dragoman_openai.chat.dialect import Dialect, first_filled
 from dragoman_openai.chat.gathering import Call, Gathered, Part, Sound, Speech
 from dragoman_openai.chat.usage import usage
 
@@ -90,7 +90,7 @@ class ChatDecoder(StreamDecoder):
                 self._other(index, choice)
             else:
                 yield from self._first(choice)
-        if any(lookup(chunk, path) for path in self._dialect.usage):
+        if first_filled(chunk, self._dialect.usage):
             counted = usage(self._head, self._dialect)
             if counted is not None and counted != self._counted:
                 self._counted = counted
@@ -115,7 +115,7 @@ class ChatDecoder(StreamDecoder):
         detailed = (delta.get(details.FIELD) if self._dialect.reasoning_details else None) or ()
         for detail in detailed:  # first, as models think before they speak
             yield from self._detail(detail)
-        if not any(details.text(detail) for detail in detailed):  # else the plain text only repeats them
+        if not (detailed and any(map(details.text, detailed))):  # else the plain text only repeats them
             for field in self._dialect.reasoning_fields:
                 if delta.get(field):
                     yield from self._thinking(field, delta[field])

@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman.adapter.counting import Counts
 from dragoman.canonical.usage import TokenUsage
-from dragoman_openai.chat.dialect import Dialect, lookup
+from dragoman_openai.chat.dialect import Dialect, first_filled
 
 
 def usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:
@@ -13,7 +13,7 @@ def usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:
 
     prompt_tokens includes what was read from or written to a cache, completion_tokens includes reasoning.
     """
-    count = Counts.of(next((found for path in dialect.usage if (found := lookup(native, path))), None))
+    count = Counts.of(first_filled(native, dialect.usage))
     if count is None or count.native.get("prompt_tokens") is None:
         return None
     prompt, output = count("prompt_tokens"), count.due("completion_tokens")

@@ -152,16 +152,13 @@ class StreamDecoder(ABC):
             new = translate(new)
         for event in new:
             text = _TEXTS.get(type(event))
-            if text is not None:  # a delta, as nearly all events are
-                if not isinstance(text(event), str):
-                    raise TypeError(f"a {event.type} that is no text")
-                events.append(event)
-            else:
-                events.append(event)
-                if isinstance(event, MessageComplete):
-                    self.done = True
-                    self.message = event.message
-                    return
+            if text is not None and not isinstance(text(event), str):
+                raise TypeError(f"a {event.type} that is no text")
+            events.append(event)
+            if text is None and isinstance(event, MessageComplete):
+                self.done = True
+                self.message = event.message
+                return
 
     def _malformed(self, error: Exception) -> MalformedReplyError:
         malformed = MalformedReplyError(

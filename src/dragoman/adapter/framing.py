@@ -152,12 +152,16 @@ class SseDecoder(_Decoder):
 
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         for line in self._lines.feed(chunk):
-            if line:
+            if line[:6] == b"data: ":  # nearly every line is one of these three
+                self._add(line[6:])
+            elif line[:7] == b"event: ":
+                self._event = line[7:]
+            elif line:
                 self._field(line)
-                continue
-            if self._data:
-                frames.append(self._take())
-            self._event = b""
+            else:
+                if self._data:
+                    frames.append(self._take())
+                self._event = b""
 
     def _read_rest(self, frames: list[Frame]) -> None:
         if line := self._lines.finish():
@@ -166,19 +170,14 @@ class SseDecoder(_Decoder):
             frames.append(self._take())
 
     def _field(self, line: bytes) -> None:
-        if line[:6] == b"data: ":  # nearly every line is one of the first two
-            self._add(line[6:])
-        elif line[:7] == b"event: ":
-            self._event = line[7:]
-        else:
-            name, _, value = line.partition(b":")
-            if name == b"data":
-                self._add(value.removeprefix(b" "))
-            elif name == b"event":
-                self._event = value.removeprefix(b" ")
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._add(value.removeprefix(b" "))
+        elif name == b"event":
+            self._event = value.removeprefix(b" ")
 
     def _add(self, data: bytes) -> None:
-        self._size += len(data) + bool(self._data)  # a line feed joins it to the one before
+        self._size += len(data) + 1 if self._data else len(data)  # a line feed joins it to the one before
         if self._size > self._frame_cap:
             raise FrameTooLargeError(f"one event of the reply is over {self._frame_cap} bytes")
         self._data.append(data)
@@ -202,7 +201,7 @@ class NdjsonDecoder(_Decoder):
     def _read(self, chunk: bytes, frames: list[Frame]) -> None:
         for line in self._lines.feed(chunk):
             if line.strip():
-                frames.append(Frame("", line))
+                frames.append(Frame("", line))  # noqa: PERF401 - what came before an error is kept
 
     def _read_rest(self, frames: list[Frame]) -> None:
         line = self._lines.finish()

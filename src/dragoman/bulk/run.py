@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from dragoman.pricing import PriceTable
 from dragoman.session.budget import Budget
 
 CONCURRENCY = 64
+_NOT_ASKED = ("context", "stream", "headers")
+"""Options that say nothing of what is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +60,9 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """What has to stay the same for a run to go on."""
-        told = {
-            name: value for name, value in asdict(self.options).items() if name not in ("context", "stream", "headers")
-        }
-        return {"prompt": self.template, "system": self.system, "options": repr(sorted(told.items()))}
+        told = {name: value for name, value in asdict(self.options).items() if name not in _NOT_ASKED}
+        options = blake2b(repr(sorted(told.items())).encode(), digest_size=16).hexdigest()
+        return {"prompt": self.template, "system": self.system, "options": options}
 
 
 async def carried_out(job: Job) -> BulkReport:

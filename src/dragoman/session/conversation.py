@@ -401,7 +401,7 @@ class Conversation(Owned, Reaching[TransportT]):
 
     def _note_answers(self, prepared: Sequence[Prepared], results: Sequence[ToolResultBlock]) -> None:
         if self._teller is not None:
-            self._teller.answered(prepared, results)
+            self._teller.answered(prepared, results, judged=self._policing is not None)
 
     def _purse(self) -> Purse:
         accounts = self._accounts.of_turn(self.user_id, self.team_id, self._spent)

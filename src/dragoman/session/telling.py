@@ -38,7 +38,7 @@ from dragoman.routing import RouteDecision
 from dragoman.routing.events import decided
 from dragoman.session import spending
 from dragoman.session.calls import Prepared
-from dragoman.session.turn import Ask, BrokenReplyError, Effect, Fill, Judge, RunTools, Turn, advance
+from dragoman.session.turn import Ask, BrokenReplyError, Effect, Fill, Judge, Keep, RunTools, Turn, advance
 
 if TYPE_CHECKING:
     from dragoman.policy.errors import PolicyDeniedError
@@ -76,6 +76,8 @@ class Teller:
     """The request under way, until its reply is there."""
     _called: dict[str, Event | None] = field(default_factory=dict)
     """The events of calls whose answers are not there yet."""
+    _ran: dict[str, Prepared] = field(default_factory=dict)
+    """Calls whose answers are yet to be judged."""
     _calls: int = 0
     _replies: int = 0
     _stopped: Message | None = None
@@ -85,7 +87,7 @@ class Teller:
     ) -> Turn:
         """The same turn, told. ``billed`` are the replies and attempts of this turn, as far as it has come."""
         begun = self.clock()
-        self.turn_id, self._asked, self._called = f"turn_{new_ulid()}", None, {}
+        self.turn_id, self._asked, self._called, self._ran = f"turn_{new_ulid()}", None, {}, {}
         self._started, self._calls, self._replies, self._stopped = None, 0, 0, None
         self._started = self._tell(partial(TurnStarted.of, said, tuple(history)))
         effect, outcome = None, None
@@ -132,17 +134,25 @@ class Teller:
         self._replies += 1
         self._tell(partial(LlmCallCompleted.of, reply), about=reply)
 
-    def answered(self, prepared: Sequence[Prepared], results: Sequence[ToolResultBlock]) -> None:
-        """What became of the calls of one reply."""
+    def answered(
+        self, prepared: Sequence[Prepared], results: Sequence[ToolResultBlock], *, judged: bool = False
+    ) -> None:
+        """What became of the calls of one reply. Answers that a policy is to judge are told when they are kept."""
+        if judged:
+            self._ran = {call.call.id: call for call in prepared}
+            return
         for call, result in zip(prepared, results, strict=True):
-            called = self._called.pop(call.call.id, None)
-            if call.fault == "validation_error":
-                self._tell(partial(_invalid, call), parent=called)
-            if result.is_error:
-                fault = call.fault or "execution_error"
-                self._tell(partial(_failure, result.tool_use_id, fault), parent=called, about=result)
-            else:
-                self._tell(partial(_success, result), parent=called, about=result)
+            self._answer(call, result)
+
+    def _answer(self, call: Prepared, result: ToolResultBlock) -> None:
+        called = self._called.pop(call.call.id, None)
+        if call.fault == "validation_error":
+            self._tell(partial(_invalid, call), parent=called)
+        if result.is_error:
+            fault = call.fault or "execution_error"
+            self._tell(partial(_failure, result.tool_use_id, fault), parent=called, about=result)
+        else:
+            self._tell(partial(_success, result), parent=called, about=result)
 
     def _begins(self, effect: Effect) -> None:
         if isinstance(effect, Ask):
@@ -152,6 +162,11 @@ class Teller:
             for call in effect.calls:
                 self._called[call.id] = self._tell(partial(self._call, call), about=call)
                 self._calls += 1
+        elif isinstance(effect, Keep):
+            ran, self._ran = self._ran, {}
+            for result in (result for message in effect.messages for result in message.tool_results):
+                if result.tool_use_id in ran:
+                    self._answer(ran[result.tool_use_id], result)
 
     def _ready(self, effect: Effect, outcome: Any) -> None:
         """What is said has its files read in, and then a policy may have changed it."""

@@ -57,10 +57,6 @@ class Turn:
         return str(self.message.role)
 
     @property
-    def is_reply(self) -> bool:
-        return is_reply(self.message)
-
-    @property
     def kinds(self) -> str:
         """What the filters look for."""
         found = {self.role, *(piece.kind for piece in self.pieces)}

@@ -123,6 +123,14 @@ def test_errors_stay_in_their_rows_and_are_retried_apart(tmp_path: Path) -> None
     assert provider.requests == 12
 
 
+def test_a_permission_that_is_denied_is_an_error_of_its_row() -> None:
+    """It may be for what the row says: services that look at prompts first answer so."""
+    report = run(
+        Provider(lambda prompt, _: refusal(403, "permission_error") if number(prompt) == 1 else "fine"), prompts(3)
+    )
+    assert [row["error"] is None for row in held(report)] == [True, False, True]
+
+
 def test_a_failure_that_may_pass_is_tried_again() -> None:
     """A server error costs nothing; a connection that broke may have cost an answer, and is recorded."""
 

@@ -194,7 +194,7 @@ def test_before_the_first_message_it_is_kept_with_that(way: Way) -> None:
     again = type(session).load(
         session.dump(), policy=Pipeline([labelling], grants=GRANT), extensions=with_labels(None, ["EU"])
     )
-    assert (session.labels, again.labels) == ({"PII"}, {"PII"})
+    assert session.labels == again.labels == {"PII"}
 
 
 def test_not_in_the_middle_of_a_turn() -> None:
@@ -202,7 +202,7 @@ def test_not_in_the_middle_of_a_turn() -> None:
     session = Session(ANTHROPIC, policy=Pipeline(grants=GRANT), tools=[look])
     session._under_way = iter(())  # type: ignore[assignment]
     with pytest.raises(ConfigurationError, match="middle of a turn"):
-        session.declassify(["PII"], **WHY)
+        session.declassify(["PII"], actor="officer", reason="published")
     session._under_way = None
 
 

@@ -128,7 +128,10 @@ def test_nothing_goes_to_a_provider_that_it_was_not_written_for(way: Way) -> Non
             headers |= {f"x-for-{provider}": "1", "x-api-key": "of-anthropic"}
         return step.extensions.model_copy(update={"http": HttpExtension(headers=headers)})
 
-    wires = {"anthropic": Listening(*[[handwritten_overloaded()]] * 3), "ollama": Listening(handwritten_ollama("Fine."))}
+    wires = {
+        "anthropic": Listening(*[[handwritten_overloaded()]] * 3),
+        "ollama": Listening(handwritten_ollama("Fine.")),
+    }
     router = Router(workspace_default=ANTHROPIC, global_default=OLLAMA)
     session = way.session(wires, None, policy=Pipeline([token]), router=router)
     way.stream(session, "Hi")

@@ -12,6 +12,7 @@ from mcp import Client, ClientSession, StdioServerParameters
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import PromptRequestBlock, PromptResultBlock
 from dragoman.canonical.tools import schema_problems
+from dragoman.events import EventBus
 from dragoman.policy import (
     DataPolicy,
     Extensions,
@@ -200,7 +201,7 @@ def test_a_change_of_the_whole_prompt_stands_for_its_messages() -> None:
 
 
 def test_no_plugin_sends_the_program_elsewhere() -> None:
-    """What it may change of a request is its arguments."""
+    """What it may change of a request is its arguments; the rest is denied, and the bus is told."""
 
     @hook("cmf.prompt_pre_fetch")
     def elsewhere(step: Step) -> Any:
@@ -211,12 +212,41 @@ def test_no_plugin_sends_the_program_elsewhere() -> None:
     def nowhere(step: Step) -> Any:
         return step.message.model_copy(update={"content": ()})
 
+    @hook("cmf.resource_pre_fetch")
+    def other_file(step: Step) -> Any:
+        (part,) = step.message.content
+        return step.message.model_copy(update={"content": (part.model_copy(update={"uri": "note://other"}),)})
+
+    @hook("cmf.prompt_post_fetch", "cmf.resource_post_fetch")
+    def nothing(step: Step) -> Any:
+        return step.message.model_copy(update={"content": ()})
+
+    told: list[Any] = []
+    denied: list[tuple[str, str]] = []
+
     async def main(server: McpServer) -> None:
-        for plugin, code in ((elsewhere, "redirected"), (nowhere, "left_out")):
-            with pytest.raises(PolicyDeniedError, match=code):
-                await server.prompt("review", {"topic": "x"}, session=session(policy=Pipeline([plugin])))
+        with EventBus(strict=True) as bus:
+            bus.subscribe(told.append, types="policy.denied")
+            for plugin in (elsewhere, nowhere, nothing):
+                talk = session(policy=Pipeline([plugin]), events=bus)
+                with pytest.raises(PolicyDeniedError) as raised:
+                    await server.prompt("review", {"topic": "x"}, session=talk)
+                denied.append((raised.value.hook, raised.value.code))
+            for plugin in (other_file, nothing):
+                talk = session(policy=Pipeline([plugin]), events=bus)
+                with pytest.raises(PolicyDeniedError) as raised:
+                    await server.resource("note://today", session=talk)
+                denied.append((raised.value.hook, raised.value.code))
 
     play(main)
+    assert denied == [
+        ("cmf.prompt_pre_fetch", "redirected"),
+        ("cmf.prompt_pre_fetch", "left_out"),
+        ("cmf.prompt_post_fetch", "left_out"),
+        ("cmf.resource_pre_fetch", "redirected"),
+        ("cmf.resource_post_fetch", "left_out"),
+    ]
+    assert [(event.payload.hook, event.payload.code) for event in told] == denied
 
 
 def test_data_of_a_resource_is_labelled_by_its_uri() -> None:

@@ -333,6 +333,33 @@ def test_a_denial_is_told_to_the_bus(way: Way) -> None:
     assert event.turn_id is not None
 
 
+def test_the_bus_is_shown_answers_as_the_plugins_left_them(way: Way) -> None:
+    """Those who watch the bus, such as a trace with content, never see what a plugin took out."""
+    watched = Watched()
+    with EventBus(strict=True) as bus:
+        bus.subscribe(watched)
+        wires = {"anthropic": Wire(replies())}
+        way.ask(way.session(wires, tools=[look], policy=Pipeline([Hiding()]), events=bus), "Look at a.txt")
+    kinds = [event.type for event in watched.events]
+    assert kinds.index("tool.called") < kinds.index("tool.completed") < len(kinds) - 1
+    assert "***" in repr(watched.about)
+    assert SECRET not in repr(watched.about)
+
+
+class Watched:
+    """A handler that is also a witness."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.about: list[Any] = []
+
+    def witness(self, event: Any, about: object) -> None:
+        self.about.append(about)
+
+    def __call__(self, event: Any) -> None:
+        self.events.append(event)
+
+
 def test_plugins_are_told_who_asks_and_what(way: Way) -> None:
     """What the program said, the session, the turn, the model, the tool, and how a reply ended."""
     told: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from decimal import Decimal
 
 import pytest
 
@@ -10,10 +11,13 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.adapter.losses import Severity
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ToolResultBlock
-from dragoman.canonical.message import MessageMetadata, Role
+from dragoman.canonical.evolve import read_message
+from dragoman.canonical.message import InputTransformation, MessageMetadata, MessageStatus, Role, StopReason
+from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.spending import total_cost
-from dragoman.view import page
-from dragoman.view import page as whole_page
+from dragoman.view import page, wire
+from dragoman.view.page import _environment
 from tests.unit.formats.documents import everything
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import GEMINI, OPUS, SOL, conversation
@@ -234,8 +238,6 @@ def test_every_kind_of_block_has_a_place() -> None:
 
 def test_a_newer_block_is_shown_as_it_came() -> None:
     """A history of a newer version can be looked at."""
-    from dragoman.canonical.evolve import read_message
-
     raw = Message.user("Hi.").model_dump(mode="json") | {"content": [{"type": "hologram", "beam": "blue"}]}
     text = checked(page([read_message(raw)])).one("main").words
     assert "hologram" in text
@@ -254,6 +256,45 @@ def test_summaries_remarks_and_empty_messages_are_told() -> None:
     assert checked(page([])).all(".nothing")[0].words == "Nothing has been said yet."
 
 
+def test_what_is_odd_about_a_reply_is_remarked() -> None:
+    """Who chose its model, how it ended, and what the provider did to the request; the usual is not."""
+    odd = MessageMetadata(
+        model=OPUS,
+        provider="anthropic",
+        status=MessageStatus.CANCELLED,
+        stop_reason=StopReason.MAX_TOKENS,
+        routing=RoutingDecisionRecord(mode=RoutingMode.RULE, chosen_model=OPUS, reason="long prompts"),
+        input_transformations=(InputTransformation(kind="thinking_dropped", where="messages[1]"),),
+    )
+    usual = MessageMetadata(model=OPUS, provider="anthropic", stop_reason=StopReason.END_TURN)
+    history = [Message.user("Hi."), *(Message.assistant("Hello.", metadata=each) for each in (odd, usual))]
+    document = checked(page(history))
+    assert [each.words for each in document.all(".remark")] == [
+        "cancelled", "cut at the most tokens allowed", "routed: long prompts",
+        "the provider changed the request: thinking_dropped · messages[1]",
+    ]  # fmt: skip
+
+
+def test_broken_attempts_count() -> None:
+    """They were billed, though nothing of them is in the history."""
+    usage = Usage(input_tokens=10, output_tokens=2, cost_usd=Decimal("0.5"), cost_status=CostStatus.PARTIAL)
+    broken = Message.assistant([], metadata=MessageMetadata(model=OPUS, provider="anthropic", usage=usage))
+    document = checked(page([Message.user("Hi.")], attempts=[broken]))
+    told = {each.one("dt").words: each.one("dd").words for each in document.one(".totals").all("div")}
+    assert told["cost"] == "$0.50at least"
+    assert told["replies"] == "01 broken attempt"
+
+
+def test_raw_requests_end_before_the_page_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And say so; the page is whole otherwise."""
+    monkeypatch.setattr(wire, "MOST_BYTES", 4_000)
+    document = checked(page(conversation()))
+    said = [each.words for each in document.all(".shared") if "left out" in each.words]
+    assert said
+    assert set(said) == {"It is left out: the page would become too large."}
+    assert document.all("#r3")
+
+
 def test_the_same_conversation_gives_the_same_page() -> None:
     """Byte for byte, so that pages can be compared."""
     assert page(conversation()) == page(conversation())
@@ -261,13 +302,10 @@ def test_the_same_conversation_gives_the_same_page() -> None:
 
 def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only those who make pages need the template library."""
-    from dragoman.view import page as _  # noqa: F401
-    from dragoman.view.page import _environment
-
     _environment.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match="dragoman\\[cli\\]"):
-        whole_page([Message.user("Hi.")])
+        page([Message.user("Hi.")])
 
 
 def test_nested_answers_are_shown() -> None:

@@ -1,0 +1,75 @@
+"""What stands at the root for those who contribute: it names commands that exist, and nothing that does not."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.packaging.wheel import PROJECT, ROOT
+
+PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+FORMS = tuple(path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.name != "config.yml")
+TOOLS = {"pytest", "ruff", "mypy", "lint-imports", "zensical", "python", "coverage"}
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_leads_to_a_file(page: str) -> None:
+    """Each file that is linked is in the checkout; the covenant is the one address."""
+    links = re.findall(r"\]\(([^)]+)\)", read(page))
+    assert links or page == "SECURITY.md"
+    away = [link for link in links if "://" in link]
+    assert all(link.startswith("https://www.contributor-covenant.org/") for link in away)
+    assert [link for link in links if link not in away and not (ROOT / link).is_file()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_no_address(page: str) -> None:
+    """Nobody's mail is written down: reports go by the forge."""
+    assert re.findall(r"\b[\w.+-]+@[\w-]+\.\w+", read(page)) == []
+
+
+def test_a_command_exists() -> None:
+    """Modules that are run are in the checkout, and tools are ones that it brings along."""
+    text = read("CONTRIBUTING.md")
+    modules = re.findall(r"python -m (tests[\w.]*)", text)
+    assert "tests.packaging" in modules
+    assert [name for name in modules if not _runs(name)] == []
+    assert set(re.findall(r"uv run ([\w-]+)", text)) <= TOOLS
+    scripts = [path for path in re.findall(r"`(\.ci/\w+)", text) if not (ROOT / path).is_file()]
+    assert scripts == []
+
+
+def _runs(name: str) -> bool:
+    place = ROOT.joinpath(*name.split("."))
+    return (place / "__main__.py").is_file() or place.with_suffix(".py").is_file()
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
+def test_a_form_is_one(form: Path) -> None:
+    """What the forge asks of an issue form: a name, a description, and fields with labels and ids of their own."""
+    told: dict[str, Any] = yaml.safe_load(form.read_text(encoding="utf-8"))
+    assert told["name"]
+    assert told["description"]
+    asked = [field for field in told["body"] if field["type"] != "markdown"]
+    assert {field["type"] for field in asked} <= {"input", "textarea", "dropdown", "checkboxes"}
+    assert len({field["id"] for field in asked}) == len(asked) > 0
+    assert all(field["attributes"]["label"] for field in asked)
+    assert any(field.get("validations", {}).get("required") for field in asked)
+
+
+def test_hooks_run_what_is_here() -> None:
+    """Nothing is fetched from elsewhere for a commit: each hook is a tool of the lint group, run by uv."""
+    told = yaml.safe_load(read(".pre-commit-config.yaml"))
+    (local,) = told["repos"]
+    assert local["repo"] == "local"
+    brought = {re.split(r"[\[>=<]", one)[0] for one in PROJECT["dependency-groups"]["lint"]}
+    for hook in local["hooks"]:
+        assert hook["language"] == "system"
+        tool = hook["entry"].removeprefix("uv run ").split()[0]
+        assert {"lint-imports": "import-linter"}.get(tool, tool) in brought

@@ -1,0 +1,30 @@
+"""What is kept beside a message can be written anew, and nothing else changes with it."""
+
+import pytest
+
+from dragoman.canonical.message import Message
+from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError
+
+SAID = [Message.user("one", id="m1"), Message.user("two", id="m2")]
+
+
+def test_what_stands_beside_a_message_is_written_anew(store: Store) -> None:
+    """In one version more; the messages and what stands beside the others stay as they are."""
+    store.create("ollama:x", SAID, session_id="s1", extensions={"m1": {"a": 1}, "m2": {"b": 2}})
+    assert store.annotate("s1", "m2", {"c": [3]}, expected_version=1) == 2
+    found = store.load("s1")
+    assert found.extensions == {"m1": {"a": 1}, "m2": {"c": [3]}}
+    assert ([message.id for message in found.messages], found.model) == (["m1", "m2"], "ollama:x")
+    assert store.append("s1", [Message.user("three", id="m3")], expected_version=2) == 3
+
+
+def test_what_cannot_be_annotated_changes_nothing(store: Store) -> None:
+    """Another version, a message or a session that is not there."""
+    store.create("ollama:x", SAID, session_id="s1", extensions={"m2": {"b": 2}})
+    with pytest.raises(ConflictError):
+        store.annotate("s1", "m2", {"c": 3}, expected_version=0)
+    with pytest.raises(StoreError, match="no message"):
+        store.annotate("s1", "m9", {"c": 3}, expected_version=1)
+    with pytest.raises(SessionNotFoundError):
+        store.annotate("s9", "m2", {"c": 3}, expected_version=None)
+    assert (store.load("s1").extensions, store.load("s1").version) == ({"m2": {"b": 2}}, 1)
