@@ -1,6 +1,6 @@
 """How many turns a store takes: `python -m tests.store.bench`, in turns a second, and milliseconds at p50 and p99.
 
-Four programs with two threads each append turns of a question and a reply, 1.5 KB together, to 10,000 sessions: as
+Two programs with sixteen threads each append turns of a question and a reply, 1.5 KB together, to 10,000 sessions: as
 fast as they can, and at a fixed rate (`--rate`), where a turn's time runs from the moment at which it was due, whether
 or not the one before it had ended. SQLite with both kinds of sync, PostgreSQL where DRAGOMAN_TEST_POSTGRES_URL names a
 database that may be filled. `cpu ms` is what a turn costs the programs; `load` is how many programs of the machine
@@ -136,8 +136,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.store.bench", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--sessions", type=int, default=10_000)
-    parser.add_argument("--programs", type=int, default=4)
-    parser.add_argument("--threads", type=int, default=2, help="of each program")
+    parser.add_argument("--programs", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=16, help="of each program")
     parser.add_argument("--rate", type=float, default=1000.0, help="turns a second of both programs together")
     parser.add_argument("databases", nargs="*", help=", ".join(DATABASES))
     chosen = parser.parse_args()

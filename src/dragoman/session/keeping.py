@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.session.stored import Stored
@@ -38,12 +39,6 @@ class SessionStore(Protocol):
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> int:
         """The new version."""
-        ...
-
-    def annotate(
-        self, session_id: str, message_id: str, extensions: Mapping[str, Any], *, expected_version: int | None
-    ) -> int:
-        """The new version. Only sessions that declassify labels ask for it."""
         ...
 
     def load(self, session_id: str) -> Any:
@@ -100,5 +95,12 @@ class Keeper:
         Raises as `keep` does.
         """
         there = any(message.id == message_id for message in session.messages[: self._messages])
-        if self._version is not None and there:
-            self._version = self._store.annotate(session.session_id, message_id, beside, expected_version=self._version)
+        if self._version is None or not there:
+            return
+        annotate = getattr(self._store, "annotate", None)  # most sessions never need it of their store
+        if annotate is None:
+            raise ConfigurationError(
+                f"a {type(self._store).__name__} cannot write anew what stands beside a message, which records of"
+                " declassification need: give it a method annotate, as dragoman.store.Store has"
+            )
+        self._version = annotate(session.session_id, message_id, beside, expected_version=self._version)

@@ -68,13 +68,13 @@ def test_the_envelope_is_filled() -> None:
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        ({}, 12),
+        ({}, 14),
         ({"types": "llm.*"}, 3),
         ({"types": ["llm.call_failed", "turn.*"]}, 4),
         ({"types": []}, 0),
-        ({"session_ids": ["s"]}, 12),
+        ({"session_ids": ["s"]}, 14),
         ({"session_ids": ["other"]}, 0),
-        ({"actors": [Actor.USER]}, 2),
+        ({"actors": [Actor.USER]}, 3),
         ({"least": Sensitivity.PSEUDONYMOUS}, 5),
         ({"least": Sensitivity.AGGREGATABLE}, 0),
     ],
