@@ -130,7 +130,8 @@ def budgets() -> dict[str, Any]:
 
 def recorded() -> str:
     """Python's version whose budgets hold here: this one, or the latest one before it that has any."""
-    known = [version for version in budgets()["calls"] if _order(version) <= sys.version_info[:2]]
+    calls: dict[str, Any] = budgets()["calls"]
+    known = [version for version in calls if _order(version) <= sys.version_info[:2]]
     return max(known, key=_order)
 
 

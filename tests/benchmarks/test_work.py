@@ -2,8 +2,9 @@
 
 import pytest
 
+from dragoman import RequestContext, get_adapter
 from tests.benchmarks.counting import STAGES, budgets, calls_of, modules_of, recorded, works
-from tests.benchmarks.wires import WIRES
+from tests.benchmarks.wires import WIRES, arguments
 
 HEADROOM = 1.2
 
@@ -23,9 +24,6 @@ def test_no_path_calls_a_fifth_more_functions_than_its_budget(name: str) -> None
 @pytest.mark.parametrize("name", WIRES)
 def test_the_work_for_fragments_of_arguments_is_linear(name: str) -> None:
     """Four times the arguments is at most five times the work: nothing parses what is not whole."""
-    from dragoman import RequestContext, get_adapter
-    from tests.benchmarks.wires import arguments
-
     wire = WIRES[name]
     adapter = get_adapter(wire.model)
 

@@ -44,3 +44,10 @@ def _place(kind: str, tmp_path: Path) -> Iterator[str]:
 def store(place: str) -> Iterator[Store]:
     with Store(place, synchronous="normal") as opened:
         yield opened
+
+
+@pytest.fixture
+def lasting_store(lasting_place: str) -> Iterator[Store]:
+    """For what is long, and the same in memory as on disk."""
+    with Store(lasting_place, synchronous="normal") as opened:
+        yield opened

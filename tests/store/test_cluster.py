@@ -24,6 +24,7 @@ def live(store: Store, session_id: str) -> None:
     version = store.append(session_id, turn.messages[2:], expected_version=1, tool_ids=turn.tool_ids, model="c:d")
     store.append(session_id, [Message.user("?"), reply("!")], expected_version=version)
     store.append(session_id, attempts=[reply("broken")], expected_version=None)
+    store.annotate(session_id, turn.messages[0].id, {"labels": ["a"]}, expected_version=None)
     store.record(session_id)
     store.load(session_id)
     list(store.export(session_id))
@@ -101,8 +102,13 @@ def test_a_fork_asks_the_node_of_each_session(spread_store: Store) -> None:
 
 @pytest.mark.parametrize(
     "ask",
-    [Store.list, lambda store: store.list(user_id="usr_1"), lambda store: store.search("contents")],
-    ids=["list", "list of a user", "search"],
+    [
+        Store.list,
+        lambda store: store.list(user_id="usr_1"),
+        lambda store: store.search("contents"),
+        lambda store: list(store.bills()),
+    ],
+    ids=["list", "list of a user", "search", "bills"],
 )
 def test_lists_and_searches_ask_every_node(spread_store: Store, ask: Callable[[Store], Any]) -> None:
     """They are about sessions that nobody has named: the only ones that do, and this is where it is written down."""

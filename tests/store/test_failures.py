@@ -51,9 +51,11 @@ def _append(store: Store) -> Any:
     )  # fmt: skip
 
 
+FIRST = "01M7YJFK7P2ZFT4X2CGGZQ0001"
 WORKS: dict[str, Work] = {
     "append": _append,
     "answer": lambda store: store.append("there", [Message.tool("waiting", "x")], expected_version=1),
+    "annotate": lambda store: store.annotate("there", FIRST, {"labels": ["a"]}, expected_version=1),
     "create": lambda store: store.create("a:b", tool_turn().messages, session_id="new", attempts=[reply("x")]),
     "fork": lambda store: store.fork("there", new_session_id="new"),
     "delete": lambda store: store.delete("there"),
@@ -66,7 +68,8 @@ def prepared(store: Store) -> None:
     waiting = turn.messages[1].model_copy(
         update={"content": (turn.messages[1].tool_uses[0].model_copy(update={"id": "waiting"}),)}
     )
-    store.create("a:b", [turn.messages[0], waiting], session_id="there", tool_ids=turn.tool_ids, attempts=[reply("y")])
+    asked = turn.messages[0].model_copy(update={"id": FIRST})
+    store.create("a:b", [asked, waiting], session_id="there", tool_ids=turn.tool_ids, attempts=[reply("y")])
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -86,7 +89,7 @@ def test_a_failure_at_every_statement_leaves_the_old_state(store: Store, name: s
             else:
                 break
         assert everything(store) == before, seen[-1]
-    assert number > {"append": 5, "answer": 2, "delete": 1}.get(name, 4)
+    assert number > {"append": 5, "answer": 2, "annotate": 2, "delete": 1}.get(name, 4)
     assert everything(store) != before
 
 

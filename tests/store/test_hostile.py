@@ -39,9 +39,10 @@ def _near(name: str) -> str:
     return name[: MAX_ID - 10]
 
 
-def test_hostile_strings_stay_data(store: Store) -> None:
+def test_hostile_strings_stay_data(lasting_store: Store) -> None:
     """As the id of a session, a message, a call, a user and a team; as title, model and tool name; as filter and
     search; each finds what has exactly that name."""
+    store = lasting_store
     for name in HOSTILE:
         turn = [
             Message.assistant([ToolUseBlock(id=name, name=name)], id=name, metadata=MessageMetadata(user_id=name)),

@@ -8,7 +8,7 @@ from any_llm import acompletion
 from tests.benchmarks.peers.asking import KEY, QUESTION, TOOL, Client, chat_delta, model
 
 
-class Any_:
+class Many:
     def __init__(self, wire: str) -> None:
         self._model = model(wire)
 
@@ -31,4 +31,4 @@ class Any_:
 
 
 def connect(wire: str) -> Client:
-    return Any_(wire)
+    return Many(wire)

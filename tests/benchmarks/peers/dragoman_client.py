@@ -3,6 +3,7 @@
 from functools import cache
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest, get_adapter
+from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseInputDelta
 from dragoman.transport import AsyncHttpTransport
 from tests.benchmarks.peers.asking import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client
 from tests.benchmarks.wires import WIRES
@@ -32,11 +33,11 @@ class Ours:
         request, context = self._request(stream=True, tools=tools)
         async with self._transport(base).stream(self._adapter, request) as reply:
             async for event in self._adapter.stream_response(reply.chunks, context):
-                if event.type == "text_delta":
+                if isinstance(event, TextDelta):
                     pieces.append(event.text)
-                elif event.type == "tool_use_input_delta":
+                elif isinstance(event, ToolUseInputDelta):
                     pieces.append(event.partial_json)
-        assert event.type == "message_complete"
+        assert isinstance(event, MessageComplete)
         return "".join(pieces)
 
 

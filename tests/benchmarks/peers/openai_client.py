@@ -16,9 +16,7 @@ class Official:
             "messages": [{"role": "user", "content": QUESTION}],
             "max_completion_tokens": 100,
         }
-        self._client = cache(
-            lambda base: openai.AsyncOpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0)
-        )
+        self._client = cache(lambda base: openai.AsyncOpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0))
 
     async def call(self, base: str) -> str:
         reply = await self._client(base).chat.completions.create(**self._asked)

@@ -34,13 +34,15 @@ class Raw:
         return text
 
     async def stream(self, base: str, *, tools: bool) -> str:
-        url, pieces = base + WIRES[self._wire].path, []
+        url = base + WIRES[self._wire].path
         read = _claudes_delta if self._wire == "messages" else _gpts_delta
         body = self._body(stream=True, tools=tools)
         async with self._client.stream("POST", url, json=body, headers=self._headers) as reply:
-            async for line in reply.aiter_lines():
-                if line.startswith("data:") and not line.endswith("[DONE]"):
-                    pieces.append(read(json.loads(line[5:])))
+            pieces = [
+                read(json.loads(line[5:]))
+                async for line in reply.aiter_lines()
+                if line.startswith("data:") and not line.endswith("[DONE]")
+            ]
         return "".join(pieces)
 
 
