@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import cast
@@ -85,22 +86,21 @@ def append_for(
             begun[:] = time.perf_counter(), time.process_time()
 
         warm = threading.Barrier(threads, action=begin)
+        turns = count()  # whoever is free takes the next one
 
         def work(number: int) -> None:
             chance = random.Random(1000 * seed + number)
             for _ in range(5):  # connections, statements and caches, on both sides
                 store.append(chance.choice(sessions), [Message.user("warm"), reply("up")], expected_version=None)
             warm.wait()
-            turn = 0
             while True:
-                due = begun[0] + (turn * threads + number) / rate if rate else time.perf_counter()
+                due = begun[0] + next(turns) / rate if rate else time.perf_counter()
                 if due >= begun[0] + seconds:
                     return
                 time.sleep(max(0.0, due - time.perf_counter()))
                 messages = [Message.user(chance.choice(texts)[:300]), reply(chance.choice(texts))]
                 store.append(chance.choice(sessions), messages, expected_version=None)
                 took.append(1000 * (time.perf_counter() - due))
-                turn += 1
 
         running = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
         for thread in running:

@@ -3,10 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+import anyio
+
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing import price_table
-from dragoman.store import Store
+from dragoman.store import AsyncStore, Store
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 SONNET = "anthropic:claude-sonnet-4-6"
@@ -53,7 +55,13 @@ def test_pages_miss_and_repeat_nothing(store: Store) -> None:
         replies = [reply(tokens=number * 1000 + place) for place in range(700)]
         sent += replies
         store.create(SONNET, replies, session_id=f"sess_{number}")
-    assert sorted(message.id for message in store.bills()) == sorted(message.id for message in sent)
+    billed = list(store.bills())
+    assert sorted(message.id for message in billed) == sorted(message.id for message in sent)
+
+    async def awaited() -> list[Message]:
+        return [message async for message in AsyncStore(store).bills()]
+
+    assert anyio.run(awaited) == billed
 
 
 def test_a_sum_is_exact_and_says_what_it_does_not_know(store: Store) -> None:
@@ -67,3 +75,4 @@ def test_a_sum_is_exact_and_says_what_it_does_not_know(store: Store) -> None:
     assert (spent.cost_usd, spent.status) == (Decimal("0.0075"), CostStatus.PARTIAL)
     assert store.spent(user_id="usr_1").status is CostStatus.PRICED
     assert store.spent(user_id="nobody").cost_usd is None
+    assert anyio.run(AsyncStore(store).spent) == spent

@@ -5,13 +5,14 @@ import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, inspect, make_url
+from sqlalchemy import URL, Engine, create_engine, inspect, make_url, text
 from sqlalchemy.event import listen, remove
 from sqlalchemy.pool import NullPool
 
@@ -193,18 +194,23 @@ def test_a_row_that_others_hold_is_busy(server_place: str) -> None:
                 store.append(session.id, [Message.user("x")], expected_version=0)
 
 
+def _cuttable(place: str) -> URL:
+    """A name for its connections that no test beside this one has."""
+    return make_url(place).update_query_dict({"application_name": f"cut {uuid4()}"})
+
+
 def _cut(store: Store) -> None:
-    """What a restart of the server, or a proxy, does to connections that lie in the pool."""
-    engine = create_engine(store._database.url.update_query_dict({"application_name": "other"}), poolclass=NullPool)
+    """What a restart of the server, or a proxy, does to connections that lie in the pool. They are gone on return."""
+    url = store._database.url
+    engine = create_engine(url.update_query_dict({"application_name": "other"}), poolclass=NullPool)
     with engine.connect() as connection:
-        connection.exec_driver_sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut me'"
-        )
+        named = text("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = :name")
+        assert all(connection.execute(named, {"name": url.query["application_name"]}).scalars())
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_anew(server_place: str) -> None:
     """Nobody has to know how long a server keeps them."""
-    with Store(make_url(server_place).update_query_dict({"application_name": "cut me"}), pool_size=1) as store:
+    with Store(_cuttable(server_place), pool_size=1) as store:
         session = store.create()
         _cut(store)
         assert store.append(session.id, [Message.user("x")], expected_version=0) == 1
@@ -219,7 +225,7 @@ def test_a_connection_that_breaks_in_the_commit_leaves_a_doubt_that_is_said(
     server_place: str, moment: str, turn: list[Message]
 ) -> None:
     """Nobody can know whether the turn was kept, so nobody claims it was not."""
-    with Store(make_url(server_place).update_query_dict({"application_name": "cut me"}), pool_size=1) as store:
+    with Store(_cuttable(server_place), pool_size=1) as store:
         session = store.create()
 
         def cut(*_: Any) -> None:

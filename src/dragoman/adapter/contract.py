@@ -229,12 +229,9 @@ class Adapter(ABC):
         decoder.translations = tuple(each.told for each in meant if each is not None)
         return decoder
 
-    async def stream_response(
-        self, chunks: AsyncIterator[WireChunk], context: RequestContext
-    ) -> AsyncIterator[StreamEvent]:
+    def stream_response(self, chunks: AsyncIterator[WireChunk], context: RequestContext) -> AsyncIterator[StreamEvent]:
         """The events of a streamed reply; the last is message_complete or error, and then it ends."""
-        async for event in decode_async(chunks, self.reader(context)):
-            yield event
+        return decode_async(chunks, self.reader(context))
 
     def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
         """The sync twin of `stream_response`."""

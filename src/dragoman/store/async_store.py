@@ -1,8 +1,9 @@
 """AsyncStore: the same store for asyncio and trio. Its calls run in threads."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -10,10 +11,13 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
+from dragoman.pricing.lines import CostLine
 from dragoman.store.records import Hit, Page, SessionRecord, StoredSession
 from dragoman.store.store import Extensions, Store, ToolIds
 
 Result = TypeVar("Result")
+
+_BILLS_AT_ONCE = 1000
 
 _THREADS = 16
 """At once, for one store; SQLite lets one of them write."""
@@ -101,6 +105,25 @@ class AsyncStore:
         self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
     ) -> tuple[Hit, ...]:
         return await self._run(partial(self.store.search, text, user_id=user_id, session_id=session_id, limit=limit))
+
+    async def bills(
+        self,
+        *,
+        user_id: str | None = None,
+        team_id: str | None = None,
+        session_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> AsyncIterator[Message]:
+        found = self.store.bills(user_id=user_id, team_id=team_id, session_id=session_id, since=since, until=until)
+        while some := await self._run(lambda: tuple(islice(found, _BILLS_AT_ONCE))):
+            for message in some:
+                yield message
+
+    async def spent(
+        self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
+    ) -> CostLine:
+        return await self._run(partial(self.store.spent, user_id=user_id, team_id=team_id, since=since))
 
     async def export(self, session_id: str) -> tuple[str, ...]:
         return await self._run(lambda: tuple(self.store.export(session_id)))
