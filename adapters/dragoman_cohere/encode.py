@@ -7,6 +7,7 @@ from typing import Any
 from dragoman.adapter import demands, schemas, structured, wirejson
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.details import Detail
+from dragoman.adapter.flatten import document_as_text
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.outgoing import Outgoing
 from dragoman.adapter.residue import restore
@@ -186,17 +187,11 @@ def piece(block: ContentBlock, tool_id: ToolId, note: Note) -> Piece:
                 image["detail"] = block.detail
             return "content", {"type": "image_url", "image_url": image}
         case DocumentBlock():
-            return "content", {"type": "text", "text": _document(block)}
+            return "content", {"type": "text", "text": document_as_text(block).text}
         case ProviderBlock():
             return note.get("field", "content"), block.data
         case _:
             raise TypeError(f"the projection let a {block.type} block through")
-
-
-def _document(block: DocumentBlock) -> str:
-    """A text document as text, under its title and with the note that goes with it."""
-    head = [f"[document {block.title or 'without a title'}]", *([block.context] if block.context else ())]
-    return "\n".join([*head, block.source.data])
 
 
 def _url(source: MediaSource, media_type: str) -> str:

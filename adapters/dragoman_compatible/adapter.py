@@ -69,7 +69,7 @@ def endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
 
 
 def _api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAdapter] | type[ResponsesAdapter]:
-    reads = row.default.get("thinking_policy", {}).get("reads_from", ["{provider}:*"])
+    reads = row.default.get("thinking_policy", {}).get("reads_from", ["{provider}:*"] if _hears(row, api) else [])
     own = {
         "thinking_policy": {"reads_from": [pattern.replace("{provider}", name) for pattern in reads]},
         "supports_batch_api": "absent",  # the wire of a chat says nothing of files and batches
@@ -79,3 +79,8 @@ def _api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAd
     if api == "responses":
         return type(title, (ResponsesAdapter,), fields)
     return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})
+
+
+def _hears(row: EndpointRow, api: Api) -> bool:
+    """Whether a model's own thinking goes back to it on this wire."""
+    return api == "responses" or row.dialect.reasoning_details or row.dialect.reasoning_replay != "never"

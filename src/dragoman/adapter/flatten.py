@@ -3,6 +3,7 @@
 from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import (
     ContentBlock,
+    DocumentBlock,
     PromptRequestBlock,
     PromptResultBlock,
     ResourceBlock,
@@ -28,6 +29,12 @@ def flatten_block(block: ContentBlock) -> TextBlock | None:
             return TextBlock(text=f"[prompt {block.prompt_name}]\n{said or wirejson.dumps_text(list(block.messages))}")
         case _:
             return None
+
+
+def document_as_text(document: DocumentBlock) -> TextBlock:
+    """A document of plain text, under its title and with the note that goes with it."""
+    head = [f"[document {document.title or 'without a title'}]", *([document.context] if document.context else ())]
+    return TextBlock(text="\n".join([*head, document.source.data]))
 
 
 def call_as_text(call: ToolUseBlock) -> TextBlock:

@@ -13,7 +13,7 @@ from itertools import takewhile
 from dragoman.adapter import pairing
 from dragoman.adapter.capabilities import EMULATED, AdapterCapabilities
 from dragoman.adapter.errors import CriticalLossError, ProjectionError
-from dragoman.adapter.flatten import call_as_text, flatten_block, result_as_text
+from dragoman.adapter.flatten import call_as_text, document_as_text, flatten_block, result_as_text
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.pairing import CallKeys
 from dragoman.adapter.turns import MADE, Turn
@@ -141,6 +141,8 @@ class _Projector:
         policy = self._abilities.thinking_policy
         issuer = turn.message.metadata.model
         own = policy.reads(issuer)
+        # What a model never hears again on this wire is no loss to it.
+        unheard = not own and issuer == f"{self._target.provider}:{self._target.model}"
 
         def readable(block: ContentBlock) -> bool:
             if isinstance(block, RedactedThinkingBlock):
@@ -154,14 +156,15 @@ class _Projector:
         def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
             if readable(block):
                 return (block,)
-            why = f"{self._target.model} cannot read thinking of {issuer or 'unknown origin'}"
+            whose = "earlier thinking" if unheard else f"thinking of {issuer or 'unknown origin'}"
+            why = f"{self._target.model} cannot read {whose}"
             if policy.foreign == "refuse":
                 raise ProjectionError(f"message {turn.message.id}: {why}, and refuses requests that hold any")
             if isinstance(block, ThinkingBlock) and policy.foreign == "text" and block.text.strip():
                 self._lose(turn, index, LossKind.THINKING, f"{why}: sent as plain text")
                 return (TextBlock(text=block.text),)
             says_nothing = isinstance(block, ThinkingBlock) and not (block.text or block.signature)
-            severity = Severity.INFO if says_nothing else Severity.WARNING
+            severity = Severity.INFO if says_nothing or unheard else Severity.WARNING
             self._lose(turn, index, LossKind.THINKING, f"{why}: left out", severity)
             return ()
 
@@ -236,6 +239,9 @@ class _Projector:
         if isinstance(block, AudioBlock) and block.transcript is not None:
             self._lose(turn, index, LossKind.MEDIA, f"{why}: its transcript is sent")
             return TextBlock(text=block.transcript)
+        if isinstance(block, DocumentBlock) and block.source.kind == "text":
+            self._lose(turn, index, LossKind.FLATTENED, f"{why}: its text is sent", Severity.INFO)
+            return document_as_text(block)
         self._lose(turn, index, LossKind.MEDIA, why)
         return TextBlock(text=f"[{block.type} left out: {why}]")
 

@@ -4,6 +4,7 @@ from dragoman.formats.acp import from_acp, to_acp
 from dragoman.formats.body_messages import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf import extensions_in, from_cmf, to_cmf
+from dragoman.formats.cmf_calls import called_in_cmf
 from dragoman.formats.compatibility import Compatibility, is_compatible
 from dragoman.formats.detect import detect
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
@@ -40,6 +41,7 @@ __all__ = [
     "MessageBodySchemaPart",
     "NotFetchedError",
     "Written",
+    "called_in_cmf",
     "detect",
     "extensions_in",
     "from_acp",

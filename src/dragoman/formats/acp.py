@@ -16,6 +16,7 @@ from dragoman.formats import verbatim
 from dragoman.formats.acp_model import AcpMessage, AcpPart, CitationMetadata, TrajectoryMetadata
 from dragoman.formats.calls import ReadIds, results_apart
 from dragoman.formats.document import entries, validating
+from dragoman.formats.histories import as_history
 from dragoman.formats.part_blocks import PartWriter, block_of
 from dragoman.formats.written import Losses, Written
 
@@ -27,7 +28,7 @@ Fields = dict[str, Any]
 
 def to_acp(messages: Sequence[Message]) -> Written[list[Fields]]:
     """A history as ACP messages. Raises CriticalLossError where a block marked critical would be lost."""
-    history = list(messages)
+    history = as_history(messages)
     losses = Losses(SHAPE)
     ids = verbatim.ids(history, SHAPE)
     written: list[Fields] = []

@@ -7,6 +7,7 @@ from dragoman.adapter.projection import refuse_critical
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
+from dragoman.formats.histories import as_message
 from dragoman.formats.message_body import SHAPE, MessageBody
 from dragoman.formats.message_part import MessageBodyPart, name_fault
 from dragoman.formats.part_blocks import PartWriter, block_of
@@ -18,7 +19,7 @@ _CALLED = "a message body"
 def to_message_body(message: Message) -> Written[MessageBody]:
     """What a message says, as a body. Raises CriticalLossError where a block marked critical would be lost."""
     losses = Losses(SHAPE)
-    body = _written(message, losses)
+    body = _written(as_message(message), losses)
     told = losses.told([message])
     refuse_critical([message], told)
     return Written(body, told)

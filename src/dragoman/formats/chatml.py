@@ -17,6 +17,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
 from dragoman.formats.calls import names_of_calls
 from dragoman.formats.errors import FormatError
+from dragoman.formats.histories import as_history
 from dragoman.formats.umf_blocks import answer_of
 from dragoman.formats.written import Losses, Written
 
@@ -34,7 +35,7 @@ def to_chatml(messages: Sequence[Message]) -> Written[str]:
 
     Raises CriticalLossError where a block marked critical would be lost.
     """
-    history = list(messages)
+    history = as_history(messages)
     names = names_of_calls(history)
     losses = Losses(SHAPE)
     turns = [turn for message in history for turn in _turns(message, names, losses)]

@@ -11,36 +11,44 @@ from typing import Any
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.evolve import read_message
+from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.message import Message, Role
+from dragoman.canonical.view_parts import CalledTool, called_tools
 from dragoman.formats import cmf_extensions as beside
 from dragoman.formats import verbatim
-from dragoman.formats.calls import ReadIds, names_of_calls, results_apart
+from dragoman.formats.calls import ReadIds, results_apart
+from dragoman.formats.cmf_calls import SHAPE, called_in_cmf
 from dragoman.formats.cmf_model import PART, CmfMessage
 from dragoman.formats.cmf_parts import block_of, message_of, part_of
 from dragoman.formats.document import entries, kind_of, validating
 from dragoman.formats.errors import FormatError
+from dragoman.formats.histories import as_history
 from dragoman.formats.written import Losses, Written
 
-SHAPE = "cmf"
-
 Fields = dict[str, Any]
-Extensions = Mapping[str, Any]
+Beside = Extensions | Mapping[str, Any]
+"""Extensions as the policy has them, or as JSON."""
 
 
 def to_cmf(
-    messages: Sequence[Message], *, extensions: Sequence[Extensions | None] | None = None
+    messages: Sequence[Message],
+    *,
+    extensions: Sequence[Beside | None] | None = None,
+    calls: Mapping[str, CalledTool] | None = None,
 ) -> Written[list[Fields]]:
-    """A history as CMF. ``extensions`` are laid beside the messages, one for each or None.
+    """A history as CMF. ``extensions`` are laid beside the messages, one for each or None: all that is in them, secret
+    headers and claims too, so hand over what its readers may see (`dragoman.policy.filtered`). ``calls`` are tools by
+    the ids of their calls, for the namespaces; what a document said of them, its messages remember.
 
     A loss of the severity info is a field of a block that other readers will not see; a warning is a whole block.
     Raises ValueError where there are not as many extensions as messages.
     """
-    given = list(extensions) if extensions is not None else [None] * len(messages)
-    if len(given) != len(messages):
-        raise ValueError(f"there are {len(messages)} messages and {len(given)} extensions: each message needs its own")
-    history = list(messages)
+    history = as_history(messages)
+    given = [_as_slots(each) for each in extensions] if extensions is not None else [None] * len(history)
+    if len(given) != len(history):
+        raise ValueError(f"there are {len(history)} messages and {len(given)} extensions: each message needs its own")
     losses = Losses(SHAPE)
-    writer = _Writer(history, losses)
+    writer = _Writer(history, losses, {**called_in_cmf(history), **(calls or {})})
     written: list[Fields] = []
     index = 0
     while index < len(history):
@@ -70,16 +78,27 @@ def extensions_in(document: Any) -> list[Fields | None]:
     return [_policy_part(native) for group, native in _read(document) for _ in group]
 
 
+def _as_slots(given: Beside | None) -> Mapping[str, Any] | None:
+    if isinstance(given, Extensions):
+        slots: Fields = given.model_dump(mode="json", exclude_none=True)
+        return slots
+    if given is None or isinstance(given, Mapping):
+        return given
+    raise TypeError(f"extensions are Extensions or a dict, one for each message, not a {type(given).__name__}")
+
+
 class _Writer:
-    def __init__(self, history: Sequence[Message], losses: Losses) -> None:
-        self._names = names_of_calls(history)
+    def __init__(
+        self, history: Sequence[Message], losses: Losses, tools: Mapping[str, CalledTool] | None = None
+    ) -> None:
+        self._tools = called_tools(history) if tools is None else tools
         self._ids = verbatim.ids(history, SHAPE)
         self._losses = losses
 
-    def entry(self, message: Message, given: Extensions | None) -> Fields:
+    def entry(self, message: Message, given: Mapping[str, Any] | None) -> Fields:
         """A message with its extensions."""
         content = message.content
-        written = message_of(message.role, message.channel, content, self._names)
+        written = message_of(message.role, message.channel, content, self._tools)
         noted = self._noted(message, content)
         note = beside.note_of(message, written, noted)
         entry = {"message": written, "extensions": beside.write(message, note, given)}
@@ -89,13 +108,13 @@ class _Writer:
         noted: list[Fields] = []
         parts = 0
         for index, block in enumerate(content):
-            part = part_of(block, self._names)
+            part = part_of(block, self._tools)
             place = None if part is None else parts
             read = None if part is None else beside.as_json(block_of(PART.validate_python(part), str, str))
             parts += part is not None
             noted.append(beside.noted_block(place, beside.as_json(block), read))
             self._tell(message, index, noted[-1])
-            if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._names:
+            if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._tools:
                 self._losses.lose(
                     message, index, "the result answers no call, so that its tool has no name",
                     kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,

@@ -24,29 +24,35 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.evolve import read_message
+from dragoman.canonical.view_parts import CalledTool
 from dragoman.formats import cmf_model as cmf
 
 Ids = Callable[[str], str]
 Fields = dict[str, Any]
+Tools = Mapping[str, CalledTool]
+"""Tools by the ids of their calls."""
 
 _PLAIN_TEXT = "text/plain"
 
 
-def part_of(block: ContentBlock, names: Mapping[str, str]) -> Fields | None:
-    """The part, or None where CMF has no word for the block. ``names`` are those of the tools behind the calls' ids."""
+def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
+    """The part, or None where CMF has no word for the block."""
     match block:
         case TextBlock():
             return {"content_type": "text", "text": block.text}
         case ThinkingBlock():
             return {"content_type": "thinking", "text": block.text}
         case ToolUseBlock():
-            return _nested("tool_call", tool_call_id=block.id, name=block.name, arguments=block.input)
+            called = tools.get(block.id)
+            namespace = called.namespace if called and called.name == block.name else None
+            fields = {"name": block.name, "arguments": block.input, "namespace": namespace}
+            return _nested("tool_call", tool_call_id=block.id, **fields)
         case ToolResultBlock():
             return _nested(
                 "tool_result",
                 tool_call_id=block.tool_use_id,
-                tool_name=names.get(block.tool_use_id, ""),
-                content=_answer(block.content, names),
+                tool_name=tools[block.tool_use_id].name if block.tool_use_id in tools else "",
+                content=_answer(block.content, tools),
                 is_error=block.is_error,
             )
         case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
@@ -55,7 +61,7 @@ def part_of(block: ContentBlock, names: Mapping[str, str]) -> Fields | None:
             return _nested(block.type, **block.model_dump(mode="json", exclude={"type"}))
         case PromptResultBlock():
             fields = block.model_dump(mode="json", exclude={"type", "messages"})
-            return _nested("prompt_result", **fields, messages=_messages(block.messages, names))
+            return _nested("prompt_result", **fields, messages=_messages(block.messages, tools))
         case _:
             return None
 
@@ -130,13 +136,13 @@ def _source(source: cmf.ImageSource) -> MediaSource:
     return MediaSource(kind=source.type, data=source.data)
 
 
-def _answer(content: tuple[ContentBlock, ...], names: Mapping[str, str]) -> Any:
+def _answer(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
     """A tool's answer as any JSON: nothing, a text, or a list of parts."""
     if not content:
         return None
     if len(content) == 1 and isinstance(content[0], TextBlock):
         return content[0].text
-    return [part for block in content if (part := part_of(block, names)) is not None]
+    return [part for block in content if (part := part_of(block, tools)) is not None]
 
 
 def _answered(content: Any) -> tuple[ContentBlock, ...]:
@@ -153,7 +159,7 @@ def _answered(content: Any) -> tuple[ContentBlock, ...]:
     return (TextBlock(text=to_json(content).decode()),)
 
 
-def _messages(messages: Iterable[Fields], names: Mapping[str, str]) -> list[Fields]:
+def _messages(messages: Iterable[Fields], tools: Tools) -> list[Fields]:
     """Messages of a rendered prompt that are canonical ones; what is in them but no message is left out."""
     written = []
     for fields in messages:
@@ -161,12 +167,12 @@ def _messages(messages: Iterable[Fields], names: Mapping[str, str]) -> list[Fiel
             message = read_message(fields)
         except ValueError:
             continue
-        written.append(message_of(message.role, message.channel, message.content, names))
+        written.append(message_of(message.role, message.channel, message.content, tools))
     return written
 
 
-def message_of(role: str, channel: str | None, content: Iterable[ContentBlock], names: Mapping[str, str]) -> Fields:
+def message_of(role: str, channel: str | None, content: Iterable[ContentBlock], tools: Tools) -> Fields:
     """A message of the parts that CMF has words for."""
-    parts = [part for block in content if (part := part_of(block, names)) is not None]
+    parts = [part for block in content if (part := part_of(block, tools)) is not None]
     fields: Fields = {"schema_version": cmf.VERSION, "role": str(role), "content": parts}
     return fields | ({"channel": str(channel)} if channel else {})

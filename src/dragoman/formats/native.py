@@ -13,6 +13,7 @@ from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.document import kind_of, own, parse
 from dragoman.formats.errors import FormatError
+from dragoman.formats.histories import as_history
 from dragoman.formats.written import Written
 
 Native = list[Any] | dict[str, Any]
@@ -71,7 +72,7 @@ def to_native(provider: str, messages: Sequence[Message], *, model: str | None =
     """
     place = _PLACES.get(provider, _CHAT)
     adapter = _adapter(provider, model)
-    history = _said_by(messages, f"{provider}:{_UNNAMED}", str(adapter.model_id))
+    history = _said_by(as_history(messages), f"{provider}:{_UNNAMED}", str(adapter.model_id))
     if not history:
         return Written([])
     behind = _behind(history)

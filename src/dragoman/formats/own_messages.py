@@ -7,6 +7,7 @@ from dragoman.canonical.evolve import read_message
 from dragoman.canonical.message import Message
 from dragoman.formats.document import entries, lines_or_document, validating
 from dragoman.formats.errors import FormatError
+from dragoman.formats.histories import as_history
 from dragoman.formats.written import Written
 
 SHAPE = "messages"
@@ -16,7 +17,7 @@ SESSION = "dragoman_session"
 
 def to_messages(messages: Sequence[Message]) -> Written[list[dict[str, Any]]]:
     """All that there is to a message; nothing is lost."""
-    return Written([message.model_dump(mode="json", exclude_none=True) for message in messages])
+    return Written([message.model_dump(mode="json", exclude_none=True) for message in as_history(messages)])
 
 
 def from_messages(document: Any) -> list[Message]:

@@ -19,6 +19,7 @@ from dragoman.formats import verbatim
 from dragoman.formats.calls import ReadIds, names_of_calls, results_apart
 from dragoman.formats.document import entries, own, validating
 from dragoman.formats.errors import FormatError
+from dragoman.formats.histories import as_history
 from dragoman.formats.umf_blocks import answer_of, block_of, written_block
 from dragoman.formats.written import Losses, Written
 
@@ -33,7 +34,7 @@ def to_umf(messages: Sequence[Message]) -> Written[list[Fields]]:
 
     Raises CriticalLossError where a block marked critical would be lost.
     """
-    history = list(messages)
+    history = as_history(messages)
     losses = Losses(SHAPE)
     writer = _Writer(history, losses)
     written: list[Fields] = []

@@ -28,14 +28,20 @@ def keep_ids(message: Message, shape: str, ids: Mapping[str, str]) -> Message:
 
 def kept(messages: Sequence[Message], start: int, shape: str) -> tuple[dict[str, Any], int] | None:
     """The entry that the messages from ``start`` on were read from, and how many they are; None where none holds."""
-    note = _note(messages[start], shape)
+    found = entry(messages[start], shape)
+    if found is None:
+        return None
+    group = messages[start : start + found[1]]
+    if len(group) != found[1] or _digest(group) != _note(messages[start], shape).get("digest"):
+        return None
+    return found
+
+
+def entry(message: Message, shape: str) -> tuple[dict[str, Any], int] | None:
+    """The entry that a message was the first to be read from, and how many were, whatever has changed since."""
+    note = _note(message, shape)
     count = note.get("messages")
-    if not isinstance(count, int) or "native" not in note:
-        return None
-    group = messages[start : start + count]
-    if len(group) != count or _digest(group) != note.get("digest"):
-        return None
-    return dict(note["native"]), count
+    return (dict(note["native"]), count) if isinstance(count, int) and isinstance(note.get("native"), dict) else None
 
 
 def ids(messages: Sequence[Message], shape: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dragoman.adapter.projection import Projection, Target, project
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
+    DocumentBlock,
     ImageBlock,
     MediaSource,
     PromptRequestBlock,
@@ -62,6 +63,14 @@ def test_what_fits_passes_untouched() -> None:
 
 
 class TestThinking:
+    def test_what_a_model_never_hears_again_is_no_loss_to_it(self) -> None:
+        """Its own thinking, on a wire that takes none; another model's is one."""
+        mine = Message.assistant([ThinkingBlock(text="Hm.")], metadata=MessageMetadata(model="p:m", provider="p"))
+        assert [loss.severity for loss in to(Message.user("Hi"), mine).losses if loss.kind is LossKind.THINKING] == [
+            Severity.INFO
+        ]
+        assert Severity.WARNING in [loss.severity for loss in to(self.said).losses]
+
     signed = ThinkingBlock(text="Hm.", signature="c2ln")
     said = Message.assistant([signed, RedactedThinkingBlock(data="x"), TextBlock(text="4")], metadata=BY_ANTHROPIC)
 
@@ -126,6 +135,17 @@ class TestMedia:
     def test_media_stand_only_where_they_may(self) -> None:
         """A model that reads images of the user reads none of the assistant."""
         assert kinds(to(Message.assistant([picture()]), supports_images="native", media_roles=["user"])) == ["media"]
+
+    @pytest.mark.parametrize(
+        "abilities", [{}, {"supports_documents": "native", "accepted_media_types": {"document": ()}}]
+    )
+    def test_a_document_of_text_is_read_by_every_model(self, abilities: dict[str, Any]) -> None:
+        """As text, under its title and with its note."""
+        source = MediaSource(kind="text", data="Terms")
+        document = DocumentBlock(source=source, media_type="text/markdown", title="Deal", context="A draft.")
+        projection = to(Message.user([document]), **abilities, media_sources={"document": ["base64"]})
+        assert texts(projection) == ["[document Deal]\nA draft.\nTerms"]
+        assert [(loss.kind, loss.severity) for loss in projection.losses] == [(LossKind.FLATTENED, Severity.INFO)]
 
 
 class TestAnswers:
