@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from dragoman.adapter import wirejson
 from dragoman.adapter.batch import BatchLine, BatchState, BatchStatus, BatchWire, Steps, count, get, post
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError, ServerError
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman_anthropic import encode, errors
 
@@ -62,7 +63,7 @@ class MessageBatches(BatchWire):
                 return WireResponse(200, wirejson.dumps(result.get("message")))
             case "errored":
                 native = result.get("error")
-                return errors.from_event(native if isinstance(native, dict) else {}, self.provider, self.model)
+                return errors.read(native if isinstance(native, dict) else {}, Origin(self.provider, self.model))
             case "canceled":
                 return RequestCancelledError("the batch was cancelled before this request", provider=self.provider)
             case "expired":

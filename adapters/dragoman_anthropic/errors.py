@@ -1,6 +1,5 @@
 """What Anthropic's errors mean, by HTTP and inside a stream (wire reference 2.5, specification D5.7)."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter.errors import (
@@ -16,7 +15,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
 )
-from dragoman.adapter.failures import Failure, error_object
+from dragoman.adapter.failures import Origin
 
 BY_TYPE: dict[str, type[ProviderError]] = {
     "invalid_request_error": InvalidRequestError,
@@ -34,32 +33,15 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 _OVERFLOW = ("prompt is too long", "exceed context", "context limit", "context window", "tokens >")
 
 
-def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], provider: str, model: str) -> ProviderError:
-    """The error of a reply with a failing status."""
-    return from_event(error_object(body), provider, model, status=status, headers=headers, body=body)
-
-
-def from_event(
-    native: dict[str, Any],
-    provider: str,
-    model: str | None,
-    *,
-    status: int | None = None,
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-) -> ProviderError:
+def read(native: dict[str, Any], origin: Origin) -> ProviderError:
     """The error of ``{"type": "error", "error": {...}}``, whichever way it came."""
     inner = native.get("error")
     inner = inner if isinstance(inner, dict) else {}
     details = inner.get("details")
-    failure = Failure(
-        provider=provider,
-        model=model,
-        status=status,
-        headers=headers or {},
-        message=inner.get("message") or native.get("message") or body,
+    failure = origin.failure(
+        message=inner.get("message") or native.get("message"),
         code=(details.get("error_code") if isinstance(details, dict) else None) or inner.get("type"),
-        request_id=native.get("request_id") or (headers or {}).get("request-id"),
+        request_id=native.get("request_id") or origin.headers.get("request-id"),
     )
     kind = BY_TYPE.get(str(inner.get("type")))
     if kind in (InvalidRequestError, None) and any(word in failure.text.lower() for word in _OVERFLOW):

@@ -9,6 +9,7 @@ from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import StreamTruncatedError
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -54,7 +55,7 @@ class MessagesDecoder(StreamDecoder):
             case "message_stop":
                 return self._message_stop()
             case "error":
-                raise errors.from_event(data, self.provider, self._model)
+                raise errors.read(data, Origin(self.provider, self._model))
             case "ping":
                 return self.keep_alive()
             case kind:

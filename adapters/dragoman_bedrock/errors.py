@@ -19,7 +19,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
 )
-from dragoman.adapter.failures import Failure, error_object
+from dragoman.adapter.failures import Origin
 
 BY_TYPE: dict[str, type[ProviderError]] = {
     "accessdenied": PermissionDeniedError,
@@ -50,34 +50,17 @@ _OVERFLOW = (
 )  # fmt: skip
 
 
-def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], provider: str, model: str) -> ProviderError:
+def from_reply(native: dict[str, Any], origin: Origin) -> ProviderError:
     """The error of a reply with a failing status."""
-    native = error_object(body)
     # The header may go on with an address: "ValidationException:http://internal.amazon.com/...".
-    named = str(headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "")
-    name = named.partition(":")[0].rpartition("#")[2]
-    return from_event(native, provider, model, name, status=status, headers=headers, body=body)
+    named = str(origin.headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "")
+    return read(native, origin, named.partition(":")[0].rpartition("#")[2])
 
 
-def from_event(
-    native: Mapping[str, Any],
-    provider: str,
-    model: str | None,
-    name: str,
-    *,
-    status: int | None = None,
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-) -> ProviderError:
+def read(native: Mapping[str, Any], origin: Origin, name: str) -> ProviderError:
     """The error of an exception of that name, whichever way it came."""
-    failure = Failure(
-        provider=provider,
-        model=model,
-        status=status,
-        headers=headers or {},
-        message=native.get("message") or native.get("Message") or native.get("originalMessage") or body,
-        code=name or None,
-    )
+    message = native.get("message") or native.get("Message") or native.get("originalMessage")
+    failure, status = origin.failure(message=message, code=name or None), origin.status
     kind = BY_TYPE.get(name.lower().removesuffix("exception"))
     if kind is None and status is not None:
         kind = _BY_STATUS.get(status)

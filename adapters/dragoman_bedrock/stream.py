@@ -14,6 +14,7 @@ from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.event_stream import EXCEPTION, EventStreamDecoder
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame
 from dragoman.canonical.events import (
     MessageComplete,
@@ -54,7 +55,7 @@ class BedrockDecoder(StreamDecoder):
         data = wirejson.loads_object(frame.data, what="a stream event")
         if frame.event.startswith(EXCEPTION):
             name = frame.event.removeprefix(EXCEPTION)
-            raise errors.from_event(data, self.provider, self._context.model, name)
+            raise errors.read(data, Origin(self.provider, self._context.model), name)
         if frame.event != "chunk":
             return self._event(frame.event, data)
         wrapped = base64.b64decode(data["bytes"], validate=True)

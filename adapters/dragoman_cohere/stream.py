@@ -7,6 +7,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -69,7 +70,7 @@ class ChatDecoder(StreamDecoder):
         data = wirejson.loads_object(frame.data, what="a stream event")
         kind = data.get("type") or frame.event
         if kind == "error" or (not kind and "message" in data):
-            raise errors.from_event(data, self.provider, self._model)
+            raise errors.read(data, Origin(self.provider, self._model))
         if kind == "message-start":
             return self._start(data)
         if not self._native:
@@ -176,7 +177,7 @@ class ChatDecoder(StreamDecoder):
 
     def _end(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         if delta.get("error"):
-            raise errors.from_event(delta, self.provider, self._model)
+            raise errors.read(delta, Origin(self.provider, self._model))
         self._native |= {key: value for key, value in delta.items() if key != "message"}
         if (counted := decode.usage(self._native.get("usage"))) is not None:
             yield UsageUpdate(self._reply.message_id, counted)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.errors import (
@@ -17,7 +18,7 @@ from dragoman.adapter.errors import (
     ServerError,
     class_for_status,
 )
-from dragoman.adapter.failures import Failure, error_object
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.wire import Headers
 
 BY_STATUS: dict[str, type[ProviderError]] = {
@@ -50,20 +51,7 @@ _OVERFLOW = ("exceeds the maximum number of tokens", "input token count", "conte
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
-def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], provider: str, model: str) -> ProviderError:
-    """The error of a reply with a failing status."""
-    return from_event(error_object(body), provider, model, status=status, headers=headers, body=body)
-
-
-def from_event(
-    native: dict[str, Any],
-    provider: str,
-    model: str | None,
-    *,
-    status: int | None = None,
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-) -> ProviderError:
+def read(native: dict[str, Any], origin: Origin) -> ProviderError:
     """The error of ``{"error": {"code": ..., "message": ..., "status": ..., "details": [...]}}``, however it came."""
     said = native.get("error")
     inner: dict[str, Any] = said if isinstance(said, dict) else {}
@@ -71,18 +59,12 @@ def from_event(
     details = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     reason = next((each["reason"] for each in details if isinstance(each.get("reason"), str)), None)
     named = inner.get("status") or (inner.get("code") if isinstance(inner.get("code"), str) else None)
-    failure = Failure(
-        provider=provider,
-        model=model,
-        status=status,
-        headers=_with_delay(headers or {}, details),
-        message=inner.get("message") or said or body,
-        code=reason or named or inner.get("code"),
-    )
+    origin = replace(origin, headers=_with_delay(origin.headers, details))
+    failure = origin.failure(message=inner.get("message") or said, code=reason or named or inner.get("code"))
     kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(named).upper())
     if kind in (InvalidRequestError, None) and any(words in failure.text.lower() for words in _OVERFLOW):
         kind = ContextOverflowError
-    if kind is None and status is None and isinstance(inner.get("code"), int):
+    if kind is None and origin.status is None and isinstance(inner.get("code"), int):
         # Inside a stream the code stands for the HTTP status that could not be sent any more.
         return failure.error(class_for_status(inner["code"]))
     return failure.error(kind)

@@ -12,6 +12,7 @@ from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import FrameTooLargeError
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame, JsonArrayDecoder, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -78,7 +79,7 @@ class GenerateDecoder(StreamDecoder):
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
         chunk = wirejson.loads_object(frame.data, what="a stream chunk")
         if "error" in chunk:
-            raise errors.from_event(chunk, self.provider, self._model)
+            raise errors.read(chunk, Origin(self.provider, self._model))
         changes = self._gathered.add(chunk)
         if not self._started:
             self._started = True

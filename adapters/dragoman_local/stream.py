@@ -7,6 +7,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame, NdjsonDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -53,7 +54,7 @@ class LocalDecoder(StreamDecoder):
             case "end":
                 return self._end(line)
             case "error":
-                raise errors.from_event(line, self.provider, self._model)
+                raise errors.read(line, Origin(self.provider, self._model))
             case kind:
                 return self.unknown(kind)
 

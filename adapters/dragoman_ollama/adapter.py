@@ -9,6 +9,7 @@ from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.failures import Origin, error_object
 from dragoman.adapter.incoming import HistoryReader, request_object
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
@@ -64,4 +65,4 @@ class OllamaAdapter(Adapter):
             return reader.messages, tools, decode.options(native, self, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.from_reply(status, body, headers, self.provider, self.model)
+        return errors.read(error_object(body), Origin(self.provider, self.model, status, headers, body))

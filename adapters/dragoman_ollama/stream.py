@@ -7,6 +7,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame, NdjsonDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -38,7 +39,7 @@ class ChatDecoder(StreamDecoder):
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
         line = wirejson.loads_object(frame.data, what="a stream line")
         if "error" in line:
-            raise errors.from_event(line, self.provider, self._model)
+            raise errors.read(line, Origin(self.provider, self._model))
         if not self._native:
             yield MessageStart(self._reply.message_id, line.get("model") or self._model)
         delta = line.get("message") or {}

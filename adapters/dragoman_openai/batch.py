@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from dragoman.adapter import wirejson
 from dragoman.adapter.batch import BatchLine, BatchState, BatchStatus, BatchWire, Steps, count, get, post
 from dragoman.adapter.errors import ProviderError, RequestCancelledError, ServerError
+from dragoman.adapter.failures import Origin, error_object
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman_openai import errors
 
@@ -74,7 +75,7 @@ class OpenAIBatches(BatchWire):
             status, body = response["status_code"], wirejson.dumps(response.get("body"))
             if status < 300:
                 return WireResponse(status, body)
-            return errors.from_reply(status, body, {}, self.provider, self.model)
+            return errors.read(error_object(body), Origin(self.provider, self.model, status, {}, body))
         told = error if isinstance(error, dict) else {}
         match told.get("code"):
             case "batch_expired":
@@ -84,7 +85,7 @@ class OpenAIBatches(BatchWire):
             case "batch_cancelled":
                 return RequestCancelledError("the batch was cancelled before this request", provider=self.provider)
             case _:
-                return errors.from_event(told, self.provider, self.model)
+                return errors.read(told, Origin(self.provider, self.model))
 
     def _state(self, native: dict[str, Any]) -> BatchState:
         status = _STATUS.get(self.word(native, "status"), BatchStatus.IN_PROGRESS)

@@ -26,7 +26,7 @@ from dragoman.adapter.errors import (
     ServerError,
     class_for_status,
 )
-from dragoman.adapter.failures import Failure, error_object
+from dragoman.adapter.failures import Failure, Origin
 
 BY_CODE: dict[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationError,
@@ -73,20 +73,7 @@ _OVERFLOW = (
 _BAD_KEY = ("incorrect api key", "invalid api key", "api key not valid")
 
 
-def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], provider: str, model: str) -> ProviderError:
-    """The error of a reply with a failing status."""
-    return from_event(error_object(body), provider, model, status=status, headers=headers, body=body)
-
-
-def from_event(
-    native: Mapping[str, Any],
-    provider: str,
-    model: str | None,
-    *,
-    status: int | None = None,
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-) -> ProviderError:
+def read(native: Mapping[str, Any], origin: Origin) -> ProviderError:
     """The error that an object describes, whichever way it came. ``native`` holds ``error``, or is the error."""
     inner = native.get("error")
     if isinstance(inner, str):
@@ -94,12 +81,8 @@ def from_event(
     elif not isinstance(inner, dict):
         inner = native
     code, kind_word = inner.get("code"), inner.get("type")
-    failure = Failure(
-        provider=provider,
-        model=model,
-        status=status,
-        headers=headers or {},
-        message=_message(inner) or body,
+    failure = origin.failure(
+        message=_message(inner),
         code=code if code is not None else kind_word,
         request_id=native.get("request_id"),
     )

@@ -4,7 +4,6 @@ An error is ``{"error": {"code": ..., "message": ...}}``, by HTTP and inside a s
 Codes that are not listed are read as Google's other errors are.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter.errors import (
@@ -18,7 +17,7 @@ from dragoman.adapter.errors import (
     RequestCancelledError,
     ServerError,
 )
-from dragoman.adapter.failures import Failure, error_object
+from dragoman.adapter.failures import Origin
 from dragoman_google import errors
 
 BY_CODE: dict[str, type[ProviderError]] = {
@@ -37,27 +36,12 @@ _INVALID = "invalid_request"
 """Its message may say that the input is too long, as that of Google's INVALID_ARGUMENT may."""
 
 
-def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], provider: str, model: str) -> ProviderError:
-    """The error of a reply with a failing status, or with an error in its body."""
-    return from_event(error_object(body), provider, model, status=status, headers=headers, body=body)
-
-
-def from_event(
-    native: dict[str, Any],
-    provider: str,
-    model: str | None,
-    *,
-    status: int | None = None,
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-) -> ProviderError:
+def read(native: dict[str, Any], origin: Origin) -> ProviderError:
     """The error of an event, or of an interaction that failed."""
     error = native.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(error, dict) and isinstance(code, str) and code in BY_CODE:
-        said = error.get("message")
-        failure = Failure(provider=provider, model=model, message=said, status=status, code=code, headers=headers or {})
-        return failure.error(BY_CODE[code])
+        return origin.failure(message=error.get("message"), code=code).error(BY_CODE[code])
     if isinstance(error, dict) and code == _INVALID:
         native = {**native, "error": {"status": "INVALID_ARGUMENT", **error}}
-    return errors.from_event(native, provider, model, status=status, headers=headers, body=body)
+    return errors.read(native, origin)

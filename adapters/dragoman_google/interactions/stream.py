@@ -11,6 +11,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -65,9 +66,9 @@ class InteractionDecoder(StreamDecoder):
             case "interaction.status_update":
                 return ()
             case "error":
-                raise errors.from_event(data, self.provider, self._model)
+                raise errors.read(data, Origin(self.provider, self._model))
             case None if "error" in data:
-                raise errors.from_event(data, self.provider, self._model)
+                raise errors.read(data, Origin(self.provider, self._model))
             case kind:
                 return self.unknown(str(kind))
 
@@ -188,7 +189,7 @@ class InteractionDecoder(StreamDecoder):
     def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         yield from self._begin(native)
         if native.get("error"):
-            raise errors.from_event(native, self.provider, self._model)
+            raise errors.read(native, Origin(self.provider, self._model))
         if not self._steps:
             for index, step in enumerate(native.get("steps") or ()):
                 yield from self._start(index, step)

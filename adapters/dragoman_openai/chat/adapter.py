@@ -10,6 +10,7 @@ from dragoman.adapter.capabilities import EMULATED, NATIVE, AdapterCapabilities,
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.failures import Origin, error_object
 from dragoman.adapter.incoming import HistoryReader, request_object
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
@@ -58,7 +59,7 @@ class ChatAdapter(Adapter):
                 raise self.error(response.status, response.body, response.headers)
             native = decode.reply_object(response.body)
             if (failed := errors.failure(native, self.dialect)) is not None:
-                raise errors.from_event(failed, self.provider, self.model, headers=response.headers)
+                raise errors.read(failed, Origin(self.provider, self.model, headers=response.headers))
             return decode.message(native, Reply(context, self.provider), self.dialect)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
@@ -79,4 +80,4 @@ class ChatAdapter(Adapter):
             return reader.messages, decode.tools(native, self.provider), parameters.read(native, self, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.from_reply(status, body, headers, self.provider, self.model)
+        return errors.read(error_object(body), Origin(self.provider, self.model, status, headers, body))

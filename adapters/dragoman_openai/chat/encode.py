@@ -52,7 +52,8 @@ def messages(request: Outgoing, dialect: Dialect, turns: Sequence[Turn]) -> list
         if turn.role is Role.TOOL:
             encoded += _results(request, turn, names, dialect)
             continue
-        names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
+        if not turn.plain:
+            names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
         spoken = _message(request, turn, dialect)
         if dialect.alternating and encoded and encoded[-1]["role"] == spoken["role"]:
             reason = "neighbouring messages of one role are sent as one"

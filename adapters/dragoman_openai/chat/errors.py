@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman_openai.chat.dialect import Dialect, first_filled
-from dragoman_openai.errors import from_event, from_reply
+from dragoman_openai.errors import read
 
-__all__ = ["failure", "from_event", "from_reply"]
+__all__ = ["failure", "read"]
 
 
 def failure(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:

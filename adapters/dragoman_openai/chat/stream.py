@@ -7,6 +7,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import (
@@ -63,7 +64,7 @@ class ChatDecoder(StreamDecoder):
         if failed is None and frame.event == "error":
             failed = chunk
         if failed is not None:
-            raise errors.from_event(failed, self.provider, self._model)
+            raise errors.read(failed, Origin(self.provider, self._model))
         return self._chunk(chunk)
 
     def partial(self, status: MessageStatus) -> Message | None:

@@ -10,6 +10,7 @@ from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder, reading
 from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.failures import Origin, error_object
 from dragoman.adapter.incoming import HistoryReader, request_object
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
@@ -56,7 +57,7 @@ class ResponsesAdapter(Adapter):
                 raise self.error(response.status, response.body, response.headers)
             native = decode.reply_object(response.body)
             if failure := decode.failure(native):
-                raise errors.from_event(failure, self.provider, self.model, headers=response.headers)
+                raise errors.read(failure, Origin(self.provider, self.model, headers=response.headers))
             return decode.message(native, Reply(context, self.provider))
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
@@ -78,4 +79,4 @@ class ResponsesAdapter(Adapter):
             return reader.messages, tools, decode.options(native, self, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.from_reply(status, body, headers, self.provider, self.model)
+        return errors.read(error_object(body), Origin(self.provider, self.model, status, headers, body))

@@ -92,9 +92,10 @@ def _input(request: Outgoing, turns: Sequence[Turn]) -> str | History:
 
 
 def _items(request: Outgoing, turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    for role, side in groupby(turns, key=lambda turn: turn.role):
-        if role is Role.ASSISTANT:
-            _lose_channels(request, list(side))
+    if any(turn.message.channel for turn in turns):
+        for role, side in groupby(turns, key=lambda turn: turn.role):
+            if role is Role.ASSISTANT:
+                _lose_channels(request, list(side))
     return [item for turn in turns for item in items.encode(request, turn)]
 
 

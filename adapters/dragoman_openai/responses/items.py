@@ -52,7 +52,7 @@ class _Spoken:
 def encode(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
     """The items of one turn. Blocks that were read from one message item become one again."""
     if (text := turn.bare(request.provider)) is not None:
-        return [message(turn.role, turn.message.channel, [{"type": "text", "text": text}], _FOREIGN)]
+        return [_said(turn.role, turn.message.channel, text)]
     raw = turn.raw(request.provider)
     starts, notes = raw.get("items", {}), raw.get("blocks", {})
     made: list[tuple[int, dict[str, Any] | _Spoken]] = []
@@ -171,12 +171,17 @@ def message(role: Role, channel: Channel | None, content: list[dict[str, Any]], 
     """A message item. Its content is a string where it is one plain text of anyone but the assistant."""
     text = content[0]["text"] if len(content) == 1 and content[0].keys() == {"type", "text"} else None
     text = "" if not content else text
-    as_string = note.get("string", role is not Role.ASSISTANT) and text is not None
-    encoded: dict[str, Any] = {"type": "message"} if role is Role.ASSISTANT else {}
-    encoded |= {"role": str(role), "content": text if as_string else content}
-    if role is Role.ASSISTANT and channel in PHASES:
+    as_string = note.get("string", role is not Role.ASSISTANT)
+    return restore(_said(role, channel, text if as_string and text is not None else content), note)
+
+
+def _said(role: Role, channel: Channel | None, content: str | list[dict[str, Any]]) -> dict[str, Any]:
+    if role is not Role.ASSISTANT:
+        return {"role": role.value, "content": content}
+    encoded: dict[str, Any] = {"type": "message", "role": role.value, "content": content}
+    if channel in PHASES:
         encoded["phase"] = PHASES[channel]
-    return restore(encoded, note)
+    return encoded
 
 
 def reasoning(block: ThinkingBlock | RedactedThinkingBlock, note: Note) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.assembly import Reply
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
+from dragoman.adapter.failures import Origin
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -103,13 +104,13 @@ class ResponsesDecoder(StreamDecoder):
             case "response.failed":
                 self._native |= _without_output(data["response"])
                 failed = decode.failure({**data["response"], "status": "failed"}) or {}
-                raise errors.from_event(failed, self.provider, self._model)
+                raise errors.read(failed, Origin(self.provider, self._model))
             case "keepalive":
                 return self.keep_alive()
             case "error":
-                raise errors.from_event(data, self.provider, self._model)
+                raise errors.read(data, Origin(self.provider, self._model))
             case _ if "type" not in data and data.get("error"):
-                raise errors.from_event(data, self.provider, self._model)
+                raise errors.read(data, Origin(self.provider, self._model))
             case str() as name if name in GATHERED:
                 self._item(data).add(GATHERED[name], 0, data["delta"])
                 return ()

@@ -49,6 +49,21 @@ class Failure:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an error came from: a reply, with its status, headers and body, or a stream, which has none of its own."""
+
+    provider: str
+    model: str | None
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def failure(self, *, message: Any, code: Any, request_id: Any = None) -> Failure:
+        """The failure that its object tells of; the body speaks for itself where the object has no message."""
+        return Failure(self.provider, self.model, message or self.body, self.status, code, request_id, self.headers)
+
+
 def error_object(body: bytes) -> dict[str, Any]:
     """The JSON object of an error body; an empty one where it is anything else (HTML, text, an array)."""
     try:
