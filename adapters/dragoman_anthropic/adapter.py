@@ -1,10 +1,9 @@
 """The adapter for Anthropic's Messages API."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.assembly import Reply
-from dragoman.adapter.batch import BatchWire
 from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -16,8 +15,10 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_anthropic import decode, encode, errors
-from dragoman_anthropic.batch import MessageBatches
 from dragoman_anthropic.stream import MessagesDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.batch import BatchWire
 
 PATH = "/v1/messages"
 
@@ -62,7 +63,9 @@ class AnthropicAdapter(Adapter):
         return MessagesDecoder(self.provider, context)
 
     @property
-    def batches(self) -> BatchWire:
+    def batches(self) -> "BatchWire":
+        from dragoman_anthropic.batch import MessageBatches  # few programs submit any
+
         return MessageBatches(self.provider, self.model)
 
     def from_wire_request(

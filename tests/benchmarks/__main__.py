@@ -1,4 +1,4 @@
-"""Prints the table: `python -m tests.benchmarks [import] [call] [delta] [history] [cost] [policy]`."""
+"""Prints the table: `python -m tests.benchmarks [import] [first] [call] [delta] [history] [cost] [policy]`."""
 
 import sys
 
@@ -7,11 +7,13 @@ from tests.benchmarks.measuring import Row, mock_provider
 
 
 def main(names: list[str]) -> None:
-    wanted = set(names) or {"import", "call", "delta", "history", "cost", "policy"}
+    wanted = set(names) or {"import", "first", "call", "delta", "history", "cost", "policy"}
     found: list[Row] = []
     if "import" in wanted:
         found += rows.importing()
     with mock_provider() as base_url:
+        if "first" in wanted:
+            found += rows.first_answer(base_url)
         if "call" in wanted:
             found += rows.one_call(base_url)
         if "delta" in wanted:

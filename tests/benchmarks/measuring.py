@@ -55,6 +55,20 @@ def import_cpu(modules: list[str], *, rounds: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def process_cpu(programs: dict[str, str], *rest: str, rounds: int) -> dict[str, float]:
+    """Median CPU microseconds of a fresh interpreter that runs each program, its own start included."""
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for round_ in range(rounds + 1):
+        for name, program in programs.items():
+            code = f"{program}\nimport time; print(time.process_time())"
+            done = subprocess.run(
+                [sys.executable, "-c", code, *rest], capture_output=True, text=True, check=True, cwd=ROOT
+            )
+            if round_:
+                times[name].append(float(done.stdout) * 1e6)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
 @contextmanager
 def mock_provider() -> Iterator[str]:
     """The mock provider in a process of its own; gives its base URL."""

@@ -18,6 +18,8 @@ PACE = 0.001
 """Seconds between two deltas of a paced stream."""
 SLOW = 0.05
 """Seconds that a slow answer takes to begin."""
+OPENING, STILL = 20, 4.0
+"""Frames that a stream begins with before it stands still, and the seconds that it does."""
 
 STREAM = b"".join(WIRES["messages"].spoken(words(DELTAS)))
 
@@ -41,6 +43,12 @@ def _paced(frames: list[bytes], kind: str) -> Answer:
     return Answer((head + chunks[0], *chunks[1:-1], chunks[-1] + b"0\r\n\r\n"), PACE)
 
 
+def _open(frames: list[bytes], kind: str) -> Answer:
+    """A stream that stands still after its first deltas, so that many of them are open at once."""
+    paced = _paced(frames, kind)
+    return Answer((b"".join(paced.pieces[:OPENING]), b"".join(paced.pieces[OPENING:])), STILL)
+
+
 def _answers(wire: Wire) -> dict[str, Answer]:
     """The answers of a wire, by the shape that a path names; ``call`` is the one that is no stream."""
     said = json.dumps(wire.said(SENTENCE)).encode()
@@ -50,6 +58,7 @@ def _answers(wire: Wire) -> dict[str, Answer]:
         "slow": _whole(said, "application/json", SLOW),
         "burst": _whole(b"".join(spoken), wire.kind),
         "paced": _paced(list(wire.spoken(words(PACED))), wire.kind),
+        "open": _open(list(wire.spoken(words(PACED))), wire.kind),
         "calls": _whole(b"".join(wire.called([arguments(1_000)] * 20)), wire.kind),
         "long": _whole(b"".join(wire.called([arguments(20_000)])), wire.kind),
     }
@@ -58,8 +67,15 @@ def _answers(wire: Wire) -> dict[str, Answer]:
 _ANSWERS = {wire.path: _answers(wire) for wire in WIRES.values()}
 
 
+_UNKNOWN = Answer((b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",))
+"""What else a client asks for: LiteLLM wants to know an Ollama model first."""
+
+
 def _answer(target: str, body: bytes) -> Answer:
-    path, answers = next((path, answers) for path, answers in _ANSWERS.items() if target.endswith(path))
+    path = next((path for path in _ANSWERS if target.endswith(path)), None)
+    if path is None:
+        return _UNKNOWN
+    answers = _ANSWERS[path]
     shape = target.removesuffix(path).strip("/").partition("/")[0]
     streams = b'"stream":true' in body or b'"stream": true' in body
     if streams:

@@ -13,7 +13,7 @@ from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.usage import TokenUsage
 from dragoman.pricing import price_table
 from dragoman.transport import AsyncHttpTransport, HttpTransport
-from tests.benchmarks.measuring import Row, import_cpu, in_turns
+from tests.benchmarks.measuring import Row, import_cpu, in_turns, process_cpu
 from tests.benchmarks.mock_provider import DELTAS
 
 MODEL = "anthropic:claude-sonnet-4-6"
@@ -28,6 +28,36 @@ def importing() -> list[Row]:
     return [
         Row(f"import, against {peer}", peer, times[peer], times["dragoman"], "at most 150 ms")
         for peer in ("httpx", "openai", "anthropic")
+    ]
+
+
+_FIRST_ANSWERS = {
+    "httpx": """
+import sys, httpx
+body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi!"}]}
+assert httpx.Client().post(sys.argv[1] + "/v1/messages", json=body).json()["content"][0]["text"]
+""",
+    "anthropic": """
+import sys, anthropic
+client = anthropic.Anthropic(base_url=sys.argv[1], api_key="none")
+asked = [{"role": "user", "content": "Hi!"}]
+assert client.messages.create(model="claude-sonnet-4-6", max_tokens=9, messages=asked).content[0].text
+""",
+    "ours": """
+import sys
+from dragoman import Session
+session = Session("anthropic:claude-sonnet-4-6", providers={"anthropic": {"base_url": sys.argv[1], "api_key": "none"}})
+assert session.ask("Hi!").text
+""",
+}
+
+
+def first_answer(base_url: str) -> list[Row]:
+    """A fresh process with nothing in memory, up to its first answer; the interpreter's own start is in it."""
+    times = process_cpu(_FIRST_ANSWERS, base_url, rounds=7)
+    return [
+        Row(f"first answer, against {peer}", peer, times[peer], times["ours"], "at most 200 ms")
+        for peer in ("httpx", "anthropic")
     ]
 
 

@@ -33,13 +33,15 @@ def _reply(row: int) -> bytes:
 class Seen:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._rows: Counter[int] = Counter()
+        self.rows: Counter[int] = Counter()
+        self.under_way = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 if head.startswith(b"GET"):
-                    told = json.dumps({"rows": len(self._rows), "requests": self._rows.total()}).encode()
+                    counts = {"rows": len(self.rows), "requests": self.rows.total(), "under_way": self.under_way}
+                    told = json.dumps(counts).encode()
                     writer.write(_HEAD.format(len(told)).encode() + told)
                 else:
                     lines = head.split(b"\r\n")
@@ -47,14 +49,19 @@ class Seen:
                     found = _ROW.search(await reader.readexactly(length))
                     assert found is not None
                     row = int(found[1])
-                    self._rows[row] += 1  # it is paid for from here on, whether anybody reads the answer or not
-                    await asyncio.sleep(self._seconds)
-                    writer.write(_reply(row))
+                    writer.write(await self.answer(row))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
+
+    async def answer(self, row: int) -> bytes:
+        self.rows[row] += 1  # it is paid for from here on, whether anybody reads the answer or not
+        self.under_way += 1
+        await asyncio.sleep(self._seconds)
+        self.under_way -= 1
+        return _reply(row)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def _start(rows: Path, output: Path, url: str, manifest: str | None = None) -> "
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
 
 
-def _wait(process: "subprocess.Popen[bytes]", kill_after: float | None) -> Ended:
+def wait(process: "subprocess.Popen[bytes]", kill_after: float | None) -> Ended:
     """The process as it ended: by itself, or by a signal after so many seconds."""
     deadline = None if kill_after is None else time.monotonic() + kill_after
     while True:
@@ -77,12 +77,12 @@ def undisturbed(folder: Path, count: int) -> tuple[Ended, list[str]]:
     write_rows(rows, count)
     with mock_provider() as url:
         process = _start(rows, output, url)
-        ended = _wait(process, None)
-        seen = _seen(url)
+        ended = wait(process, None)
+        counted = seen(url)
         assert process.stdout is not None
         told = json.loads(process.stdout.read() or b"{}")
         process.stdout.close()
-    faults = [*check(rows, output), *_unlike("requests", seen["requests"], count)]
+    faults = [*check(rows, output), *unlike("requests", counted["requests"], count)]
     if ended.code or not told.get("finished") or told.get("errors"):
         faults.append(f"the run ended with {ended.code} and {told}")
     return ended, faults
@@ -113,37 +113,37 @@ def disturbed(
         while True:
             process = _start(rows, output, url, manifest)
             processes += 1
-            ended = _wait(process, _moment(process.pid, url, count, kills - killed, chance) if killed < kills else None)
+            ended = wait(process, _moment(process.pid, url, count, kills - killed, chance) if killed < kills else None)
             assert process.stdout is not None
             process.stdout.close()
             cpu, killed = cpu + ended.cpu, killed + ended.killed
             if not ended.killed:
                 break
-        seen = _seen(url)
+        counted = seen(url)
     if ended.code:
         faults.append(f"the last process ended with {ended.code}")
     faults += check(rows, output)
-    faults += _unlike("rows that were asked", seen["rows"], count)
-    lost = _lost(manifest or f"sqlite:///{output}.manifest")
-    twice = seen["requests"] - count
-    if twice > len(lost):
-        faults.append(f"{twice} requests too many, and {len(lost)} are recorded")
-    if len(lost) > killed * CONCURRENCY:
-        faults.append(f"{len(lost)} are recorded, and {killed * CONCURRENCY} is the most that can be in flight")
-    costs = [Decimal(cost) for cost in lost if cost is not None]
-    if len(costs) < len(lost):
-        faults.append(f"{len(lost) - len(costs)} lost requests have no cost")
-    return Disturbed(killed, processes, twice, len(lost), sum(costs, Decimal(0)), len(lost) - len(costs), cpu, faults)
+    faults += unlike("rows that were asked", counted["rows"], count)
+    gone = lost(manifest or f"sqlite:///{output}.manifest")
+    twice = counted["requests"] - count
+    if twice > len(gone):
+        faults.append(f"{twice} requests too many, and {len(gone)} are recorded")
+    if len(gone) > killed * CONCURRENCY:
+        faults.append(f"{len(gone)} are recorded, and {killed * CONCURRENCY} is the most that can be in flight")
+    costs = [Decimal(cost) for cost in gone if cost is not None]
+    if len(costs) < len(gone):
+        faults.append(f"{len(gone) - len(costs)} lost requests have no cost")
+    return Disturbed(killed, processes, twice, len(gone), sum(costs, Decimal(0)), len(gone) - len(costs), cpu, faults)
 
 
 def _moment(pid: int, url: str, count: int, kills_left: int, chance: random.Random) -> float:
     """Seconds until the kill: some from the moment that the process has begun to ask, so that all kills find a run."""
-    before, began = _seen(url)["requests"], time.monotonic()
-    while _seen(url)["requests"] == before and time.monotonic() - began < _SLOWEST_START:
+    before, began = seen(url)["requests"], time.monotonic()
+    while seen(url)["requests"] == before and time.monotonic() - began < _SLOWEST_START:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             break  # there was nothing left to ask
         time.sleep(0.02)
-    share = max(count - _seen(url)["rows"], 0) / max(kills_left + 1, 1)
+    share = max(count - seen(url)["rows"], 0) / max(kills_left + 1, 1)
     return chance.uniform(0, 2 * share / 400)  # some 400 rows a second, on a machine that is busy
 
 
@@ -169,13 +169,13 @@ def _endless(lines: Any) -> Iterator[str]:
         yield next(lines, "")
 
 
-def _seen(url: str) -> dict[str, int]:
+def seen(url: str) -> dict[str, int]:
     with urllib.request.urlopen(url) as reply:
         found: dict[str, int] = json.loads(reply.read())
         return found
 
 
-def _lost(manifest: str) -> list[str | None]:
+def lost(manifest: str) -> list[str | None]:
     database = Database(manifest, timeout=10, synchronous="full", pool_size=1)
     try:
         asked = "SELECT estimate_usd FROM bulk_lost"
@@ -186,7 +186,7 @@ def _lost(manifest: str) -> list[str | None]:
         database.close()
 
 
-def _unlike(what: str, found: int, due: int) -> list[str]:
+def unlike(what: str, found: int, due: int) -> list[str]:
     return [] if found == due else [f"{found:,} {what} and not {due:,}"]
 
 

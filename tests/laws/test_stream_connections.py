@@ -26,6 +26,7 @@ from tests.laws.streams import handwritten_anthropic
 from tests.laws.streams.said import handwritten_short
 from tests.laws.streams.subjects import adapter_of
 from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Pause, Received, Reply, Step, json_reply, sse_reply
+from tests.unit.transport.actors import needs
 
 ADAPTER = adapter_of("anthropic")
 BODY = handwritten_anthropic.handwritten_stream(handwritten_short())
@@ -277,16 +278,19 @@ async def never_iterated(transport: AsyncHttpTransport) -> None:
 ASYNC = [cancelled, cancelled_twice, left_at_once, never_iterated]
 
 
+@pytest.mark.parametrize(("engine", "waves"), [("httpx", WAVES), pytest.param("aiohttp", 3, marks=needs("aiohttp"))])
 @pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
 @pytest.mark.parametrize("ending", ["stall", "reset", "error status", "whole and on"])
-def test_three_hundred_streams_left_by_async_callers(ending: str, leave: Callable[..., object]) -> None:
+def test_three_hundred_streams_left_by_async_callers(
+    ending: str, leave: Callable[..., object], engine: str, waves: int
+) -> None:
     """Twenty at a time, so that the pool is full; then twenty whole calls at once find a connection each."""
 
     async def main() -> None:
         async with AsyncHttpTransport(
-            api_key="k", base_url=server.url, max_connections=POOL, retry=NO_RETRY
+            api_key="k", base_url=server.url, engine=engine, max_connections=POOL, retry=NO_RETRY
         ) as transport:
-            for _ in range(WAVES):
+            for _ in range(waves):
                 left = await asyncio.gather(*[leave(transport) for _ in range(POOL)], return_exceptions=True)  # type: ignore[call-overload]
                 assert all(error is None or isinstance(error, DragomanError) for error in left), left
             replies = await asyncio.gather(*[transport.send(ADAPTER, WHOLE, timeout=10) for _ in range(POOL)])

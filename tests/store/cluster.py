@@ -1,7 +1,8 @@
 """PostgreSQL as a cluster of two nodes would have the tables: each one split by the hash of the session's id.
 
-A node is the part of each table that ends with its name. What PostgreSQL plans for such tables is what decides whether
-a cluster (Citus, say) needs one of its machines for a statement, or all of them.
+A node is the part of each table that ends with its name: in the same database (`spread`), or one of them in a database
+of its own, which is a store by itself and knows nothing of the other (`spread_apart`). What PostgreSQL plans for such
+tables is what decides whether a cluster (Citus, say) needs one of its machines for a statement, or all of them.
 """
 
 import json
@@ -10,18 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, create_engine, event, make_url, text
 
 from dragoman.store import Store
+from dragoman.store.cluster import key_of
 from dragoman.store.schema import metadata
 
 NODES = ("node0", "node1")
-
-
-def key_of(table: str) -> str:
-    """The column that says on which node a row is."""
-    return "id" if table == "sessions" else "session_id"
 
 
 def spread(store: Store) -> None:
@@ -30,10 +28,11 @@ def spread(store: Store) -> None:
 
 
 def _spread(connection: Connection) -> None:
-    for table in (each.name for each in metadata.sorted_tables):
+    for each in metadata.sorted_tables:
+        table = each.name
         statements = [
             f"ALTER TABLE {table} RENAME TO {table}_whole",
-            f"CREATE TABLE {table} (LIKE {table}_whole INCLUDING ALL) PARTITION BY HASH ({key_of(table)})",
+            f"CREATE TABLE {table} (LIKE {table}_whole INCLUDING ALL) PARTITION BY HASH ({key_of(each)})",
         ]
         for number, node in enumerate(NODES):
             share = f"FOR VALUES WITH (MODULUS {len(NODES)}, REMAINDER {number})"
@@ -43,6 +42,63 @@ def _spread(connection: Connection) -> None:
             statements.append(f"ALTER TABLE {table} ADD {reference}")
         for statement in statements:
             connection.execute(text(statement))
+
+
+@contextmanager
+def another_database(server: str) -> Iterator[str]:
+    """The URL of a new database on that server. Raises DBAPIError where its user may not make one."""
+    name = f"dragoman_{uuid4().hex}"
+    url = make_url(server).set(drivername="postgresql+psycopg")
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        try:
+            yield url.set(database=name).render_as_string(hide_password=False)
+        finally:
+            with engine.connect() as connection:
+                connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def spread_apart(store: Store, other: str) -> Iterator[str]:
+    """The sessions of the second node are in that database, where a store has its tables; the name of its server."""
+    url = make_url(other)
+    server = f"server_{url.database}"
+    told = {"host": url.host, "port": url.port, "dbname": url.database}
+    user = {"user": url.username, "password": url.password}
+    statements = [
+        "CREATE EXTENSION IF NOT EXISTS postgres_fdw WITH SCHEMA public",
+        f"CREATE SERVER {server} FOREIGN DATA WRAPPER postgres_fdw OPTIONS ({_options(told)})",
+        f"CREATE USER MAPPING FOR CURRENT_USER SERVER {server} OPTIONS ({_options(user)})",
+    ]
+    for each in metadata.sorted_tables:
+        table = each.name
+        statements += [
+            f"ALTER TABLE {table} RENAME TO {table}_{NODES[0]}",
+            f"CREATE TABLE {table} (LIKE {table}_{NODES[0]} INCLUDING DEFAULTS) PARTITION BY HASH ({key_of(each)})",
+            f"ALTER TABLE {table} ATTACH PARTITION {table}_{NODES[0]} FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+            (
+                f"CREATE FOREIGN TABLE {table}_{NODES[1]} PARTITION OF {table} FOR VALUES WITH (MODULUS 2, REMAINDER 1)"
+                f" SERVER {server} OPTIONS (schema_name 'public', table_name '{table}')"
+            ),
+        ]
+
+    def work(connection: Connection) -> None:
+        for statement in statements:
+            connection.execute(text(statement))
+
+    store._database.write(work)
+    try:
+        yield server
+    finally:
+        store._database.write(lambda connection: connection.execute(text(f"DROP SERVER {server} CASCADE")))
+
+
+def _options(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} '{value}'" for name, value in values.items() if value is not None)
 
 
 @dataclass
@@ -86,8 +142,8 @@ def _nodes(connection: Connection, statement: str, parameters: Any) -> frozenset
 def nodes_of(store: Store, session_id: str) -> set[str]:
     """Where the rows of a session are, in all tables."""
     found: set[str] = set()
-    for table in (each.name for each in metadata.sorted_tables):
-        query = text(f"SELECT DISTINCT tableoid::regclass::text FROM {table} WHERE {key_of(table)} = :id")
+    for table in metadata.sorted_tables:
+        query = text(f"SELECT DISTINCT tableoid::regclass::text FROM {table.name} WHERE {key_of(table)} = :id")
         names: Sequence[str] = store._database.read(
             lambda connection, query=query: connection.execute(query, {"id": session_id}).scalars().all()  # type: ignore[misc]
         )

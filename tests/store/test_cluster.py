@@ -1,18 +1,22 @@
 """Every statement about a session is about that session alone, so that a cluster asks one of its machines."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
 from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint
+from sqlalchemy.exc import DBAPIError
 
 from dragoman.canonical.message import Message
-from dragoman.store import Store
+from dragoman.store import Store, StoreError, citus_statements
+from dragoman.store.cluster import key_of
 from dragoman.store.schema import metadata
 from tests.store import integrity
-from tests.store.cluster import NODES, key_of, nodes_of, spread, watched
-from tests.store.turns import reply, tool_turn
+from tests.store.cluster import NODES, another_database, nodes_of, spread, spread_apart, watched
+from tests.store.places import HOW_TO_RUN, postgres_url
+from tests.store.turns import change, everything, reply, rows, tool_turn
 
 SESSIONS = tuple(f"sess_{number}" for number in range(12))
 
@@ -37,7 +41,7 @@ def test_every_key_begins_with_the_session() -> None:
         keys = [key.columns for key in table.constraints if isinstance(key, UniqueConstraint | PrimaryKeyConstraint)]
         indexes = [] if table.name == "sessions" else [index.columns for index in table.indexes]
         for columns in (*keys, *indexes):
-            assert next(column.name for column in columns) == key_of(table.name)
+            assert next(column.name for column in columns) == key_of(table)
 
 
 _ABOUT = re.compile(r"\b(?:session_id|sessions\.id) = |INSERT INTO (?:sessions|\w+ \([^)]*\bsession_id\b)")
@@ -59,45 +63,131 @@ def test_every_statement_names_its_session(store: Store) -> None:
         assert len(told - copied) <= 1 or told == {"sess_a"}, each.statement
 
 
+def test_a_cluster_is_told_of_every_table() -> None:
+    """The sessions first, since the others refer to them; by the columns that the tables are split by here."""
+    first, *others = citus_statements()
+    assert first == "SELECT create_distributed_table('sessions', 'id')"
+    told = [re.findall("'([^']*)'", statement) for statement in others]
+    assert told == [[name, "session_id", "sessions"] for name in ("attempts", "messages", "tool_calls", "tool_ids")]
+    assert {"sessions", *(name for name, *_ in told)} == set(metadata.tables)
+
+
+@pytest.fixture(scope="module")
+def other_database() -> Iterator[str]:
+    """A database with the tables of a store."""
+    server = postgres_url()
+    if server is None:
+        pytest.skip(HOW_TO_RUN)
+    try:
+        with another_database(server) as url:
+            Store(url).close()
+            yield url
+    except DBAPIError as error:
+        pytest.skip(f"the tests may not make another database: {error.orig}")
+
+
 @pytest.fixture
-def spread_store(server_place: str) -> Any:
+def apart(server_place: str, other_database: str) -> Iterator[tuple[Store, Store, str]]:
+    """A store over two databases, the second of them as a store of its own, and what the first calls its server."""
+    with Store(server_place) as store, Store(other_database) as other, spread_apart(store, other_database) as server:
+        yield store, other, server
+        for session in other.list().sessions:
+            other.delete(session.id)
+
+
+@pytest.fixture
+def spread_store(server_place: str) -> Iterator[Store]:
     with Store(server_place) as store:
         spread(store)
         yield store
 
 
-def test_every_plan_needs_one_node(spread_store: Store) -> None:
+@pytest.fixture(params=["one database", "two databases"])
+def each_spread(request: pytest.FixtureRequest) -> Store:
+    if request.param == "two databases":
+        store: Store = request.getfixturevalue("apart")[0]
+        return store
+    found: Store = request.getfixturevalue("spread_store")
+    return found
+
+
+def test_every_plan_needs_one_node(each_spread: Store) -> None:
     """The one on which all rows of the session are; the sessions are spread over both."""
     homes: dict[str, set[str]] = {}
     for session_id in SESSIONS:
-        with watched(spread_store, plans=True) as asked:
-            live(spread_store, session_id)
-        homes[session_id] = nodes_of(spread_store, session_id)
+        with watched(each_spread, plans=True) as asked:
+            live(each_spread, session_id)
+        homes[session_id] = nodes_of(each_spread, session_id)
         assert len(homes[session_id]) == 1
         assert {node for each in asked for node in each.nodes} == homes[session_id]
         unplanned = [each.statement for each in asked if not each.nodes]
         assert all(statement.startswith("INSERT INTO") for statement in unplanned)
         assert len(unplanned) < len(asked) / 2
     assert set.union(*homes.values()) == set(NODES)
-    assert integrity.faults(spread_store) == []
+    assert integrity.faults(each_spread) == []
 
 
-def test_a_fork_asks_the_node_of_each_session(spread_store: Store) -> None:
+def test_a_fork_asks_the_node_of_each_session(each_spread: Store) -> None:
     """Where the two sessions are on different ones, each statement still needs one; and so does deleting it."""
-    live(spread_store, SESSIONS[0])
-    (home,) = nodes_of(spread_store, SESSIONS[0])
+    live(each_spread, SESSIONS[0])
+    (home,) = nodes_of(each_spread, SESSIONS[0])
     seen = set()
     for session_id in SESSIONS[1:]:
-        with watched(spread_store, plans=True) as asked:
-            spread_store.fork(SESSIONS[0], new_session_id=session_id)
+        with watched(each_spread, plans=True) as asked:
+            each_spread.fork(SESSIONS[0], new_session_id=session_id)
         assert {len(each.nodes) for each in asked} == {0, 1}
-        (new,) = nodes_of(spread_store, session_id)
+        (new,) = nodes_of(each_spread, session_id)
         seen.add(new == home)
-        with watched(spread_store, plans=True) as asked:
-            spread_store.delete(session_id)
+        with watched(each_spread, plans=True) as asked:
+            each_spread.delete(session_id)
         assert [each.nodes for each in asked] == [{new}]
-        assert nodes_of(spread_store, session_id) == set()
+        assert nodes_of(each_spread, session_id) == set()
     assert seen == {True, False}
+
+
+def test_each_database_is_a_store_by_itself(apart: tuple[Store, Store, str]) -> None:
+    """It holds its sessions whole, by its own keys, and reads them as the cluster does."""
+    store, other, _ = apart
+    for session_id in SESSIONS:
+        live(store, session_id)
+    there = {session.id for session in other.list().sessions}
+    assert 0 < len(there) < len(SESSIONS)
+    assert there == {session_id for session_id in SESSIONS if nodes_of(store, session_id) == {"node1"}}
+    assert [other.load(session_id) for session_id in there] == [store.load(session_id) for session_id in there]
+    assert integrity.faults(other) == integrity.faults(store) == []
+    before = everything(other)
+    live(store, next(f"sess_x{number}" for number in count() if _home(store, f"sess_x{number}") == "node0"))
+    assert everything(other) == before
+
+
+def test_sessions_of_one_database_need_no_other(apart: tuple[Store, Store, str]) -> None:
+    """While the second one is away, the sessions of the first go on; its own wait, and are then as they were."""
+    store, _, server = apart
+    homes = {session_id: _home(store, session_id) for session_id in SESSIONS}
+    away = [session_id for session_id in SESSIONS if homes[session_id] == "node1"]
+    for session_id in away:
+        live(store, session_id)
+    before = [store.load(session_id) for session_id in away]
+    ((port,),) = rows(store, f"SELECT split_part(unnest(srvoptions), '=', 2) FROM pg_foreign_server"
+                             f" WHERE srvname = '{server}' OFFSET 1 LIMIT 1")  # fmt: skip
+    change(store, f"ALTER SERVER {server} OPTIONS (SET port '1')")
+    for session_id in SESSIONS:
+        if session_id not in away:
+            live(store, session_id)
+        else:
+            with pytest.raises(StoreError, match="could not connect"):
+                store.append(session_id, [Message.user("?"), reply("!")], expected_version=None)
+    with pytest.raises(StoreError, match="could not connect"):
+        store.list()
+    change(store, f"ALTER SERVER {server} OPTIONS (SET port '{port}')")
+    assert [store.load(session_id) for session_id in away] == before
+
+
+def _home(store: Store, session_id: str) -> str:
+    """The node that a session would be on."""
+    query = "SELECT satisfies_hash_partition('sessions'::regclass, 2, 0, CAST(:id AS varchar))"
+    ((first,),) = rows(store, query, id=session_id)
+    return NODES[0] if first else NODES[1]
 
 
 @pytest.mark.parametrize(

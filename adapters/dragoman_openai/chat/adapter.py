@@ -1,10 +1,9 @@
 """The adapter for Chat Completions: OpenAI's own, and the base of all others that speak it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.assembly import Reply
-from dragoman.adapter.batch import BatchWire
 from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -15,10 +14,12 @@ from dragoman.adapter.incoming import HistoryReader, request_object
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_openai.batch import OpenAIBatches
 from dragoman_openai.chat import decode, encode, errors, parameters
 from dragoman_openai.chat.dialect import OPENAI, Dialect
 from dragoman_openai.chat.stream import ChatDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.batch import BatchWire
 
 _MODELS = ModelTable.of("dragoman_openai", "models.toml", "chat/models.toml")
 
@@ -66,8 +67,10 @@ class ChatAdapter(Adapter):
         return ChatDecoder(self.provider, context, self.dialect)
 
     @property
-    def batches(self) -> BatchWire | None:
+    def batches(self) -> "BatchWire | None":
         """Endpoints that merely speak this wire have no batches, or others."""
+        from dragoman_openai.batch import OpenAIBatches  # few programs submit any
+
         return OpenAIBatches(self.provider, self.model, self.dialect.path) if type(self) is ChatAdapter else None
 
     def from_wire_request(

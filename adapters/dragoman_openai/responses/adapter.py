@@ -1,10 +1,9 @@
 """The adapter for OpenAI's Responses API."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.assembly import Reply
-from dragoman.adapter.batch import BatchWire
 from dragoman.adapter.beginning import begin
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -16,9 +15,11 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_openai import errors
-from dragoman_openai.batch import OpenAIBatches
 from dragoman_openai.responses import decode, encode
 from dragoman_openai.responses.stream import ResponsesDecoder
+
+if TYPE_CHECKING:
+    from dragoman.adapter.batch import BatchWire
 
 PATH = "/responses"
 
@@ -64,8 +65,10 @@ class ResponsesAdapter(Adapter):
         return ResponsesDecoder(self.provider, context)
 
     @property
-    def batches(self) -> BatchWire | None:
+    def batches(self) -> "BatchWire | None":
         """Endpoints that merely speak this wire have no batches, or others."""
+        from dragoman_openai.batch import OpenAIBatches  # few programs submit any
+
         return OpenAIBatches(self.provider, self.model, PATH) if type(self) is ResponsesAdapter else None
 
     def from_wire_request(

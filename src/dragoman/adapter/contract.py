@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from dragoman.adapter.answer_tool import AnswerTool
-from dragoman.adapter.batch import BatchWire
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.decoding import StreamDecoder, decode, decode_async
-from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.errors import ProviderError, UnknownProviderError
 from dragoman.adapter.estimate import estimate
 from dragoman.adapter.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.adapter.settled import Encodings
@@ -29,6 +28,9 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage, Usage
+
+if TYPE_CHECKING:
+    from dragoman.adapter.batch import BatchWire
 
 
 class Prices(Protocol):
@@ -79,8 +81,12 @@ class RequestContext:
 
     @classmethod
     def for_model(cls, model: str, **fields: Any) -> Self:
-        """A fresh session with an empty id map and the bundled prices. Raises ValueError on a malformed model id."""
-        ModelId.parse(model)
+        """A fresh session with an empty id map and the bundled prices. Raises UnknownProviderError on a malformed
+        model id, as `get_adapter` does."""
+        try:
+            ModelId.parse(model)
+        except ValueError as error:
+            raise UnknownProviderError(str(error)) from None
         if "prices" not in fields:
             fields["prices"] = bundled_prices()
         return cls(model=model, **fields)
@@ -105,6 +111,7 @@ class AdapterOptions:
     top_k: int | None = None
     seed: int | None = None
     stop_sequences: tuple[str, ...] = ()
+    """A single text is one sequence, not its letters."""
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     output_schema: Mapping[str, Any] | None = None
@@ -125,6 +132,10 @@ class AdapterOptions:
     """Body fields by provider name: laid over that provider's body as they are, ignored by all others. A field
     whose value is ``...`` is left out of the body."""
     context: RequestContext | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop_sequences, str):
+            object.__setattr__(self, "stop_sequences", (self.stop_sequences,))
 
     def with_context(self, context: RequestContext) -> "AdapterOptions":
         return replace(self, context=context)
@@ -205,7 +216,7 @@ class Adapter(ABC):
         """The error that a reply means. Never fails, whatever the body is."""
 
     @property
-    def batches(self) -> BatchWire | None:
+    def batches(self) -> "BatchWire | None":
         """The provider's batch API for this model; None where there is none, or none is spoken here."""
         return None
 

@@ -99,8 +99,10 @@ class Outgoing:
         border = first_turn_of(self.unsettled[count], turns) if count else 0
         if border:
             messages = self.unsettled[:count]
-            ids = {message.id for message in messages}
-            lost = [loss for loss in self.losses[len(self.settled.losses) :] if loss.message_id in ids]
+            lost = self.losses[len(self.settled.losses) :]
+            if lost:
+                ids = {message.id for message in messages}
+                lost = [loss for loss in lost if loss.message_id in ids]
             mark = len(self.losses)
             items = encode(turns[:border])
             self.settled = self.settled.extended(messages, items, [*lost, *self.losses[mark:]], self.memory)
@@ -264,7 +266,9 @@ def _written(body: Mapping[str, Any]) -> bytes:
 
 def _learn_ids(said: Sequence[Message], provider: str, context: RequestContext, before: CallKeys) -> None:
     """Takes over the provider's own ids of calls, each under the key of the very call that its message notes it of."""
-    noted = {message.id: ids for message in said if (ids := _noted_ids(message, provider))}
+    noted = {
+        message.id: ids for message in said if message.metadata.provider_raw and (ids := _noted_ids(message, provider))
+    }
     if not noted:
         return
     keys = before.after(())

@@ -4,7 +4,6 @@ Ids are told apart by occurrence: a provider that uses an id again, in one turn 
 call. The second call of an id gets the key ``<id>~2``, which becomes an id of its own on every wire.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,14 +24,13 @@ class CallKeys:
     __slots__ = ("_keys", "_seen")
 
     def __init__(self) -> None:
-        self._seen: Counter[str] = Counter()
+        self._seen: dict[str, int] = {}
         self._keys: set[str] = set()
 
     def new(self, tool_use_id: str) -> str:
         """The key of the next call of that id."""
         while True:
-            self._seen[tool_use_id] += 1
-            times = self._seen[tool_use_id]
+            times = self._seen[tool_use_id] = self._seen.get(tool_use_id, 0) + 1
             key = tool_use_id if times == 1 else f"{tool_use_id}~{times}"
             if key not in self._keys:  # the history may have an id that looks like a key of ours
                 self._keys.add(key)

@@ -334,7 +334,7 @@ class _Projector:
         """Empty texts go where the wire refuses them; a message that holds nothing is not sent."""
         takes_empty = self._abilities.supports_empty_text
         for turn in turns:
-            if not (takes_empty or turn.says):
+            if not (takes_empty or turn.plain):
                 turn = turn.mapped(partial(self._unless_empty, turn))
             if turn.blocks or (takes_empty and not turn.message.content and turn.role is not Role.TOOL):
                 yield turn

@@ -17,7 +17,7 @@ from dragoman.adapter.pairing import CallKeys
 from dragoman.adapter.prefix_ledger import is_sealed
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.turns import MADE, Turn
-from dragoman.canonical.blocks import TextBlock
+from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
 INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
@@ -47,7 +47,13 @@ class Settled:
             messages=(*self.messages, *messages),
             runs=(*self.runs, *run_of(items)),
             losses=(*self.losses, *losses),
-            keys=self.keys.after(call.id for message in messages if _speaks(message) for call in message.tool_uses),
+            keys=self.keys.after(
+                block.id
+                for message in messages
+                if message.role is Role.ASSISTANT
+                for block in message.content
+                if isinstance(block, ToolUseBlock)
+            ),
             sealed=(*self.sealed, *filter(is_sealed, messages)),
             memory=deepcopy(memory),
         )
@@ -134,7 +140,3 @@ def _side(role: Role) -> bool:
 
 def _speaks_up(turn: Turn) -> bool:
     return any(not isinstance(block, TextBlock) or block.text for block in turn.blocks)
-
-
-def _speaks(message: Message) -> bool:
-    return message.role is Role.ASSISTANT

@@ -17,7 +17,7 @@ _FIRST = (0,)
 class Turn:
     """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or MADE. Nobody changes a turn.
 
-    ``plain``: the turn is one text and nothing else, so that most of what can be lost is not in it.
+    ``plain``: the turn is one text with words and nothing else, so that most of what can be lost is not in it.
     """
 
     message: Message
@@ -30,21 +30,14 @@ class Turn:
     def of(cls, message: Message) -> "Turn":
         content = message.content
         if len(content) == 1:
-            return cls(message, message.role, content, _FIRST, type(content[0]) is TextBlock)
+            (block,) = content
+            return cls(message, message.role, content, _FIRST, type(block) is TextBlock and bool(block.text.strip()))
         return cls(message, message.role, content, tuple(range(len(content))))
 
     @classmethod
     def made(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
         """A turn that no message stands for; ``message`` is the one that it was made because of."""
         return cls(message, role, blocks, (MADE,) * len(blocks))
-
-    @property
-    def says(self) -> bool:
-        """Whether the turn is plain text with words."""
-        if not self.plain:
-            return False
-        (block,) = self.blocks
-        return isinstance(block, TextBlock) and bool(block.text.strip())
 
     def bare(self, provider: str) -> str | None:
         """The text of a turn that is nothing else, to that provider: no sources, and no notes of its own."""

@@ -46,6 +46,8 @@ class BulkSettings(TypedDict, total=False):
     batch: bool
     wait: bool
     poll_every: float
+    ray: str | None
+    workers: int | None
     prefix: str
     prices: Prices | None
     progress: Watch | None
@@ -68,6 +70,8 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
     takes and says. ``limits`` (`dragoman.limits`) hold besides. ``budget``, US dollars or a `Budget`, is for the whole
     run, and stops it. ``providers`` are settings as for a session. ``batch`` hands the rows to the provider's batches;
     with ``wait=False`` the same call fetches the answers another time, otherwise it asks every ``poll_every`` seconds.
+    ``ray`` has the workers of a cluster ask, at the address that `ray.init` takes, or of one of this machine for the
+    time of the run (``local``); all else stays in this process. There are ``workers`` of them, or one for each node.
     ``progress`` is told a `Progress` now and then.
 
     An error of one row is in its row. Raises what every row would meet (AuthenticationError, MissingKeyError,

@@ -1,13 +1,14 @@
 """One model that rows are put to: its adapter, its transport, and one request at a time through them."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from dragoman.adapter.contract import AdapterOptions, Prices, RequestContext
-from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.errors import ConfigurationError, NetworkError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
@@ -15,25 +16,55 @@ from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
 _PATIENCE = RetryPolicy(max_retries=4, longest_ask=600.0)
 
 
+class WorkerLostError(NetworkError):
+    """The process that sent the request is gone: nobody knows whether it was answered."""
+
+
 class Reply(NamedTuple):
     message: Message
     headers: Mapping[str, str]
 
 
-class Asker:
-    """``settings`` are those of the transport, as for a session. Raises ConfigurationError and UnknownProviderError.
+class Asked(NamedTuple):
+    """What a model is asked with. It goes to other processes, so everything in it can be pickled there.
+
+    ``settings`` are those of the transport, as for a session.
+    """
+
+    model: str
+    options: AdapterOptions
+    settings: Mapping[str, Any]
+    prices: Prices
+
+
+class Asker(ABC):
+    """Raises UnknownProviderError.
 
     Retries are the run's business, not the transport's: each try is noted before it is sent.
     """
 
-    def __init__(self, model: str, options: AdapterOptions, settings: Mapping[str, Any], prices: Prices) -> None:
-        self.adapter = get_adapter(model)
+    def __init__(self, asked: Asked) -> None:
+        self.adapter = get_adapter(asked.model)
         self.model = str(self.adapter.model_id)
-        self.options = replace(options, stream=False)
-        self.settings = dict(settings)
-        self.retry: RetryPolicy = settings.get("retry") or _PATIENCE
-        self._prices = prices
-        own = dict(settings)
+        self.options = replace(asked.options, stream=False)
+        self.settings = dict(asked.settings)
+        self.retry: RetryPolicy = asked.settings.get("retry") or _PATIENCE
+
+    @abstractmethod
+    async def ask(self, said: Sequence[Message]) -> Reply:
+        """Raises what the adapter raises of a request it cannot write, and ProviderError."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+
+class OwnAsker(Asker):
+    """Sends from this process. Raises ConfigurationError and MissingKeyError, too."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked)
+        self._prices = asked.prices
+        own = dict(asked.settings)
         self._timeout = own.pop("timeout", 0)
         if self.adapter.transport == "http":
             own["retry"] = RetryPolicy(max_retries=0)
@@ -43,7 +74,6 @@ class Asker:
             raise ConfigurationError(f"the settings of {self.adapter.provider} do not fit: {error}") from None
 
     async def ask(self, said: Sequence[Message]) -> Reply:
-        """Raises what the adapter raises of a request it cannot write, and ProviderError."""
         context = RequestContext(model=self.model, prices=self._prices, started_at=datetime.now(UTC))
         request = self.adapter.to_wire(said, (), replace(self.options, context=context))
         timeout = math.inf if self._timeout is None else self._timeout or None

@@ -22,7 +22,7 @@ from dragoman.adapter.errors import (
     RequestError,
     UnpricedModelError,
 )
-from dragoman.bulk.asker import Asker, Reply
+from dragoman.bulk.asker import Asker, Reply, WorkerLostError
 from dragoman.bulk.manifest import now
 from dragoman.bulk.notebook import Notebook
 from dragoman.bulk.pace import Pace
@@ -35,6 +35,8 @@ from dragoman.limits import Grant, LimitReachedError, Limits
 from dragoman.session.budget import Hold
 
 _AT_ONCE = 256
+_MOST_LOST = 10
+"""Workers that may be lost while they ask for one row: it may be the row that ends them."""
 _HOPELESS = (AuthenticationError, BillingError, ConfigurationError, NotFoundError)
 """What one row meets, every row will meet. A permission may be denied for what a single row says."""
 
@@ -171,15 +173,16 @@ class Lane:
         outcome: Outcome | None = None
         try:
             outcome = await self._asked(due, said, hold, number)
-            await self.notebook.settle(outcome)
+            if outcome is not None:
+                await self.notebook.settle(outcome)
         finally:
             hold.release()
             self.tally.ends(self.asker.model, outcome)
 
-    async def _asked(self, due: Due, said: list[Message], hold: Hold, number: int) -> Outcome:
-        """Tries until there is an answer, or an error that stays."""
+    async def _asked(self, due: Due, said: list[Message], hold: Hold, number: int) -> Outcome | None:
+        """Tries until there is an answer, or an error that stays; None where the run stops before it knows."""
         guess = None if due.fault is not None else self.tally.funds.guess(self.asker.adapter, said, self.asker.options)
-        tries, refusals, gone = 0, 0, self.paid_before(due)
+        tries, refusals, losses, gone = 0, 0, 0, self.paid_before(due)
         while True:
             try:
                 if due.fault is not None:
@@ -201,6 +204,17 @@ class Lane:
                 await self._counted(grant, reply)
                 return answered(claim, reply.message, _ms_since(began), tries + refusals)
             await self._counted(grant, error)
+            if isinstance(error, WorkerLostError):
+                losses, gone = losses + 1, Lost.of(claim, "killed")
+                self.tally.lost(gone)
+                if self.tally.stopped is not None:
+                    await self.notebook.lose(claim, gone)
+                    return None
+                if losses > _MOST_LOST:
+                    await self.notebook.claim(claim := self.claim_of(due, None), gone)
+                    return failed(claim, error, None, tries + refusals)
+                tries -= 1
+                continue
             if isinstance(error, RateLimitError):
                 refusals, tries = refusals + 1, tries - 1
             wait = self._wait(error, tries, refusals)

@@ -41,6 +41,12 @@ class Notebook:
         self._unsent.append(claim)
         await self._keep()
 
+    async def lose(self, claim: Claim, lost: Lost) -> None:
+        """Nobody knows what became of the request, and it is not sent again in this process."""
+        self._unsent.append(claim)
+        self._gone.append(lost)
+        await self._keep()
+
     async def call(self, work: Any, *args: Any) -> Any:
         """The result of something else that the manifest does."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.contract import AdapterOptions, Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.batch.results import BatchPrices
-from dragoman.bulk.asker import Asker
+from dragoman.bulk.asker import Asked, Asker, OwnAsker
 from dragoman.bulk.batched import BatchLane
 from dragoman.bulk.funds import Funds, account_of
 from dragoman.bulk.lane import Lane
@@ -27,6 +27,9 @@ from dragoman.bulk.writing import write
 from dragoman.limits import Limits
 from dragoman.pricing import PriceTable
 from dragoman.session.budget import Budget
+
+if TYPE_CHECKING:
+    from dragoman.bulk.crew import Crew
 
 CONCURRENCY = 64
 _NOT_ASKED = ("context", "stream", "headers")
@@ -51,6 +54,8 @@ class Job:
     budget: Budget | Decimal | str | int | None = None
     retry_errors: bool = False
     batch: bool = False
+    ray: str | None = None
+    workers: int | None = None
     wait: bool = True
     poll_every: float = 60.0
     prefix: str = ""
@@ -73,11 +78,15 @@ async def carried_out(job: Job) -> BulkReport:
     prices = _prices(job)
     account = account_of(job.budget)
     async with AsyncExitStack() as stack:
-        askers = []
-        for model in job.models:
-            provider = model.partition(":")[0]
-            askers.append(asker := Asker(model, job.options, job.providers.get(provider, {}), prices))
-            stack.push_async_callback(asker.close)
+        crew = _crew(job, prices)
+        askers: list[Asker] = []
+        if crew is not None:
+            askers.extend(crew.askers())
+            stack.push_async_callback(crew.close)
+        else:
+            for each in _asked(job, prices):
+                askers.append(asker := OwnAsker(each))
+                stack.push_async_callback(asker.close)
         models = [asker.model for asker in askers]
         if len(set(models)) < len(models):
             raise ConfigurationError("a model is named twice: each answers a row once")
@@ -92,6 +101,8 @@ async def carried_out(job: Job) -> BulkReport:
             spent_for_nothing = money_gone(manifest).usd
             tally.lost_usd(spent_for_nothing)
             funds.spent_beside(spent_for_nothing, 0)
+            if crew is not None:
+                await crew.start()
             notebook = Notebook(manifest)
             stack.push_async_callback(notebook.close)
             lanes = [
@@ -140,6 +151,20 @@ async def _together(lanes: Sequence[Lane], source: Source, tally: Tally) -> None
             raise failure
 
 
+def _asked(job: Job, prices: Prices) -> list[Asked]:
+    return [Asked(model, job.options, job.providers.get(model.partition(":")[0], {}), prices) for model in job.models]
+
+
+def _crew(job: Job, prices: Prices) -> "Crew | None":
+    """Those who ask, where this process does not do it itself."""
+    if job.ray is None:
+        return None
+    from dragoman.bulk.cluster import Cluster
+    from dragoman.bulk.crew import Crew
+
+    return Crew(Cluster(job.ray, job.workers), _asked(job, prices))
+
+
 def _remember(tally: Tally, model: str, rows: int, found: Standing) -> None:
     tally.known(model, rows, found.done, found.errors, found.priced, found.usd)
     if found.answered:
@@ -161,5 +186,9 @@ def _check(job: Job) -> None:
         raise ConfigurationError("a bulk run needs a model")
     if job.output is not None:
         suffix_of(job.output)
+    if job.ray is not None and job.batch:
+        raise ConfigurationError("batches are handed in by this process: batch needs no cluster")
+    if job.ray is None and job.workers is not None:
+        raise ConfigurationError("workers are those of a cluster: say which one (ray)")
     if job.options.stream or job.options.context is not None:
         raise RequestError("the options of a bulk run have no stream and no context")

@@ -5,7 +5,7 @@ version keeps unknown fields and unknown kinds (see `evolve`).
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -333,12 +333,27 @@ ContentBlock = Annotated[
     | Annotated[PromptResultBlock, Tag("prompt_result")]
     | Annotated[ProviderBlock, Tag("provider")]
     | Annotated[UnknownBlock, BeforeValidator(_only_read), Tag("unknown")],
-    Discriminator(_tag),
+    Discriminator(
+        _tag,
+        custom_error_type="no_block",
+        custom_error_message="a block is one of the block classes or a dict with a type; a text is TextBlock(text=...)",
+    ),
 ]
+
+WHOLE = (BaseModel, Mapping, bytes, bytearray)
+"""What can be gone through like a list, and holds no blocks: one block alone, a dict, bytes."""
 
 
 def _as_blocks(value: Any) -> Any:
-    return ({"type": "text", "text": value},) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return ({"type": "text", "text": value},)
+    if isinstance(value, (tuple, list)):  # nearly always, and quickly told
+        return value
+    if isinstance(value, WHOLE) or not isinstance(value, Iterable):
+        raise PydanticCustomError(
+            "no_blocks", "content is a text or a list of blocks, not a {kind}", {"kind": type(value).__name__}
+        )
+    return value
 
 
 Content = Annotated[tuple[ContentBlock, ...], BeforeValidator(_as_blocks)]

@@ -1,9 +1,9 @@
 """On whose behalf something is asked: the chain of delegations (CMF A4.3, DelegationExtension)."""
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from dragoman.canonical.blocks import Frozen
 from dragoman.canonical.extension_fields import Names
@@ -30,7 +30,7 @@ class DelegationHop(Frozen):
 class DelegationExtension(Frozen):
     """The chain, which only grows. ``depth`` is its length, the origin its first subject, the actor its last one.
 
-    ``age_seconds`` is the time from the first hop to the last.
+    ``age_seconds`` is the time from the first hop to the last. Whoever gives the chain need not give these.
     """
 
     chain: tuple[DelegationHop, ...] = ()
@@ -40,14 +40,21 @@ class DelegationExtension(Frozen):
     delegated: bool = False
     age_seconds: Seconds = 0.0
 
+    @model_validator(mode="after")
+    def _as_the_chain_says(self) -> Self:
+        if self.chain:
+            first, last = self.chain[0], self.chain[-1]
+            told = {
+                "depth": len(self.chain),
+                "origin_subject_id": first.subject_id,
+                "actor_subject_id": last.subject_id,
+                "delegated": True,
+                "age_seconds": (last.timestamp - first.timestamp).total_seconds(),
+            }
+            self.__dict__.update({name: value for name, value in told.items() if name not in self.model_fields_set})
+        return self
+
     def with_new_hop(self, hop: DelegationHop) -> "DelegationExtension":
         """A new extension with one hop more; this one stays as it is."""
-        chain = (*self.chain, hop)
-        return DelegationExtension(
-            chain=chain,
-            depth=len(chain),
-            origin_subject_id=self.origin_subject_id or chain[0].subject_id,
-            actor_subject_id=hop.subject_id,
-            delegated=True,
-            age_seconds=(hop.timestamp - chain[0].timestamp).total_seconds(),
-        )
+        origin: dict[str, Any] = {"origin_subject_id": self.origin_subject_id} if self.origin_subject_id else {}
+        return DelegationExtension(chain=(*self.chain, hop), **origin)

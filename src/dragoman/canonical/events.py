@@ -7,13 +7,14 @@ They are made once per chunk, hence slotted dataclasses. Deltas carry only what 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True)
 class MessageStart:
     type: ClassVar[str] = "message_start"
+    role: ClassVar[Role] = Role.ASSISTANT
     message_id: str
     model: str
 

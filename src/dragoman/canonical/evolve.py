@@ -29,7 +29,9 @@ def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int
     (see `guard`), or its schema version is older than any upgrade path or newer than this version can read.
     """
     text = data.encode() if isinstance(data, str) else data  # a lone surrogate is a ValueError here, and not below
-    raw = from_json(text, allow_inf_nan=False) if isinstance(text, bytes) else dict(text)
+    raw = from_json(text, allow_inf_nan=False) if isinstance(text, bytes) else text
+    if isinstance(raw, Mapping):
+        raw = dict(raw)
     if not isinstance(raw, dict):
         raise ValueError(f"a message is a JSON object, not a {type(raw).__name__}")
     # Known fields check themselves; this is for the unknown ones that are kept.

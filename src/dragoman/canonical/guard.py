@@ -81,16 +81,24 @@ class _Copier:
         self._size = 0
 
     def copy(self, node: Any, path: _Path, depth: int) -> Any:
-        if isinstance(node, str):
-            copied: Any = self._text(node, path)
-        elif isinstance(node, dict):
+        kind = type(node)  # of these exact types nearly every value is: no other need be asked for then
+        if node is None or kind is bool:
+            copied: Any = node
+        elif kind is str or isinstance(node, str):
+            copied = self._text(node, path)
+        elif kind is int or kind is float:
+            copied = _number(node, path)
+        elif kind is dict or isinstance(node, dict):
             self._enter(path, depth)
-            copied = {self._key(key, path): self.copy(item, (path, key), depth + 1) for key, item in node.items()}
-        elif isinstance(node, (list, tuple)):
+            copied = {
+                self._text(key, path) if type(key) is str else self._key(key, path): self.copy(
+                    item, (path, key), depth + 1
+                )
+                for key, item in node.items()
+            }
+        elif kind is list or isinstance(node, (list, tuple)):
             self._enter(path, depth)
             copied = [self.copy(item, (path, index), depth + 1) for index, item in enumerate(node)]
-        elif node is None or node is True or node is False:
-            copied = node
         else:
             copied = _number(node, path)
         self._size += _NODE_BYTES

@@ -80,7 +80,7 @@ class ModelId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "ModelId":
         """Raises ValueError where the text is not ``provider:model`` or holds a character that cannot be printed."""
-        provider, _, name = text.partition(":")
+        provider, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
         if not (provider and name and text.isprintable()):
             raise ValueError(f"{text!r:.200} is not a model id: write it as 'provider:model', e.g. 'openai:gpt-6.1'")
         return cls(provider, name)

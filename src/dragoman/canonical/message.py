@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from dragoman.canonical import guard
 from dragoman.canonical.blocks import (
+    WHOLE,
     Content,
     ContentBlock,
     Frozen,
@@ -219,4 +220,9 @@ class Message(Frozen):
 
 
 def _content(content: str | Iterable[ContentBlock]) -> Any:
-    return (TextBlock(text=content),) if isinstance(content, str) else tuple(content)
+    """What is neither a text nor many blocks is left as it is: validation says what is wrong with it."""
+    if isinstance(content, str):
+        return (TextBlock(text=content),)
+    if isinstance(content, (tuple, list)):
+        return tuple(content)
+    return tuple(content) if isinstance(content, Iterable) and not isinstance(content, WHOLE) else content

@@ -63,7 +63,11 @@ def iter_views(
     (see `called_tools`); without it, the extensions' MCP metadata names the tool of a message with one call or result.
 
     Raises UnknownPartError at once, before the first view, where a part has no kind: nothing is skipped.
+    Raises TypeError where the extensions are something else, such as a dict.
     """
+    if not (extensions is None or isinstance(extensions, Extensions)):
+        given = type(extensions).__name__
+        raise TypeError(f"extensions are Extensions, not a {given}: Extensions.model_validate reads a dict")
     for index, part in enumerate(message.content):
         _kind(part, f"content[{index}] of message {one_line(message.id)}")
     alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1

@@ -5,7 +5,7 @@ import logging
 import typer
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.cli import ask, bulk, cassette, chat, conform, convert, cost, demo, local, models, prices, view
+from dragoman.cli import ask, bulk, cassette, chat, conform, convert, cost, demo, local, models, prices, store, view
 from dragoman.cli.show import console
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("demo")(demo.demo)
 app.command("models")(models.models)
 app.command("prices")(prices.prices)
 app.command("local")(local.local)
+app.add_typer(store.app, name="store")
 app.command("view")(view.view)
 
 

@@ -47,6 +47,10 @@ def bulk(
         bool, typer.Option("--batch", help="Through the provider's batch API: cheaper, within a day.")
     ] = False,
     wait: Annotated[bool, typer.Option(help="Wait for batches; otherwise the same command fetches them later.")] = True,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="The Ray cluster whose workers ask; local begins one here.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="How many of them; one for each node if not said.")] = None,
     prefix: Annotated[str, typer.Option(help="Put before the names of the columns that are added.")] = "",
     base_url: Annotated[str | None, typer.Option(help="Another address for the first model's provider.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -76,6 +80,8 @@ def bulk(
             retry_errors=retry_errors,
             batch=batch,
             wait=wait,
+            ray=ray,
+            workers=workers,
             prefix=prefix,
             progress=progress,
         )

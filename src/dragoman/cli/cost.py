@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dragoman.canonical.usage import CostStatus
 from dragoman.cli.cost_plot import write_plot
-from dragoman.cli.cost_sources import Repricing, sources
+from dragoman.cli.cost_sources import Repricing, Span, sources
 from dragoman.cli.show import console
 from dragoman.pricing import price_table
 from dragoman.pricing.lines import CostLine, added, total
@@ -37,10 +37,13 @@ def cost(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Sessions (.json), messages (.jsonl), stores (a file or URL), or usages (.parquet, .csv, .jsonl)."
+            help="Sessions (.json), messages (.jsonl), stores (a file or URL), folders exported from them, or usages"
+            " (.parquet, .csv, .jsonl)."
         ),
     ],
     by: Annotated[list[By] | None, typer.Option(help="Group by it; more than once for a finer report.")] = None,
+    since: Annotated[datetime | None, typer.Option(help="Only replies from that moment on, in UTC.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Only replies before that moment, in UTC.")] = None,
     again: Annotated[bool, typer.Option("--reprice", help="At today's table instead of as recorded.")] = False,
     version: Annotated[str | None, typer.Option(help="Reprice by an older table, by its version.")] = None,
     kept: Annotated[Path | None, typer.Option(help="The folder in which you keep older tables.")] = None,
@@ -60,10 +63,8 @@ def cost(
     if again or overlay or version:
         table = price_table(version, kept)
         table = table.overlaid(overlay) if overlay else table
-    if at is not None and at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    prices = Repricing(table, at, as_model)
-    found = sources(files)
+    prices = Repricing(table, _in_utc(at), as_model)
+    found = sources(files, Span(_in_utc(since), _in_utc(until)))
     lines = added(line for source in found for line in source.lines(groups, prices))
     priced_by = sorted({source.priced_by(prices) for source in found})
     if plot is not None:
@@ -73,6 +74,10 @@ def cost(
         typer.echo(json.dumps(whole | {"prices": priced_by}, indent=2))
     else:
         _show(groups, lines, "; ".join(priced_by))
+
+
+def _in_utc(at: datetime | None) -> datetime | None:
+    return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _show(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:

@@ -1,4 +1,5 @@
-"""Where `dragoman cost` finds replies: sessions and messages as they were written, stores, and files of usages.
+"""Where `dragoman cost` finds replies: sessions and messages as they were written, stores and what was exported of
+them, and files of usages.
 
 A source is anything with `lines`; what it reads is its own affair.
 """
@@ -19,6 +20,7 @@ from dragoman.canonical.message import Message
 from dragoman.pricing import PriceTable, price_table, reprice
 from dragoman.pricing.at_scale import Usages
 from dragoman.pricing.lines import CostLine, added, line_of
+from dragoman.pricing.recorded import Replies
 from dragoman.pricing.usage_columns import SUFFIXES
 from dragoman.session import stored
 
@@ -38,6 +40,20 @@ class Repricing:
         return self != Repricing()
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From the first moment on, up to the second one; None is open."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def holds(self, at: datetime) -> bool:
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+ALWAYS = Span()
+
+
 class Source(Protocol):
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         """What the replies cost, by the groups of `at_scale.GROUPS`."""
@@ -48,8 +64,9 @@ class Source(Protocol):
         ...
 
 
-def sources(names: Sequence[str]) -> list[Source]:
-    """One for each session, file of messages or store, and one for all files of usages of a kind.
+def sources(names: Sequence[str], span: Span = ALWAYS) -> list[Source]:
+    """One for each session, file of messages, store or exported folder, and one for all files of usages of a kind. Only
+    replies of that span count.
 
     A store is named by its URL, or is a file of SQLite. Raises ConfigurationError where a file holds nothing of the
     sort, and OSError where it cannot be read.
@@ -58,21 +75,26 @@ def sources(names: Sequence[str]) -> list[Source]:
     usages: dict[str, list[Path]] = {}
     for name in names:
         if "://" in name:
-            found.append(StoreReplies(name))
+            found.append(StoreReplies(name, span))
             continue
         path = Path(name)
+        if path.is_dir():
+            found.append(ExportedReplies(path, span))
+            continue
         if not path.is_file():
             raise ConfigurationError(f"there is no file {name!r}")
         suffix = path.suffix.lower()
         if _is_sqlite(path):
-            found.append(StoreReplies(f"sqlite:///{path}"))
+            found.append(StoreReplies(f"sqlite:///{path}", span))
         elif suffix == ".json" or (suffix not in (".parquet", ".csv") and _holds_messages(path)):
-            found.append(MessageFile(path))
+            found.append(MessageFile(path, span))
         elif suffix in SUFFIXES:
             usages.setdefault(suffix, []).append(path)
         else:
-            raise ConfigurationError(f"{name}: costs are read from .json, {', '.join(SUFFIXES)}, and stores")
-    return [*found, *map(UsageFiles, usages.values())]
+            raise ConfigurationError(
+                f"{name}: costs are read from .json, {', '.join(SUFFIXES)}, stores, and folders exported from them"
+            )
+    return [*found, *(UsageFiles(paths, span) for paths in usages.values())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +102,11 @@ class UsageFiles:
     """Files with a row for each reply. They hold no prices: today's table stands in where none is named."""
 
     paths: Sequence[Path]
+    span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        return Usages(self.paths).costs(by, prices.table or price_table(), at=prices.at, as_model=prices.as_model)
+        usages = Usages(self.paths, since=self.span.since, until=self.span.until)
+        return usages.costs(by, prices.table or price_table(), at=prices.at, as_model=prices.as_model)
 
     def priced_by(self, prices: Repricing) -> str:
         return f"price table {(prices.table or price_table()).version}"
@@ -93,9 +117,11 @@ class MessageFile:
     """A session that `Session.dump` wrote, broken replies included, or one message a line."""
 
     path: Path
+    span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        return added(_each_line(self._messages(), by, prices))
+        counted = (message for message in self._messages() if self.span.holds(message.created_at))
+        return added(_each_line(counted, by, prices))
 
     def priced_by(self, prices: Repricing) -> str:
         return _as_recorded(prices)
@@ -118,20 +144,38 @@ class StoreReplies:
     """Everything that a store was told of: replies, and attempts that were billed."""
 
     url: str
+    span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         from dragoman.store import Store  # its extra is asked for where a store is
 
-        _refuse_missing(self.url)
+        refuse_missing(self.url)
         with Store(self.url) as store:
-            return added(_each_line(store.bills(), by, prices))
+            return added(_each_line(store.bills(since=self.span.since, until=self.span.until), by, prices))
 
     def priced_by(self, prices: Repricing) -> str:
         return _as_recorded(prices)
 
 
-def _refuse_missing(url: str) -> None:
-    """A report does not make what it is to read."""
+@dataclass(frozen=True, slots=True)
+class ExportedReplies:
+    """The folder that `dragoman store export` wrote."""
+
+    folder: Path
+    span: Span = ALWAYS
+
+    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+        replies = Replies(self.folder, since=self.span.since, until=self.span.until)
+        if prices.wanted:
+            return replies.repriced(by, prices.table, at=prices.at, as_model=prices.as_model)
+        return replies.costs(by)
+
+    def priced_by(self, prices: Repricing) -> str:
+        return _as_recorded(prices)
+
+
+def refuse_missing(url: str) -> None:
+    """Raises ConfigurationError for a file that is not there: a report does not make what it is to read."""
     scheme, _, path = url.partition(":///")
     if scheme == "sqlite" and path and not Path(path).is_file():
         raise ConfigurationError(f"there is no store {path!r}")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from dragoman.adapter.errors import EventError, EventOverflowError
 from dragoman.canonical.ids import new_ulid
 from dragoman.events.catalogue import CATALOGUE
-from dragoman.events.event import Actor, Event, Payload, Sensitivity
+from dragoman.events.event import Actor, Event, Payload, Sensitivity, word
 from dragoman.events.subscription import Filter, Handler, Subscription, running_loop
 
 logger = logging.getLogger("dragoman.events")
@@ -60,20 +60,24 @@ class EventBus:
         *,
         types: Iterable[str] | str | None = None,
         session_ids: Iterable[str] | None = None,
-        actors: Iterable[Actor] | None = None,
-        least: Sensitivity = Sensitivity.PRIVATE,
+        actors: Iterable[Actor | str] | None = None,
+        least: Sensitivity | str = Sensitivity.PRIVATE,
         name: str | None = None,
     ) -> Subscription:
         """Has the handler called with each event that fits, in their order, one at a time.
 
         ``types`` are globs such as ``llm.*``; ``least`` leaves out what is more private than that. A handler that fails
         is logged at WARNING and called with the next event; nobody else notices.
+
+        Raises EventError where the handler cannot be called, and on an actor or a sensitivity that is none.
         """
+        if not callable(handler):
+            raise EventError(f"a handler is called with each event: a {type(handler).__name__} cannot be called")
         wanted = Filter(
             types=(types,) if isinstance(types, str) else None if types is None else tuple(types),
             session_ids=None if session_ids is None else frozenset(session_ids),
-            actors=None if actors is None else frozenset(actors),
-            least=least,
+            actors=None if actors is None else frozenset(word(Actor, actor, "actor") for actor in actors),
+            least=word(Sensitivity, least, "sensitivity"),
         )
         called: str = name or getattr(handler, "__qualname__", None) or type(handler).__name__
         subscription = Subscription(handler, wanted, called, self._capacity)
@@ -94,8 +98,8 @@ class EventBus:
         session_id: str,
         turn_id: str | None = None,
         parent: Event | str | None = None,
-        actor: Actor | None = None,
-        sensitivity: Sensitivity | None = None,
+        actor: Actor | str | None = None,
+        sensitivity: Sensitivity | str | None = None,
         about: object = None,
     ) -> Event | None:
         """Queues an event for every handler that wants it, and waits for none of them.
@@ -111,12 +115,12 @@ class EventBus:
         try:
             made = payload if isinstance(payload, Payload) else self._made(payload)
             level = self._level(made, sensitivity)
+            who = made.actor if actor is None else word(Actor, actor, "actor")
         except EventError as error:
             if self._strict:
                 raise
             logger.warning("an event is dropped: %s", error)
             return None
-        who = actor or made.actor
         with self._lock:
             event = Event(
                 id=self._new_id(),
@@ -205,10 +209,10 @@ class EventBus:
             raise EventError(f"a {type(made).__name__} is no payload of the catalogue; what streams never is")
         return made
 
-    def _level(self, payload: Payload, asked: Sensitivity | None) -> Sensitivity:
+    def _level(self, payload: Payload, asked: Sensitivity | str | None) -> Sensitivity:
         if self.types.get(payload.type) is not type(payload):
             raise EventError(f"{payload.type} is not in the catalogue: give its class to the bus, EventBus(own=[...])")
-        level = asked or payload.floor
+        level = payload.floor if asked is None else word(Sensitivity, asked, "sensitivity")
         if not payload.floor.covers(level):
             raise EventError(f"{payload.type} is {payload.floor} at most, not {level}")
         return level

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
 
@@ -39,6 +39,17 @@ class Sensitivity(StrEnum):
 
 
 _ORDER = {level: place for place, level in enumerate(Sensitivity)}
+
+
+WordT = TypeVar("WordT", bound=StrEnum)
+
+
+def word(kind: type[WordT], given: str, what: str) -> WordT:
+    """One of a closed list. Raises EventError, with the list, where it is none."""
+    try:
+        return kind(given)
+    except ValueError:
+        raise EventError(f"{given!r:.80} is no {what}: there are {', '.join(kind)}") from None
 
 
 class Payload(Frozen):

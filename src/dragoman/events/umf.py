@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman.adapter.errors import EventError
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import Message, Role
 from dragoman.events.event import Event
 
@@ -44,12 +45,14 @@ def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = No
         return _envelope(kind, _common(event_id, message.session_id, at, sequence, project_hash), fields)
 
     for message in messages:
+        if message.channel is not None:
+            logger.warning("UMF has no channels: message %s loses its %s", one_line(message.id), message.channel)
         yield envelope("message", f"evt_{message.id}", message, _message(message, names))
         for call in message.tool_uses:
             names[call.id] = call.name
             yield envelope("tool_call", f"evt_{call.id}", message, {
                 "message_event_id": f"evt_{message.id}",
-                "tool_call": {"id": call.id, "name": call.name, "arguments": call.input},
+                "tool_call": {"id": call.id, "name": call.name, "arguments": _arguments(call)},
                 "status": _status(results.get(call.id)),
             })  # fmt: skip
         for result in message.tool_results:
@@ -106,7 +109,7 @@ def _block(block: ContentBlock, message: Message) -> _Fields | None:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
     if isinstance(block, ToolUseBlock):
-        return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
+        return {"type": "tool_use", "id": block.id, "name": block.name, "input": _arguments(block)}
     if isinstance(block, ImageBlock) and block.source.kind == "base64":
         source = {"type": "base64", "media_type": block.media_type or _ANY, "data": block.source.data}
         return {"type": "image", "source": source}
@@ -114,6 +117,11 @@ def _block(block: ContentBlock, message: Message) -> _Fields | None:
         return {"type": "image", "source": {"type": "url", "url": block.source.data}}
     _left_out(block, message)
     return None
+
+
+def _arguments(call: ToolUseBlock) -> Any:
+    """What the model wrote; where that is no JSON object, it is told as the text that it is."""
+    return call.input if call.raw_input is None else call.raw_input
 
 
 def _text(blocks: Iterable[ContentBlock], message: Message) -> str:

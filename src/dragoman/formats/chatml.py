@@ -16,6 +16,7 @@ from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
 from dragoman.formats.calls import names_of_calls
+from dragoman.formats.document import decoded, kind_of
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
 from dragoman.formats.umf_blocks import answer_of
@@ -44,8 +45,11 @@ def to_chatml(messages: Sequence[Message]) -> Written[str]:
     return Written("\n".join(turns), told)
 
 
-def from_chatml(text: str) -> list[Message]:
+def from_chatml(text: str | bytes) -> list[Message]:
     """The messages of a ChatML text. A result answers no call that anybody knows of. Raises FormatError."""
+    if not isinstance(text, (str, bytes, bytearray)):
+        raise FormatError(f"ChatML is a text, not {kind_of(text)}")
+    text = decoded(text)
     try:
         check_text(text)
     except ValueError as error:

@@ -30,7 +30,7 @@ def called_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
             continue
         native, count = entry
         group = history[start : start + count]
-        told = {own_id: tool for own_id, tool in _told(native.get("message", native))}
+        told = _told(native.get("message", native))
         for call_id, native_id in _ids(group):
             tool = told.get(native_id)
             if tool is None or (call_id in found and found[call_id].name != tool.name):
@@ -40,17 +40,19 @@ def called_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
     return found
 
 
-def _told(raw: Any) -> Iterator[tuple[str, CalledTool]]:
-    """What the entry says of tools, by its own ids."""
+def _told(raw: Any) -> dict[str, CalledTool]:
+    """What an entry says of tools, by its own ids; a call says more than its result."""
     try:
         message = cmf.CmfMessage.model_validate(raw)
     except ValidationError:
-        return
+        return {}
+    told: dict[str, CalledTool] = {}
     for part in message.content:
         if isinstance(part, cmf.ToolCallContentPart):
-            yield part.content.tool_call_id, CalledTool(part.content.name, part.content.namespace)
+            told[part.content.tool_call_id] = CalledTool(part.content.name, part.content.namespace)
         elif isinstance(part, cmf.ToolResultContentPart) and part.content.tool_name:
-            yield part.content.tool_call_id, CalledTool(part.content.tool_name)
+            told.setdefault(part.content.tool_call_id, CalledTool(part.content.tool_name))
+    return told
 
 
 def _ids(group: Sequence[Message]) -> Iterator[tuple[str, str]]:

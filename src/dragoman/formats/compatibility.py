@@ -39,7 +39,14 @@ class Compatibility:
 
 
 def is_compatible(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compatibility:
-    """Whether every body that obeys the producer's schema obeys the consumer's too."""
+    """Whether every body that obeys the producer's schema obeys the consumer's too.
+
+    Raises TypeError where one of them is no schema.
+    """
+    for schema in (producer, consumer):
+        if not isinstance(schema, MessageBodySchema):
+            kind = type(schema).__name__
+            raise TypeError(f"two MessageBodySchema are compared, not a {kind}: MessageBodySchema.from_json reads JSON")
     try:
         return _judged(producer, consumer)
     except _TooLongError:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from dragoman.canonical.glob import glob
 from dragoman.formats.document import kind_of, own, parse, validating
 from dragoman.formats.errors import FormatError, NotFetchedError
-from dragoman.formats.message_part import MessageBodyPart
+from dragoman.formats.message_part import MessageBodyPart, as_parts
 
 SHAPE = "message_body"
 
@@ -37,7 +37,7 @@ class MessageBody:
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "parts", as_parts(self.parts, MessageBodyPart))
         places: dict[str, int] = {}
         repeated: list[tuple[int, int]] = []
         for index, part in enumerate(self.parts):

@@ -21,7 +21,7 @@ from dragoman.formats.answer_schema import answer_schema
 from dragoman.formats.document import kind_of, own, parse, validating
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
 from dragoman.formats.message_body import MessageBody
-from dragoman.formats.message_part import MessageBodyPart, described, plain_type
+from dragoman.formats.message_part import MessageBodyPart, as_parts, described, plain_type
 
 SHAPE = "message_body_schema"
 ANY = "*/*"
@@ -83,7 +83,7 @@ class MessageBodySchema:
     parts: tuple[MessageBodySchemaPart, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "parts", as_parts(self.parts, MessageBodySchemaPart))
 
     @classmethod
     def from_json(cls, document: Any) -> "MessageBodySchema":

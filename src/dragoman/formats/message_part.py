@@ -3,7 +3,8 @@
 import base64
 import binascii
 import re
-from typing import Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import Literal, Self, TypeVar
 
 from pydantic import ConfigDict, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -11,6 +12,9 @@ from pydantic_core import PydanticCustomError
 
 from dragoman.canonical.blocks import Frozen
 from dragoman.canonical.guard import Text
+from dragoman.formats.errors import FormatError
+
+PartT = TypeVar("PartT")
 
 ANY_TYPE = "application/octet-stream"
 
@@ -73,6 +77,18 @@ def is_base64(text: str) -> bool:
     except (binascii.Error, ValueError):
         return False
     return True
+
+
+def as_parts(parts: Iterable[PartT], kind: type[PartT]) -> tuple[PartT, ...]:
+    """The parts of a body or a schema. Raises FormatError where it is one alone, or something in it is none."""
+    if isinstance(parts, (kind, Mapping, str, bytes)):
+        raise FormatError(f"parts are a list of {kind.__name__}, not a {type(parts).__name__} alone")
+    found = tuple(parts)
+    for index, part in enumerate(found):
+        if not isinstance(part, kind):
+            reason = f"a part is a {kind.__name__}, not a {type(part).__name__}: from_json reads JSON"
+            raise FormatError(reason, path=f"$[{index}]")
+    return found
 
 
 class Part(Frozen):

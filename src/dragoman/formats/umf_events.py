@@ -40,11 +40,20 @@ class EventCall(UmfModel):
     arguments: Any = None
 
 
+class McpContext(UmfModel):
+    """The MCP server that a called tool belongs to, and how it is reached."""
+
+    server_name: str
+    server_url: str | None = None
+    transport: str | None = None
+
+
 class ToolCallEvent(UmfModel):
     event_id: str
     message_event_id: str
     tool_call: EventCall
     status: Literal["pending", "executing", "completed", "failed", "cancelled"] = "pending"
+    mcp_context: McpContext | None = None
 
 
 class EventResult(UmfModel):
@@ -200,8 +209,16 @@ def _placed(message: Message, envelope: Envelope, event: MessageEvent, *, first:
         told["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
     info = event.model_info
     if info is not None and message.role is Role.ASSISTANT:
-        told["metadata"] = message.metadata.model_copy(update={"model": info.model_name, "provider": info.provider})
+        notes = {"model": _model_id(info), "provider": info.provider}
+        told["metadata"] = message.metadata.model_copy(update=notes)
     return message.model_copy(update=told)
+
+
+def _model_id(info: ModelInfo) -> str:
+    """With its provider, as ours are; UMF has the two apart, and need not say the second."""
+    if info.provider is None or info.model_name.startswith(f"{info.provider}:"):
+        return info.model_name
+    return f"{info.provider}:{info.model_name}"
 
 
 def _message(envelope: Envelope, role: Role, block: ToolUseBlock | ToolResultBlock) -> Message:

@@ -61,7 +61,12 @@ def _text_or_blocks(value: Any) -> str | None:
 
 
 Content = Annotated[
-    Annotated[str, Tag("string")] | Annotated[list[Block], Tag("blocks")], Discriminator(_text_or_blocks)
+    Annotated[str, Tag("string")] | Annotated[list[Block], Tag("blocks")],
+    Discriminator(
+        _text_or_blocks,
+        custom_error_type="no_content",
+        custom_error_message="content is a text or a list of blocks",
+    ),
 ]
 
 

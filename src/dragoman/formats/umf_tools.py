@@ -1,6 +1,6 @@
 """Tools of MCP, of UMF and of ours, each into the others without loss (specification C5)."""
 
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -24,6 +24,13 @@ class InternalTool(UmfModel):
     description: str = ""
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def with_metadata(self, key: str, value: Any) -> Self:
+        """A copy that has it, in the place of what stood under that key."""
+        return self.model_copy(update={"metadata": {**self.metadata, key: own_json(value)}})
+
+    def has_metadata(self, key: str) -> bool:
+        return key in self.metadata
 
 
 def tool_from_mcp(data: Any) -> InternalTool:

@@ -14,11 +14,13 @@ def filtered(extensions: Extensions | None, capabilities: Iterable[Capability | 
 
     It starts empty and takes over what the table of slots allows, so that a slot which the table does not know stays
     hidden. Nothing in it is shared with the original: changing it in any way leaves the original as it is.
-    Raises ConfigurationError on a name that is no capability.
+    Raises ConfigurationError on a name that is no capability, and TypeError on what is no Extensions.
     """
     granted = held(capabilities)
     if extensions is None:
         return None
+    if not isinstance(extensions, Extensions):
+        raise TypeError(f"Extensions are filtered, not a {type(extensions).__name__}")
     shown = {name: copy.deepcopy(getattr(extensions, name)) for name in Extensions.model_fields if _seen(name, granted)}
     if extensions.security is not None:
         shown["security"] = _security(extensions.security, granted)

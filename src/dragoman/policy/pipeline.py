@@ -81,14 +81,14 @@ class Pipeline:
 
     def __init__(
         self,
-        plugins: Iterable[Plugin] = (),
+        plugins: Iterable[Plugin] | Plugin = (),
         *,
         signed: Literal["drop", "deny"] = "drop",
         unknown: Literal["deny", "drop"] = "deny",
         denied_calls: Literal["raise", "answer"] = "raise",
         grants: Iterable[Capability | str] = (),
     ) -> None:
-        declared = [Declared.of(plugin) for plugin in plugins]
+        declared = [Declared.of(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)]
         names = [each.name for each in declared]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ConfigurationError(f"two plugins have the name {min(twice)!r}: give each its own")
@@ -113,7 +113,7 @@ class Pipeline:
 
     def asks(self, hook: Hook | str) -> bool:
         """Whether any plugin is asked there."""
-        return hook in self._heeded or Hook(hook) in self._heeded
+        return hook in self._heeded or Hook.named(hook) in self._heeded
 
     @property
     def window(self) -> int | None:
@@ -150,8 +150,12 @@ class Pipeline:
         Whoever may ask at all, what is asked for takes the permissions of its profile (see `objects`).
         ``calls`` names the tools by the ids of their calls. ``partial``: the message is a piece of a streaming reply,
         which only those look at who may refuse or change it. ``again``: it came in before, and cannot change any more.
+
+        Raises ConfigurationError where there is no such hook, and TypeError where the message or the extensions are
+        something else, since what cannot be judged must not pass.
         """
-        where = Hook(hook)
+        where = Hook.named(hook)
+        _check_kinds(message, extensions)
         asked = self._asked[where]
         going = _Going(self, where, message, extensions, calls, partial, again)
         if where in self._heeded:
@@ -288,6 +292,14 @@ class _Going:
         ) from cause
 
 
+def _check_kinds(message: object, extensions: object) -> None:
+    if not isinstance(message, Message):
+        raise TypeError(f"a Message is judged, not a {type(message).__name__}")
+    if not (extensions is None or isinstance(extensions, Extensions)):
+        given = type(extensions).__name__
+        raise TypeError(f"extensions are Extensions, not a {given}: Extensions.model_validate reads a dict")
+
+
 def _as_result(answer: Any) -> PluginResult:
     match answer:
         case Exception():
@@ -303,10 +315,17 @@ def _as_result(answer: Any) -> PluginResult:
         case Extensions():
             return PluginResult(extensions=answer)
         case _:
-            raise TypeError(f"check returned a {type(answer).__name__}")
+            raise _AnswerError(type(answer).__name__)
 
 
 _NOTHING = PluginResult()
+
+
+class _AnswerError(TypeError):
+    """Its text is ours, and quotes nothing that the plugin has seen."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"check returned a {kind}: a Violation, a Message, Extensions, a PluginResult or None is due")
 
 
 def _failure(error: Exception) -> tuple[str, str]:
@@ -315,4 +334,6 @@ def _failure(error: Exception) -> tuple[str, str]:
         return "tier_violation", str(error)
     if isinstance(error, TimeoutError):
         return "timeout", "the plugin did not answer in time"
+    if isinstance(error, _AnswerError):
+        return "plugin_error", str(error)
     return "plugin_error", f"the plugin failed with {type(error).__name__}"

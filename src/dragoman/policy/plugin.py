@@ -26,7 +26,11 @@ WordT = TypeVar("WordT", bound=StrEnum)
 
 
 class Hook(StrEnum):
-    """Where a plugin is asked (CMF A6); ``evaluate`` is for messages that go no other way."""
+    """Where a plugin is asked (CMF A6); ``evaluate`` is for messages that go no other way.
+
+    The specification has two words for each of the others: as messages bear it (``llm_input``), and as plugins are
+    asked (``cmf.llm_input``). Either is taken; the second is the value.
+    """
 
     LLM_INPUT = "cmf.llm_input"
     LLM_OUTPUT = "cmf.llm_output"
@@ -37,6 +41,15 @@ class Hook(StrEnum):
     RESOURCE_PRE_FETCH = "cmf.resource_pre_fetch"
     RESOURCE_POST_FETCH = "cmf.resource_post_fetch"
     EVALUATE = "evaluate"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Hook | None":
+        return next((each for each in cls if each.value == f"cmf.{value}"), None)
+
+    @classmethod
+    def named(cls, word: "Hook | str") -> "Hook":
+        """Raises ConfigurationError, with the nearest word, where there is no such hook."""
+        return _word(cls, word, "hook")
 
 
 class Mode(StrEnum):
@@ -155,8 +168,11 @@ def hook(
 ) -> Callable[[Callable[[Step], Any]], Plugin]:
     """Makes a function, or a coroutine function, the plugin of these hooks; ``when`` is its condition.
 
-    The rest is as on `Plugin`. Raises ConfigurationError on a word that is none of its list.
+    The rest is as on `Plugin`. Raises ConfigurationError on a word that is none of its list, and where it is written
+    without words, or what it makes a plugin of takes no step.
     """
+    if any(map(callable, hooks)):
+        raise ConfigurationError("hook says where a plugin is asked, as in @hook('cmf.llm_input')")
 
     def make(function: Callable[[Step], Any]) -> Plugin:
         made = _Function(function, when)
@@ -192,6 +208,7 @@ class Declared:
                 f"a {type(plugin).__name__} is no plugin: subclass dragoman.policy.Plugin, or decorate it with hook"
             )
         name = plugin.name or type(plugin).__name__
+        check = plugin._check if isinstance(plugin, _Function) else plugin.check
         hooks = frozenset(_word(Hook, each, f"plugin {name!r}: hook") for each in _listed(plugin.hooks))
         if not hooks:
             raise ConfigurationError(f"plugin {name!r} names no hook: it would never be asked")
@@ -199,7 +216,7 @@ class Declared:
             raise ConfigurationError(f"plugin {name!r}: the timeout is in seconds, and more than 0")
         if plugin.window is not None and plugin.window < 1:
             raise ConfigurationError(f"plugin {name!r}: the window is in characters, and at least 1")
-        return cls(
+        declared = cls(
             plugin=plugin,
             name=name,
             hooks=hooks,
@@ -209,10 +226,26 @@ class Declared:
             timeout=plugin.timeout,
             on_error=_word(OnError, plugin.on_error, f"plugin {name!r}: on_error"),
             window=plugin.window,
-            is_async=inspect.iscoroutinefunction(
-                plugin._check if isinstance(plugin, _Function) else plugin.check,
-            ),
+            is_async=inspect.iscoroutinefunction(check),
         )
+        if fault := _fault(check):
+            raise ConfigurationError(f"plugin {name!r}: {fault}")
+        return declared
+
+
+def _fault(check: Callable[..., Any]) -> str | None:
+    """Why a check could never judge a step, if so."""
+    if getattr(check, "__func__", None) is Plugin.check:
+        return "it has no check"
+    if inspect.isgeneratorfunction(check) or inspect.isasyncgenfunction(check):
+        return "its check yields: it has to return what is to become of the step"
+    try:
+        inspect.signature(check).bind(None)
+    except TypeError:
+        return "its check takes one argument, the step"
+    except ValueError:  # written in C, and silent about what it takes
+        pass
+    return None
 
 
 def _listed(words: Iterable[str] | str) -> tuple[str, ...]:

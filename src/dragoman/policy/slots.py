@@ -87,8 +87,12 @@ SLOTS: dict[str, Slot] = {
 
 
 def held(capabilities: Iterable[Capability | str]) -> frozenset[Capability]:
-    """The capabilities with all that they imply. Raises ConfigurationError on a name that is none."""
-    named = {_capability(name) for name in capabilities}
+    """The capabilities with all that they imply; a single name is one of them, not its letters.
+
+    Raises ConfigurationError on a name that is none.
+    """
+    listed = (capabilities,) if isinstance(capabilities, str) else capabilities
+    named = {_capability(name) for name in listed}
     return frozenset(named | {IMPLIED[name] for name in named if name in IMPLIED})
 
 

@@ -69,7 +69,8 @@ class Arithmetic:
             "rated": f"SELECT * FROM used JOIN rates ON {' AND '.join(self._conditions())}",
             "split": f"SELECT *, {_aliased(self._pieces())} FROM rated",
             "summed": f"SELECT *, {_aliased(self._sums())} FROM split",
-            "priced": f"SELECT *, {_STATUS} AS cost_status FROM summed",
+            # Where nothing is missing, nothing but zeros costs 0, and that is known.
+            "priced": f"SELECT * REPLACE (known OR ({_COMPLETE}) AS known), {_STATUS} AS cost_status FROM summed",
         }
         return "WITH " + ",\n".join(f"{name} AS ({query})" for name, query in stages.items()) + "\n"
 

@@ -22,7 +22,7 @@ from dragoman.pricing.lines import CostLine, added
 from dragoman.pricing.quote import EXACT
 from dragoman.pricing.rate_sheet import DAY, MONDAY, Kind, rate_sheet, surcharge_fields
 from dragoman.pricing.table import PriceTable
-from dragoman.pricing.usage_columns import UsageColumns, connect, quoted, read
+from dragoman.pricing.usage_columns import UsageColumns, between, connect, quoted, read
 from dragoman.pricing.versions import price_table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Usages:
     ``session_id``. Calls of tools are a map ``server_tools``, or columns ``server_tools.<name>``.
 
     For files, ``memory`` is what the database may use before it goes to disk (``"2GB"``), and ``threads`` how many it
-    takes.
+    takes. ``since`` is the first moment that counts, ``until`` the first one after; both need a time zone.
 
     Raises RequestError where the columns are not of that kind, and MissingExtraError without DuckDB.
     """
@@ -54,13 +54,18 @@ class Usages:
         *,
         threads: int | None = None,
         memory: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> None:
         if isinstance(source, Path | Sequence):
             self._connection = connect(threads=threads, memory=memory)
-            with _as_request_error():
+            with as_request_error():
                 source = read(self._connection, [source] if isinstance(source, Path) else source)
-        self._relation: DuckDBPyRelation = source
         self._columns = UsageColumns(source)
+        if since is not None or until is not None:
+            with as_request_error():
+                source = source.filter(between(self._columns.moment(), since, until))
+        self._relation: DuckDBPyRelation = source
 
     def costs(
         self,
@@ -78,7 +83,7 @@ class Usages:
         import duckdb
 
         keys = {f"key_{place}": self._group(name) for place, name in enumerate(by)}
-        with _as_request_error():
+        with as_request_error():
             arithmetic = self._arithmetic(_table(table, version), at, as_model)
             try:
                 return added(self._lines(replace(arithmetic, wide=False), keys))
@@ -99,7 +104,7 @@ class Usages:
         What is wrong with a row is an error of DuckDB then, and so is a cost of more than 38 digits.
         """
         table = _table(table, version)
-        with _as_request_error():
+        with as_request_error():
             arithmetic = self._arithmetic(table, at, as_model)
         made = {
             "cost_usd": f"CASE WHEN known THEN {_dollars(arithmetic.sheet.scale)} END",
@@ -202,7 +207,8 @@ def _dollars(scale: int) -> str:
 
 
 @contextmanager
-def _as_request_error() -> Iterator[None]:
+def as_request_error() -> Iterator[None]:
+    """What DuckDB says about rows that are something else, as an error of ours."""
     import duckdb
 
     try:

@@ -19,7 +19,12 @@ _CALL_WORDS = ("_requests", "_calls", "_call")
 
 
 def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: "PriceTable | None" = None) -> Usage:
-    """The usage with its cost, by the bundled prices of this moment unless told otherwise."""
+    """The usage with its cost, by the bundled prices of this moment unless told otherwise.
+
+    Raises TypeError where the first is no usage.
+    """
+    if not isinstance(usage, TokenUsage):
+        raise TypeError(f"cost takes a usage and then its model, not a {type(usage).__name__} first")
     from dragoman.pricing.versions import price_table
 
     return (table or price_table()).price(model, usage, at or datetime.now(UTC))

@@ -57,7 +57,8 @@ def reprice(
     model come back as they are. The old figures are not consulted: doing it twice changes nothing, and where the
     table knows no price there is none afterwards.
 
-    Raises RequestError for both a table and a version, and ConfigurationError for a version that is not here.
+    Raises RequestError for both a table and a version, ConfigurationError for a version that is not here, and TypeError
+    at an item that is neither.
     """
     if table is not None and version is not None:
         raise RequestError("give a table or the version of one, not both")
@@ -70,8 +71,10 @@ def _repriced(
     for item in items:
         if isinstance(item, Message):
             yield _message(item, table, at, as_model)
-        else:
+        elif isinstance(item, Spent):
             yield _usage(item, table, at, as_model)
+        else:
+            raise TypeError(f"messages are repriced, and what was Spent, not a {type(item).__name__}")
 
 
 def _usage(spent: Spent, table: PriceTable, at: datetime | None, as_model: str | None) -> Usage:

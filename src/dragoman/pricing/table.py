@@ -42,15 +42,25 @@ class PriceTable:
     Raises ConfigurationError where the folder or the overlay is not as ``pricing/README.md`` describes.
     """
 
-    def __init__(self, folder: Path, overlay: Mapping[str, Any] | Path | None = None) -> None:
+    def __init__(self, folder: Path, overlay: Mapping[str, Any] | str | Path | None = None) -> None:
         self._path = folder
-        self._overlay = toml(overlay) if isinstance(overlay, Path) else overlay
+        self._overlay = toml(Path(overlay)) if isinstance(overlay, (str, Path)) else overlay
+        if not (self._overlay is None or isinstance(self._overlay, Mapping)):
+            raise ConfigurationError(f"an overlay is a table or the path of one, not a {type(overlay).__name__}")
         self._providers: dict[str, ProviderPrices] = {}
         self._models: dict[str, PricedModel | None] = {}
 
-    def overlaid(self, overlay: Mapping[str, Any] | Path) -> "PriceTable":
-        """The same folder under an overlay. It replaces the one that this table has."""
-        return PriceTable(self._path, overlay)
+    def overlaid(self, overlay: Mapping[str, Any] | str | Path) -> "PriceTable":
+        """The same folder under an overlay. It replaces the one that this table has.
+
+        All of the overlay is read at once: a fault in it is not to come up when a reply has been paid for. Raises
+        ConfigurationError.
+        """
+        table = PriceTable(self._path, overlay)
+        for name, section in table._sections(table._overlay or {}).items():
+            for _ in ProviderPrices(name, [section]).all_models():
+                pass
+        return table
 
     @cached_property
     def version(self) -> str:

@@ -8,6 +8,7 @@ rounded, and no row is left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ _JSON_SUFFIXES = (".jsonl", ".ndjson")
 _ZONED = ".*[0-9](Z|z|[+-][0-9]{2}(:?[0-9]{2})?)"
 SUFFIXES = (".parquet", ".csv", *_JSON_SUFFIXES)
 """Of the files that hold usages."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 
 
@@ -171,6 +174,20 @@ def whole(value: str, kind: str) -> str:
     else:
         raise RequestError(f"{value} is {kind}, which is no count")
     return f"CAST({value} AS UBIGINT)"
+
+
+def between(moment: str, since: datetime | None, until: datetime | None) -> str:
+    """Whether a moment, microseconds since 1970, lies between two, the second of which is outside.
+
+    Raises RequestError for a time without a zone.
+    """
+    found = []
+    for at, sign in ((since, ">="), (until, "<")):
+        if at is not None:
+            if at.tzinfo is None:
+                raise RequestError("a time without a zone is no moment: give it tzinfo=UTC")
+            found.append(f"{moment} {sign} {(at - _EPOCH) // _MICROSECOND}")
+    return " AND ".join(found) or "true"
 
 
 def quoted(name: str) -> str:

@@ -37,12 +37,12 @@ class Aliases:
 
         Raises UnknownProviderError, with the nearest names, where it is neither.
         """
-        if model := self._models.get(name.lower()):
+        if isinstance(name, str) and (model := self._models.get(name.lower())):
             return model
         try:
             return str(ModelId.parse(name))
         except ValueError:
-            raise UnknownProviderError(self._unknown(name)) from None
+            raise UnknownProviderError(self._unknown(str(name))) from None
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name.lower()[:64], sorted(self._models), n=3, cutoff=0.5)

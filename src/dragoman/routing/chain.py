@@ -53,13 +53,13 @@ class Router:
     choose what is paid for. ``find`` gives the facts of a model and raises ConfigurationError where it cannot be used
     here, e.g. MissingKeyError. ``prices`` are asked for rules on cost alone.
 
-    Raises ConfigurationError where two rules have one name, or something is neither a model id nor an alias.
+    Raises ConfigurationError where two rules have one name, something is no Rule, or neither a model id nor an alias.
     """
 
     def __init__(
         self,
         *,
-        rules: Iterable[Rule] = (),
+        rules: Iterable[Rule] | Rule = (),
         aliases: Mapping[str, str] | None = None,
         workspace_default: str | None = None,
         global_default: str | None = None,
@@ -278,10 +278,14 @@ def _one(policy: Policy, model: str | None, reason: str, nothing: str) -> Candid
     return Candidate(policy=policy, model=model, reason=nothing if model is None else reason)
 
 
-def _named(rules: Iterable[Rule], aliases: Aliases) -> tuple[Rule, ...]:
+def _named(rules: Iterable[Rule] | Rule, aliases: Aliases) -> tuple[Rule, ...]:
     """The rules with names, and with model ids in place of aliases."""
     named: dict[str, Rule] = {}
+    if isinstance(rules, Rule):
+        rules = (rules,)
     for place, rule in enumerate(rules, 1):
+        if not isinstance(rule, Rule):
+            raise ConfigurationError(f"rule {place} is a {type(rule).__name__}, not a Rule: from_toml reads a file")
         name = f"rule {place}" if rule.name is None else rule.name
         if name in named:
             raise ConfigurationError(f"two rules are named {name!r:.80}: nobody could tell which one it was")

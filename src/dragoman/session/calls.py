@@ -93,7 +93,7 @@ def _as_blocks(value: Any) -> tuple[ContentBlock, ...]:
         return (TextBlock(text=wirejson.dumps_text(value)),)
     except DragomanError as error:
         raise TypeError(
-            f"the tool returned a {type(value).__name__}, which is neither text, blocks nor JSON"
+            f"the tool returned a value of the class {type(value).__name__}, which is neither text, blocks nor JSON"
         ) from error
 
 

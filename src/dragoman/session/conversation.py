@@ -26,6 +26,7 @@ from dragoman.session.calls import DECLINED, Prepared, error_result
 from dragoman.session.compaction import Compaction, run_compaction
 from dragoman.session.identity import Owned, Pseudonyms, stamped
 from dragoman.session.keeping import Keeper, SessionStore
+from dragoman.session.kinds import check_calls, check_kinds, check_lists, check_messages, check_store
 from dragoman.session.latecomers import new_policing, new_teller
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
@@ -111,6 +112,13 @@ class Conversation(Owned, Reaching[TransportT]):
         """
         if max_rounds < 1:
             raise ConfigurationError("max_rounds is at least 1")
+        check_kinds(
+            {"options": options, "limits": limits, "router": router, "events": events, "policy": policy,
+             "extensions": extensions, "tool_ids": tool_ids}
+        )  # fmt: skip
+        check_lists({"tools": tools, "messages": messages, "budgets": budgets})
+        check_calls({"fetch": fetch, "approve": approve, "new_id": new_id, "clock": clock})
+        check_store(store)
         self.session_id = session_id or new_session_id()
         self.toolbox = Toolbox(tools)
         self.options = options or AdapterOptions()
@@ -135,7 +143,7 @@ class Conversation(Owned, Reaching[TransportT]):
         self._attempts = Attempts()
         self._keeper = None if store is None else Keeper(store)
         self._transports: dict[str, TransportT] = {}
-        self._messages = [self._own(message) for message in messages]
+        self._messages = [self._own(message) for message in check_messages(messages)]
         if system is not None:
             self._messages.insert(0, self._message(Role.SYSTEM, system))
         self._beside: dict[str, Any] = {}

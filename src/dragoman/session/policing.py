@@ -262,14 +262,14 @@ class Policing:
 
     def fetching(self, hook: str, message: Message, **slots: Any) -> Steps[Message]:
         """Something on its way past a hook; data that comes in is labelled as its policy says."""
-        where = _hook(hook)
+        where = Hook.named(hook)
         if where in AFTER:
             self._stamp(message)
         return (yield from self._asked(where, message, **slots))
 
     def refuse_fetch(self, hook: str, code: str, reason: str) -> None:
         """Denies what a plugin made of something that was to be fetched. Raises PolicyDeniedError."""
-        self._refuse(_hook(hook), Violation(reason, code=code, plugin="the session"))
+        self._refuse(Hook.named(hook), Violation(reason, code=code, plugin="the session"))
 
     def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
         """``old``: it was there before, and what it was labelled with may have been declassified."""
@@ -360,10 +360,6 @@ class Policing:
         self._learn(message)
         self._admitted[id(message)] = message
         self._ledger.note(message.id, self.labels)
-
-
-def _hook(name: str) -> Hook:
-    return Hook(name if name == Hook.EVALUATE or name.startswith("cmf.") else f"cmf.{name}")
 
 
 def _first_new(history: Sequence[Message]) -> int:

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from dragoman.adapter.errors import ToolSchemaError
+from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.session import signature
@@ -63,17 +63,26 @@ def tool(
     """Makes a function a tool: the schema comes from its signature, the descriptions from its docstring.
 
     ``side_effects`` says what a run does to the world (none, read, write, execute, network) and must be honest;
-    the default is the most careful one that fits any code. Raises ToolSchemaError with every problem at once.
+    the default is the most careful one that fits any code. Raises ToolSchemaError with every problem at once, and
+    ConfigurationError on a side effect that is none.
     """
 
+    try:
+        effects = SideEffects(side_effects)
+    except ValueError:
+        listed = ", ".join(SideEffects)
+        raise ConfigurationError(f"{side_effects!r:.80} is no side effect: there are {listed}") from None
+
     def make(function: Callable[..., Any]) -> Tool:
+        if not callable(function):
+            raise ConfigurationError(f"a tool is a function, not a value of the class {type(function).__name__}")
         read = signature.read(function)
         called = name or read.name
         definition = ToolDefinition(
             name=called,
             description=description or read.description,
             input_schema=read.schema,
-            side_effects=SideEffects(side_effects),
+            side_effects=effects,
         )
         if problems := [*read.problems, *definition.problems()]:
             raise ToolSchemaError(called, problems)

@@ -4,6 +4,7 @@ from dragoman.adapter.errors import MissingExtraError
 
 try:
     from dragoman.store.async_store import AsyncStore
+    from dragoman.store.cluster import citus_statements
     from dragoman.store.errors import (
         ConflictError,
         SessionNotFoundError,
@@ -12,7 +13,7 @@ try:
         StoreVersionError,
         UnreadableError,
     )
-    from dragoman.store.records import Hit, Page, SessionRecord, StoredSession
+    from dragoman.store.records import Exported, Hit, Page, SessionRecord, StoredSession
     from dragoman.store.store import Store
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".")[0] != "sqlalchemy":
@@ -22,6 +23,7 @@ except ModuleNotFoundError as missing:
 __all__ = [
     "AsyncStore",
     "ConflictError",
+    "Exported",
     "Hit",
     "Page",
     "SessionNotFoundError",
@@ -32,4 +34,5 @@ __all__ = [
     "StoreVersionError",
     "StoredSession",
     "UnreadableError",
+    "citus_statements",
 ]

@@ -1,9 +1,10 @@
 """AsyncStore: the same store for asyncio and trio. Its calls run in threads."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -12,7 +13,7 @@ from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
 from dragoman.pricing.lines import CostLine
-from dragoman.store.records import Hit, Page, SessionRecord, StoredSession
+from dragoman.store.records import Exported, Hit, Page, SessionRecord, StoredSession
 from dragoman.store.store import Extensions, Store, ToolIds
 
 Result = TypeVar("Result")
@@ -124,6 +125,19 @@ class AsyncStore:
         self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
     ) -> CostLine:
         return await self._run(partial(self.store.spent, user_id=user_id, team_id=team_id, since=since))
+
+    async def export_replies(
+        self,
+        folder: str | Path,
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        text: bool = False,
+        everything: bool = False,
+    ) -> Exported:
+        return await self._run(
+            partial(self.store.export_replies, folder, since=since, until=until, text=text, everything=everything)
+        )
 
     async def export(self, session_id: str) -> tuple[str, ...]:
         return await self._run(lambda: tuple(self.store.export(session_id)))

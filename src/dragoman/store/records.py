@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from pydantic import Field
@@ -78,3 +78,16 @@ class Hit:
     session_id: str
     seq: int
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The days of an export of replies: written anew; as they were; and taken away, where no reply is left.
+
+    ``replies`` is how many were written.
+    """
+
+    written: tuple[date, ...]
+    unchanged: tuple[date, ...]
+    removed: tuple[date, ...]
+    replies: int

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from dragoman.store.columns import micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.errors import StoreError
 from dragoman.store.migrate import migrate
-from dragoman.store.records import Hit, Page, SessionRecord, StoredSession
+from dragoman.store.records import Exported, Hit, Page, SessionRecord, StoredSession
 from dragoman.store.schema import SEARCH_TABLE
 from dragoman.store.writing import Turn, dumped
 
@@ -233,13 +234,33 @@ class Store:
         wanted: Wanted = {
             "user_id": user_id, "team_id": team_id, "session_id": session_id, "since": since, "until": until,
         }  # fmt: skip
-        return bills(self._database.read, wanted)
+        return (bill.message for bill in bills(self._database.read, wanted))
 
     def spent(
         self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
     ) -> CostLine:
         """What the replies of a user, of a team, or all came to, as they were priced; for `Budget.count`."""
         return total(line_of((), reply.usage) for reply in self.bills(user_id=user_id, team_id=team_id, since=since))
+
+    def export_replies(
+        self,
+        folder: str | Path,
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        text: bool = False,
+        everything: bool = False,
+    ) -> Exported:
+        """Writes what `bills` tells as Parquet, one file a day (`dragoman.store.exported`), for reports with DuckDB;
+        ``since`` is the first day, in UTC, ``until`` the first one after. The folder then has what the store has:
+        days that have changed are written anew, each as a whole, and ``everything`` writes the others, too.
+
+        What was said is left out, unless ``text`` asks for it. Memory stays flat, however many there are. Raises
+        MissingExtraError without DuckDB, and StoreError.
+        """
+        from dragoman.store.exported import export  # reports are rare, and take long to import
+
+        return export(self._database.read, Path(folder), since=since, until=until, text=text, everything=everything)
 
     def export(self, session_id: str) -> Iterator[str]:
         """The session as lines of JSON, without line ends; all of it is read before the first line. Raises as `load`

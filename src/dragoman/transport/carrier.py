@@ -2,13 +2,10 @@
 
 import contextlib
 import math
-import socket
-import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from itertools import islice
 from typing import Self, TypedDict
 
 from dragoman.adapter.contract import Adapter
@@ -18,11 +15,8 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.transport.call import AsyncResponse, Body, Call, Prepared, SyncResponse, checked_timeout
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 from dragoman.transport.inflate import Inflater
+from dragoman.transport.lingering import let_end, let_end_async
 from dragoman.transport.retry import RetryPolicy, RetryQuota, Timing, Tries
-
-_LINGER = 0.2
-"""Seconds that a stream which was left in peace gets to end, so that its connection can be used again."""
-_LINGER_CHUNKS = 64
 
 
 class Settings(TypedDict, total=False):
@@ -118,7 +112,7 @@ class Carrier(_Carrying):
                 if isinstance(outcome, StreamedReply):
                     yield outcome
                     if call.handed_out:
-                        _let_end(response, outcome.chunks)
+                        let_end(response, outcome.chunks)
                     return
             self._timing.sleep(call.next_wait(outcome))
 
@@ -194,7 +188,7 @@ class AsyncCarrier(_Carrying):
                 if isinstance(outcome, AsyncStreamedReply):
                     yield outcome
                     if call.handed_out:
-                        await _let_end_async(response, outcome.chunks)
+                        await let_end_async(response, outcome.chunks)
                     return
             await self._timing.sleep_async(call.next_wait(outcome))
 
@@ -277,42 +271,3 @@ async def _achunks(
         error = call.broken(call.understand(raised))
     if error is not None:
         raise error
-
-
-def _let_end(response: SyncResponse, chunks: Iterator[bytes]) -> None:
-    """Reads what follows the part that the caller wanted, if it comes at once.
-
-    A provider ends its stream right after the last event. A connection that is left before this end cannot be used
-    again, and the next request would pay for a new one. Who breaks off by an exception does not come by here.
-    """
-    network = response.extensions.get("network_stream")
-    connection = None if network is None else network.get_extra_info("socket")
-    if response.is_closed or connection is None:
-        return
-    alarm = threading.Timer(_LINGER, _hang_up, (connection,))
-    alarm.daemon = True
-    alarm.start()
-    try:
-        for _ in islice(chunks, _LINGER_CHUNKS):
-            pass
-    except DragomanError:
-        pass
-    finally:
-        alarm.cancel()
-
-
-def _hang_up(connection: socket.socket) -> None:
-    # The method of the plain socket: that of a TLS socket would pull the TLS state from under the reading thread.
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-
-async def _let_end_async(response: AsyncResponse, chunks: AsyncIterator[bytes]) -> None:
-    import asyncio
-
-    if response.is_closed:
-        return
-    with contextlib.suppress(TimeoutError, DragomanError):
-        async with asyncio.timeout(_LINGER):
-            async for _ in chunks:
-                pass

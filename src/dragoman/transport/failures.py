@@ -1,7 +1,8 @@
 """From what an HTTP library or a vendor's client raises to our own errors.
 
-The classes are told apart by name, because httpx and its continuation httpx2 have the same names and are not the same
-classes. The library's exception is not chained to ours: it holds the request, and that holds the key.
+The classes are told apart by name: httpx and its continuation httpx2 have the same names and are not the same classes,
+and of no library is it known whether it is installed. The library's exception is not chained to ours: it holds the
+request, and that holds the key.
 """
 
 import re
@@ -17,8 +18,8 @@ from dragoman.adapter.errors import (
 )
 from dragoman.transport.keys import ApiKey
 
-_HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2"})
-_BROKEN = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError"})
+_HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"})
+_BROKEN = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError", "ClientError"})
 _BELOW = frozenset({"anyio"})
 """Whose exceptions httpx lets through now and then, when TLS ends badly."""
 _VENDORS = frozenset({"anthropic", "openai", "ollama"})
@@ -28,6 +29,7 @@ _MAX_TEXT = 300
 _SILENCE = "nothing arrived in time: raise timeout if the model may take longer"
 _TIMEOUTS = {
     "ConnectTimeout": "no connection was made in time",
+    "ConnectionTimeoutError": "no connection was made or became free in time: raise max_connections if all are in use",
     "PoolTimeout": "no connection became free in time: raise max_connections, or read and leave streams sooner",
     "WriteTimeout": "the request could not be written in time",
 }

@@ -1,19 +1,20 @@
-"""Straight to the provider, over httpx."""
+"""Straight to the provider, over an engine: httpx, httpx2 or aiohttp."""
 
 import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakKeyDictionary
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.call import AsyncResponse, Call, Prepared, SyncResponse
 from dragoman.transport.carrier import AsyncCarrier, Carrier, Settings
+from dragoman.transport.engines import Wiring, async_engine, sync_engine
 from dragoman.transport.keys import Credentials
-from dragoman.transport.pool import IDLE, ClientT, Pool
+from dragoman.transport.pool import Pool
 from dragoman.transport.prepare import brings_own_key, checked_method, full_url, http_headers
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ class HttpTransport(Carrier):
 
     ``api_key`` and ``base_url`` override what the environment and the adapter say; a transport that was given one of
     them serves one service only. ``client`` is the caller's own `httpx.Client`: its proxies, certificates, hooks and
-    transport are used, its auth is the credential where it has one, and it is not closed here. See `Settings` for the
-    others.
+    transport are used, its auth is the credential where it has one, and it is not closed here.
+
+    ``engine``: ``"httpx"`` or ``"httpx2"``; see `engines`. ``proxy``, ``verify`` and ``http2``: see `Wiring`. See
+    `Settings` for the others.
     """
 
     def __init__(
@@ -40,6 +43,10 @@ class HttpTransport(Carrier):
         api_key: str | None = None,
         base_url: str | None = None,
         client: "httpx.Client | None" = None,
+        engine: str | None = None,
+        proxy: str | None = None,
+        verify: "ssl.SSLContext | None" = None,
+        http2: bool = False,
         max_connections: int = MAX_CONNECTIONS,
         environ: Mapping[str, str] = os.environ,
         **settings: Unpack[Settings],
@@ -47,7 +54,14 @@ class HttpTransport(Carrier):
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
         self._signs = api_key is None and _signs(client)
-        self._pool = Pool(_client, max_connections) if client is None else _borrowed(client)
+        wiring = Wiring(proxy, verify, http2)
+        self._engine = sync_engine(client, engine, wiring, environ)
+        self._pool: Pool[httpx.Client]
+        if client is None:
+            make = partial(self._engine.client, wiring=wiring)
+            self._pool = Pool(make, max_connections, client_size=self._engine.client_size(wiring))
+        else:
+            self._pool = _borrowed(client)
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
         return _prepared(self._credentials, adapter, request, keyless=self._signs)
@@ -56,7 +70,7 @@ class HttpTransport(Carrier):
     def _open(self, call: Call) -> Iterator[SyncResponse]:
         slot = self._pool.take()
         try:
-            response = slot.client.send(_request(slot.client, call), stream=True, follow_redirects=False)
+            response = self._engine.send(slot.client, call)
             try:
                 yield response
             finally:
@@ -72,7 +86,9 @@ class HttpTransport(Carrier):
 
 
 class AsyncHttpTransport(AsyncCarrier):
-    """`HttpTransport`, with await. ``client`` is an `httpx.AsyncClient`.
+    """`HttpTransport`, with await: over aiohttp where ``dragoman[speed]`` is installed, over httpx elsewhere.
+
+    ``engine`` may be ``"aiohttp"`` too, and ``client`` an `httpx.AsyncClient` or an `aiohttp.ClientSession`.
 
     One transport may serve several event loops, one after the other or in several threads: connections belong to
     the loop that opened them, so each loop has its own.
@@ -83,7 +99,11 @@ class AsyncHttpTransport(AsyncCarrier):
         *,
         api_key: str | None = None,
         base_url: str | None = None,
-        client: "httpx.AsyncClient | None" = None,
+        client: Any = None,
+        engine: str | None = None,
+        proxy: str | None = None,
+        verify: "ssl.SSLContext | None" = None,
+        http2: bool = False,
         max_connections: int = MAX_CONNECTIONS,
         environ: Mapping[str, str] = os.environ,
         **settings: Unpack[Settings],
@@ -91,9 +111,11 @@ class AsyncHttpTransport(AsyncCarrier):
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
         self._signs = api_key is None and _signs(client)
-        self._borrowed = None if client is None else _borrowed(client)
+        self._wiring = Wiring(proxy, verify, http2)
+        self._engine = async_engine(client, engine, self._wiring, environ)
+        self._lent = None if client is None else _borrowed(self._engine.borrowed(client))
         self._max_connections = max_connections
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[httpx.AsyncClient]] = WeakKeyDictionary()
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[Any]] = WeakKeyDictionary()
         self._closing: set[asyncio.Task[None]] = set()
 
     def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
@@ -104,30 +126,31 @@ class AsyncHttpTransport(AsyncCarrier):
         pool = self._pool()
         slot = pool.take()
         try:
-            response = await slot.client.send(_request(slot.client, call), stream=True, follow_redirects=False)
+            response = await self._engine.send_async(slot.client, call)
             try:
                 yield response
             finally:
                 await response.aclose()
         finally:
-            for client in pool.give_back(slot, spoiled=_cancelled_again()):
+            for client in pool.give_back(slot, spoiled=self._engine.spoils and _cancelled_again()):
                 self._close_later(client)
 
-    def _pool(self) -> "Pool[httpx.AsyncClient]":
+    def _pool(self) -> Pool[Any]:
         import asyncio
 
-        if self._borrowed is not None:
-            return self._borrowed
+        if self._lent is not None:
+            return self._lent
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            pool = self._pools[loop] = Pool(_async_client, self._max_connections)
+            make, size = partial(self._engine.async_client, wiring=self._wiring), self._engine.client_size(self._wiring)
+            pool = self._pools[loop] = Pool(make, self._max_connections, client_size=size)
         return pool
 
-    def _close_later(self, client: "httpx.AsyncClient") -> None:
+    def _close_later(self, client: Any) -> None:
         import asyncio
 
-        task = asyncio.create_task(client.aclose())
+        task: asyncio.Task[None] = asyncio.create_task(client.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -167,48 +190,11 @@ def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest, 
     )
 
 
-def _signs(client: "httpx.Client | httpx.AsyncClient | None") -> bool:
+def _signs(client: object) -> bool:
     """Whether the caller's own client brings the credential: then no key is looked for."""
     return getattr(client, "auth", None) is not None
 
 
-def _request(client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.Request":
-    prepared = call.prepared
-    return client.build_request(
-        prepared.method,
-        prepared.url,
-        headers=prepared.headers,
-        content=prepared.body,
-        extensions={"timeout": call.new_attempt()},
-    )
-
-
-def _client(size: int) -> "httpx.Client":
-    import httpx
-
-    return httpx.Client(verify=_trusted(), limits=_limits(size))
-
-
-def _async_client(size: int) -> "httpx.AsyncClient":
-    import httpx
-
-    return httpx.AsyncClient(verify=_trusted(), limits=_limits(size))
-
-
-def _borrowed(client: ClientT) -> Pool[ClientT]:
+def _borrowed(client: Any) -> Pool[Any]:
     """The caller's own client as a pool; how many connections it has is the caller's business."""
-    return Pool(lambda _: client, sys.maxsize, owned=False)
-
-
-def _limits(size: int) -> "httpx.Limits":
-    import httpx
-
-    return httpx.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE)
-
-
-@cache
-def _trusted() -> "ssl.SSLContext":
-    """The certificates that are trusted, read once for all clients."""
-    import httpx
-
-    return httpx.create_ssl_context()
+    return Pool(lambda _: client, sys.maxsize, client_size=None, owned=False)

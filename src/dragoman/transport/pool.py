@@ -1,9 +1,4 @@
-"""HTTP clients that are made when they are needed, many small ones instead of a large one.
-
-httpx looks at every connection of a client whenever a request starts or ends, so that the cost of a request grows
-with the square of what is under way. A client is cheap (3 KiB); a hundred calls at once run over six times faster
-through fifty clients of two connections than through one of a hundred.
-"""
+"""HTTP clients that are made when they are needed, as many as the engine's size of a client asks for."""
 
 import threading
 import time
@@ -12,8 +7,6 @@ from typing import Generic, TypeVar
 
 ClientT = TypeVar("ClientT")
 
-CLIENT_SIZE = 2
-"""Connections to a client."""
 IDLE = 30.0
 """Seconds that an unused connection is kept."""
 
@@ -33,7 +26,8 @@ class Slot(Generic[ClientT]):
 class Pool(Generic[ClientT]):
     """Lends clients to calls. ``make`` is told how many connections its client may have. Threads may share a pool.
 
-    ``owned``: whether the clients are the pool's to close; those of a caller are never handed out for that.
+    ``client_size``: the most connections to one client; None for as many as the pool may have. ``owned``: whether the
+    clients are the pool's to close; those of a caller are never handed out for that.
     """
 
     def __init__(
@@ -41,6 +35,7 @@ class Pool(Generic[ClientT]):
         make: Callable[[int], ClientT],
         max_connections: int,
         *,
+        client_size: int | None,
         owned: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -48,6 +43,7 @@ class Pool(Generic[ClientT]):
             raise ValueError("max_connections is 1 or more")
         self._make = make
         self._max = max_connections
+        self._client_size = client_size or max_connections
         self._owned = owned
         self._clock = clock
         self._slots: list[Slot[ClientT]] = []
@@ -62,7 +58,7 @@ class Pool(Generic[ClientT]):
             if slot is None:
                 room = self._max - sum(slot.size for slot in self._slots)
                 if room > 0:
-                    size = min(CLIENT_SIZE, room)
+                    size = min(self._client_size, room)
                     slot = Slot(self._make(size), size)
                     self._slots.append(slot)
                 else:

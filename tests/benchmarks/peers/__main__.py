@@ -1,4 +1,4 @@
-"""Prints the table: `python -m tests.benchmarks.peers [--rounds N] [--wire chat|messages]`.
+"""Prints the table: `python -m tests.benchmarks.peers [--rounds N] [--wire WIRE] [--client NAME] [--row ROW]`.
 
 Each client runs in an environment of its own under the cache folder, made by uv, and in a process of its own. The
 clients take turns; what is printed is the median of each one's CPU, the ratio to raw httpx, and the wall time.
@@ -16,19 +16,22 @@ from typing import Any
 
 from tests.benchmarks.measuring import ROOT, mock_provider
 from tests.benchmarks.peers.asking import EVENTS
+from tests.benchmarks.wires import WIRES
 
 _HERE = Path(__file__).resolve().parent
 
 CLIENTS = {
-    "raw httpx": ("raw", "raw", ("chat", "messages")),
-    "httpx over aiohttp": ("raw", "raw", ("chat", "messages")),
-    "openai": ("openai", "openai", ("chat",)),
+    "raw httpx": ("raw", "raw", tuple(WIRES)),
+    "httpx over aiohttp": ("raw", "raw", tuple(WIRES)),
     "anthropic": ("anthropic", "anthropic", ("messages",)),
-    "pydantic-ai": ("pydantic_ai", "pydantic_ai", ("chat",)),
-    "LiteLLM": ("litellm", "litellm", ("chat", "messages")),
-    "LangChain": ("langchain", "langchain", ("chat",)),
-    "any-llm": ("any_llm", "any_llm", ("chat",)),
-    "Dragoman": ("dragoman", "", ("chat", "messages")),
+    "openai": ("openai", "openai", ("responses", "chat")),
+    "ollama": ("ollama", "ollama", ("ollama",)),
+    "pydantic-ai": ("pydantic_ai", "pydantic_ai", ("messages", "responses", "chat")),
+    "LiteLLM": ("litellm", "litellm", tuple(WIRES)),
+    "LangChain": ("langchain", "langchain", tuple(WIRES)),
+    "any-llm": ("any_llm", "any_llm", tuple(WIRES)),
+    "Dragoman": ("dragoman", "", tuple(WIRES)),
+    "Dragoman[speed]": ("dragoman", "speed", tuple(WIRES)),
 }
 """By title: the module, the environment (this one where it is empty) and the wires that are asked over it."""
 
@@ -83,17 +86,18 @@ def _environment(name: str, cache: Path) -> Path:
     if not python.exists():
         subprocess.run(["uv", "venv", "--quiet", "--python", "3.11", str(place)], check=True)
     pins = _HERE / f"requirements-{name}.txt"
-    subprocess.run(["uv", "pip", "install", "--quiet", "--python", str(python), "-r", str(pins)], check=True)
+    subprocess.run(["uv", "pip", "install", "--quiet", "--python", str(python), "-r", str(pins)], check=True, cwd=ROOT)
     return python
 
 
-def measure(wire: str, base: str, cache: Path, rounds: int) -> None:
-    titles = [title for title, (*_, wires) in CLIENTS.items() if wire in wires]
+def measure(wire: str, base: str, cache: Path, rounds: int, only: Sequence[str], rows: Sequence[str]) -> None:
+    titles = [title for title, (*_, wires) in CLIENTS.items() if wire in wires and (not only or title in only)]
     workers = {title: Worker(title, wire, base, cache) for title in titles}
     try:
         print(f"\n| {wire}: us of CPU (ratio to raw httpx), us of wall time | {' | '.join(titles)} |")
         print(f"| --- |{' --- |' * len(titles)}", flush=True)
-        for row, (shape, together, repeat) in ROWS.items():
+        for row in rows or ROWS:
+            shape, together, repeat = ROWS[row]
             taken: dict[str, list[dict[str, float]]] = {title: [] for title in titles}
             for round_ in range(rounds + 1):
                 for title, worker in workers.items():
@@ -121,14 +125,16 @@ def _cells(titles: Sequence[str], taken: dict[str, list[dict[str, float]]], even
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.peers")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--wire", choices=("chat", "messages"), action="append")
+    parser.add_argument("--wire", choices=tuple(WIRES), action="append")
+    parser.add_argument("--row", choices=tuple(ROWS), action="append", default=[])
+    parser.add_argument("--client", choices=tuple(CLIENTS), action="append", default=[])
     default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dragoman-benchmarks"
     parser.add_argument("--cache", type=Path, default=default, help="the folder for the environments")
     asked = parser.parse_args()
     asked.cache.mkdir(parents=True, exist_ok=True)
     with mock_provider() as base:
-        for wire in asked.wire or ("messages", "chat"):
-            measure(wire, base, asked.cache, asked.rounds)
+        for wire in asked.wire or WIRES:
+            measure(wire, base, asked.cache, asked.rounds, asked.client, asked.row)
 
 
 if __name__ == "__main__":

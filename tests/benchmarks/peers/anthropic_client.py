@@ -5,7 +5,7 @@ from typing import Any
 
 import anthropic
 
-from tests.benchmarks.peers.asking import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client, model
+from tests.benchmarks.peers.asking import KEY, MESSAGES_TOOL, QUESTION, Client, model
 
 
 class Official:
@@ -23,8 +23,7 @@ class Official:
 
     async def stream(self, base: str, *, tools: bool) -> str:
         pieces: list[str] = []
-        tool = {"name": "write", "description": DESCRIPTION, "input_schema": PARAMETERS}
-        offered: dict[str, Any] = {"tools": [tool]} if tools else {}
+        offered: dict[str, Any] = {"tools": [MESSAGES_TOOL]} if tools else {}
         async for event in await self._client(base).messages.create(**self._asked, **offered, stream=True):
             if event.type == "content_block_delta":
                 delta = event.delta

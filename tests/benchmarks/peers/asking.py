@@ -11,7 +11,10 @@ KEY = "none"
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 DESCRIPTION = "Writes a text."
 TOOL = {"type": "function", "function": {"name": "write", "description": DESCRIPTION, "parameters": PARAMETERS}}
-"""The tool that is offered, as Chat Completions has it."""
+"""The tool that is offered, as Chat Completions and Ollama have it."""
+RESPONSES_TOOL = {"type": "function", "name": "write", "description": DESCRIPTION, "parameters": PARAMETERS}
+MESSAGES_TOOL = {"name": "write", "description": DESCRIPTION, "input_schema": PARAMETERS}
+OFFERED = {"messages": MESSAGES_TOOL, "responses": RESPONSES_TOOL, "chat": TOOL, "ollama": TOOL}
 
 EXPECTED = {
     "call": SENTENCE,
@@ -22,6 +25,8 @@ EXPECTED = {
     "long": arguments(20_000),
 }
 """The text, or the arguments of all calls, by the shape that is asked for."""
+CALLING = ("calls", "long")
+"""The shapes whose streams are calls: a tool is offered."""
 EVENTS = {"call": 1, "slow": 1, "burst": DELTAS, "paced": PACED, "calls": 20, "long": 1}
 """What the time is divided by: deltas, or calls."""
 
@@ -38,6 +43,13 @@ class Client(Protocol):
         ...
 
 
+def is_expected(shape: str, found: str) -> bool:
+    """Whether it is just what was sent. Calls that come whole are written by the client, with or without spaces."""
+    if shape in CALLING:
+        return found.replace(" ", "") == EXPECTED[shape].replace(" ", "")
+    return found == EXPECTED[shape]
+
+
 def model(wire: str) -> str:
     return WIRES[wire].model.partition(":")[2]
 
@@ -46,3 +58,16 @@ def chat_delta(delta: Any) -> str:
     """What an official object of a chat's delta adds."""
     called = "".join((call.function.arguments or "") for call in delta.tool_calls or ())
     return called or delta.content or ""
+
+
+def responses_text(reply: Any) -> str:
+    """The text of an official object of a response."""
+    return "".join(part.text for item in reply.output if item.type == "message" for part in item.content)
+
+
+RESPONSES_DELTAS = ("response.output_text.delta", "response.function_call_arguments.delta")
+
+
+def responses_delta(event: Any) -> str:
+    """What an official object of a response's event adds."""
+    return event.delta if event.type in RESPONSES_DELTAS else ""

@@ -14,7 +14,7 @@ _TOOL = ToolDefinition(name="write", description=DESCRIPTION, input_schema=PARAM
 class Ours:
     def __init__(self, wire: str) -> None:
         self._adapter = get_adapter(WIRES[wire].model)
-        suffix = "" if wire == "messages" else "/v1"
+        suffix = "/v1" if wire in ("responses", "chat") else ""
         self._transport = cache(lambda base: AsyncHttpTransport(base_url=base + suffix, api_key=KEY))
         self._messages = [Message.user(QUESTION)]
 

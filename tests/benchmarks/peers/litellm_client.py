@@ -8,14 +8,27 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 import litellm
 
-from tests.benchmarks.peers.asking import KEY, QUESTION, TOOL, Client, chat_delta, model
+from tests.benchmarks.peers.asking import (
+    KEY,
+    OFFERED,
+    QUESTION,
+    TOOL,
+    Client,
+    chat_delta,
+    model,
+    responses_delta,
+    responses_text,
+)
+
+_PROVIDERS = {"messages": ("anthropic", ""), "chat": ("openai", "/v1"), "ollama": ("ollama_chat", "")}
 
 
-class Lite:
+class Completions:
+    """Its one call for all providers."""
+
     def __init__(self, wire: str) -> None:
-        prefix = "anthropic" if wire == "messages" else "openai"
-        self._prefixed = f"{prefix}/{model(wire)}"
-        self._suffix = "" if wire == "messages" else "/v1"
+        provider, self._suffix = _PROVIDERS[wire]
+        self._prefixed = f"{provider}/{model(wire)}"
 
     async def _ask(self, base: str, **more: Any) -> Any:
         messages = [{"role": "user", "content": QUESTION}]
@@ -35,5 +48,22 @@ class Lite:
         return "".join(pieces)
 
 
+class Responses:
+    def __init__(self, wire: str) -> None:
+        self._prefixed, self._tool = f"openai/{model(wire)}", OFFERED[wire]
+
+    async def _ask(self, base: str, **more: Any) -> Any:
+        return await litellm.aresponses(
+            model=self._prefixed, input=QUESTION, api_base=f"{base}/v1", api_key=KEY, max_output_tokens=100, **more
+        )
+
+    async def call(self, base: str) -> str:
+        return responses_text(await self._ask(base))
+
+    async def stream(self, base: str, *, tools: bool) -> str:
+        offered: dict[str, Any] = {"tools": [self._tool]} if tools else {}
+        return "".join([responses_delta(event) async for event in await self._ask(base, stream=True, **offered)])
+
+
 def connect(wire: str) -> Client:
-    return Lite(wire)
+    return Responses(wire) if wire == "responses" else Completions(wire)

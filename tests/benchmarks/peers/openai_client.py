@@ -1,4 +1,4 @@
-"""The official client of OpenAI."""
+"""The official client of OpenAI: Chat Completions and Responses."""
 
 # mypy: disable-error-code="import-not-found"
 from functools import cache
@@ -6,30 +6,58 @@ from typing import Any
 
 import openai
 
-from tests.benchmarks.peers.asking import KEY, QUESTION, TOOL, Client, chat_delta, model
+from tests.benchmarks.peers.asking import (
+    KEY,
+    OFFERED,
+    QUESTION,
+    Client,
+    chat_delta,
+    model,
+    responses_delta,
+    responses_text,
+)
 
 
 class Official:
     def __init__(self, wire: str) -> None:
-        self._asked: dict[str, Any] = {
-            "model": model(wire),
-            "messages": [{"role": "user", "content": QUESTION}],
-            "max_completion_tokens": 100,
-        }
+        self._tool = OFFERED[wire]
+        self._model = model(wire)
         self._client = cache(lambda base: openai.AsyncOpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0))
 
+    def _offered(self, *, tools: bool) -> dict[str, Any]:
+        return {"tools": [self._tool]} if tools else {}
+
+
+class Chat(Official):
+    async def _ask(self, base: str, **more: Any) -> Any:
+        messages: list[Any] = [{"role": "user", "content": QUESTION}]
+        return await self._client(base).chat.completions.create(
+            model=self._model, messages=messages, max_completion_tokens=100, **more
+        )
+
     async def call(self, base: str) -> str:
-        reply = await self._client(base).chat.completions.create(**self._asked)
-        return reply.choices[0].message.content or ""
+        return (await self._ask(base)).choices[0].message.content or ""
 
     async def stream(self, base: str, *, tools: bool) -> str:
         pieces: list[str] = []
-        offered: dict[str, Any] = {"tools": [TOOL]} if tools else {}
-        stream = await self._client(base).chat.completions.create(**self._asked, **offered, stream=True)
-        async for chunk in stream:
+        async for chunk in await self._ask(base, **self._offered(tools=tools), stream=True):
             pieces += [chat_delta(choice.delta) for choice in chunk.choices]
         return "".join(pieces)
 
 
+class Responses(Official):
+    async def _ask(self, base: str, **more: Any) -> Any:
+        return await self._client(base).responses.create(
+            model=self._model, input=QUESTION, max_output_tokens=100, **more
+        )
+
+    async def call(self, base: str) -> str:
+        return responses_text(await self._ask(base))
+
+    async def stream(self, base: str, *, tools: bool) -> str:
+        asked = await self._ask(base, **self._offered(tools=tools), stream=True)
+        return "".join([responses_delta(event) async for event in asked])
+
+
 def connect(wire: str) -> Client:
-    return Official(wire)
+    return Chat(wire) if wire == "chat" else Responses(wire)

@@ -1,9 +1,10 @@
 """pydantic-ai, by its direct requests to a model: an agent would run the tools as well."""
 
 # mypy: disable-error-code="import-not-found"
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
-from openai import AsyncOpenAI
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import (
     ModelRequest,
@@ -15,32 +16,58 @@ from pydantic_ai.messages import (
     ToolCallPartDelta,
 )
 from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from tests.benchmarks.peers.asking import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client, model
 
+_SETTINGS = ModelSettings(max_tokens=100)
+"""With more, or no limit, it would ask Claude for a stream where none was wanted."""
 _TOOL = ToolDefinition(name="write", description=DESCRIPTION, parameters_json_schema=PARAMETERS)
+
+
+def _made(wire: str) -> Callable[[str], Any]:
+    """What makes a model for a base URL. Only the wire's own package is imported, as a program of it would."""
+    if wire == "messages":
+        from anthropic import AsyncAnthropic
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        def claude(base: str) -> Any:
+            client = AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0)
+            return AnthropicModel(model(wire), provider=AnthropicProvider(anthropic_client=client))
+
+        return claude
+
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    kind = OpenAIResponsesModel if wire == "responses" else OpenAIChatModel
+
+    def gpt(base: str) -> Any:
+        client = AsyncOpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0)
+        return kind(model(wire), provider=OpenAIProvider(openai_client=client))
+
+    return gpt
 
 
 class Direct:
     def __init__(self, wire: str) -> None:
-        def made(base: str) -> OpenAIChatModel:
-            client = AsyncOpenAI(base_url=f"{base}/v1", api_key=KEY, max_retries=0)
-            return OpenAIChatModel(model(wire), provider=OpenAIProvider(openai_client=client))
-
-        self._model = cache(made)
+        self._model = cache(_made(wire))
 
     async def call(self, base: str) -> str:
-        reply = await model_request(self._model(base), [ModelRequest.user_text_prompt(QUESTION)])
+        asked = [ModelRequest.user_text_prompt(QUESTION)]
+        reply = await model_request(self._model(base), asked, model_settings=_SETTINGS)
         return "".join(part.content for part in reply.parts if isinstance(part, TextPart))
 
     async def stream(self, base: str, *, tools: bool) -> str:
         pieces: list[str] = []
         parameters = ModelRequestParameters(function_tools=[_TOOL] if tools else [])
         asked = [ModelRequest.user_text_prompt(QUESTION)]
-        async with model_request_stream(self._model(base), asked, model_request_parameters=parameters) as events:
+        async with model_request_stream(
+            self._model(base), asked, model_settings=_SETTINGS, model_request_parameters=parameters
+        ) as events:
             async for event in events:
                 match event:
                     case PartStartEvent(part=TextPart(content=str(text))):

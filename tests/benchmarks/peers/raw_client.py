@@ -3,52 +3,27 @@
 # mypy: disable-error-code="import-not-found"
 import json
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from tests.benchmarks.peers.asking import KEY, PARAMETERS, QUESTION, TOOL, Client, model
+from tests.benchmarks.peers.asking import KEY, OFFERED, QUESTION, RESPONSES_DELTAS, Client, model
 from tests.benchmarks.wires import WIRES
 
-_CLAUDES_TOOL = {"name": "write", "input_schema": PARAMETERS}
+_SAID = [{"role": "user", "content": QUESTION}]
 
 
-class Raw:
-    def __init__(self, wire: str, client: httpx.AsyncClient) -> None:
-        self._wire = wire
-        self._client = client
-        self._headers = {"authorization": f"Bearer {KEY}", "x-api-key": KEY, "anthropic-version": "2026-10-21"}
+@dataclass(frozen=True)
+class Speech:
+    """A wire as plain code speaks it: a request's fields, a reply's text, and what one frame of a stream adds."""
 
-    def _body(self, *, stream: bool, tools: bool = False) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": model(self._wire), "messages": [{"role": "user", "content": QUESTION}]}
-        body |= {"max_tokens": 100} if self._wire == "messages" else {"max_completion_tokens": 100}
-        if tools:
-            body["tools"] = [_CLAUDES_TOOL if self._wire == "messages" else TOOL]
-        return body | ({"stream": True} if stream else {})
-
-    async def call(self, base: str) -> str:
-        url = base + WIRES[self._wire].path
-        reply = await self._client.post(url, json=self._body(stream=False), headers=self._headers)
-        found = reply.json()
-        text: str = found["content"][0]["text"] if self._wire == "messages" else _content(found)
-        return text
-
-    async def stream(self, base: str, *, tools: bool) -> str:
-        url = base + WIRES[self._wire].path
-        read = _claudes_delta if self._wire == "messages" else _gpts_delta
-        body = self._body(stream=True, tools=tools)
-        async with self._client.stream("POST", url, json=body, headers=self._headers) as reply:
-            pieces = [
-                read(json.loads(line[5:]))
-                async for line in reply.aiter_lines()
-                if line.startswith("data:") and not line.endswith("[DONE]")
-            ]
-        return "".join(pieces)
-
-
-def _content(found: dict[str, Any]) -> str:
-    text: str = found["choices"][0]["message"]["content"]
-    return text
+    asked: dict[str, Any]
+    text: Callable[[Any], str]
+    delta: Callable[[Any], str]
+    mark: str = "data:"
+    """What a line of the stream begins with."""
 
 
 def _claudes_delta(event: dict[str, Any]) -> str:
@@ -56,12 +31,68 @@ def _claudes_delta(event: dict[str, Any]) -> str:
     return delta.get("text") or delta.get("partial_json") or ""
 
 
-def _gpts_delta(chunk: dict[str, Any]) -> str:
+def _response_delta(event: dict[str, Any]) -> str:
+    delta: str = event["delta"] if event["type"] in RESPONSES_DELTAS else ""
+    return delta
+
+
+def _chat_delta(chunk: dict[str, Any]) -> str:
     for choice in chunk["choices"]:
         for call in choice["delta"].get("tool_calls") or ():
             return call["function"]["arguments"] or ""
         return choice["delta"].get("content") or ""
     return ""
+
+
+def _ollamas_delta(chunk: dict[str, Any]) -> str:
+    message = chunk["message"]
+    called = "".join(json.dumps(call["function"]["arguments"]) for call in message.get("tool_calls") or ())
+    return called or message["content"]
+
+
+SPEECH = {
+    "messages": Speech(
+        {"messages": _SAID, "max_tokens": 100}, lambda reply: reply["content"][0]["text"], _claudes_delta
+    ),
+    "responses": Speech(
+        {"input": QUESTION, "max_output_tokens": 100},
+        lambda reply: reply["output"][0]["content"][0]["text"], _response_delta,
+    ),
+    "chat": Speech(
+        {"messages": _SAID, "max_completion_tokens": 100},
+        lambda reply: reply["choices"][0]["message"]["content"], _chat_delta,
+    ),
+    "ollama": Speech(
+        {"messages": _SAID, "options": {"num_predict": 100}},
+        lambda reply: reply["message"]["content"], _ollamas_delta, mark="",
+    ),
+}  # fmt: skip
+
+
+class Raw:
+    def __init__(self, wire: str, client: httpx.AsyncClient) -> None:
+        self._path = WIRES[wire].path
+        self._speech = SPEECH[wire]
+        self._asked = {"model": model(wire), **self._speech.asked}
+        self._tool = OFFERED[wire]
+        self._client = client
+        self._headers = {"authorization": f"Bearer {KEY}", "x-api-key": KEY, "anthropic-version": "2026-10-21"}
+
+    async def call(self, base: str) -> str:
+        body = {**self._asked, "stream": False}
+        reply = await self._client.post(base + self._path, json=body, headers=self._headers)
+        return self._speech.text(reply.json())
+
+    async def stream(self, base: str, *, tools: bool) -> str:
+        body = {**self._asked, "stream": True, **({"tools": [self._tool]} if tools else {})}
+        mark, read = self._speech.mark, self._speech.delta
+        async with self._client.stream("POST", base + self._path, json=body, headers=self._headers) as reply:
+            pieces = [
+                read(json.loads(line[len(mark) :]))
+                async for line in reply.aiter_lines()
+                if line and line.startswith(mark) and not line.endswith("[DONE]")
+            ]
+        return "".join(pieces)
 
 
 def connect(wire: str) -> Client:

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from tests.benchmarks.peers.asking import EXPECTED, Client
+from tests.benchmarks.peers.asking import CALLING, Client, is_expected
 
 
 async def _once(client: Client, base: str, shape: str) -> None:
@@ -16,8 +16,8 @@ async def _once(client: Client, base: str, shape: str) -> None:
     if shape in ("call", "slow"):
         found = await client.call(where)
     else:
-        found = await client.stream(where, tools=shape in ("calls", "long"))
-    if found != EXPECTED[shape]:
+        found = await client.stream(where, tools=shape in CALLING)
+    if not is_expected(shape, found):
         raise SystemExit(f"{shape}: not what was sent, but {found[:80]!r}")
 
 

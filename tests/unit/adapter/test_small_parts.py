@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.errors import MalformedReplyError, RequestError
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.errors import MalformedReplyError, RequestError, UnknownProviderError
 from dragoman.adapter.flatten import flatten_block
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.residue import residue, restore
 from dragoman.adapter.turns import MADE, Turn
 from dragoman.adapter.wire import Headers, WireResponse
@@ -187,3 +189,17 @@ def test_header_names_compare_without_regard_to_case() -> None:
     assert headers.get("absent") is None
     assert isinstance(headers, Headers)
     assert pickle.loads(pickle.dumps(headers)) == headers
+
+
+def test_a_single_stop_sequence_is_one_text() -> None:
+    """Its letters would end a reply nearly at once."""
+    assert AdapterOptions(stop_sequences="END").stop_sequences == ("END",)  # type: ignore[arg-type]
+    assert AdapterOptions(stop_sequences=("a", "b")).stop_sequences == ("a", "b")
+
+
+@pytest.mark.parametrize("model", ["claude", "", ":x", "anthropic:", 5])
+def test_a_context_needs_a_model_by_its_whole_name(model: Any) -> None:
+    """The same error as where its adapter is looked for."""
+    for look_up in (RequestContext.for_model, get_adapter):
+        with pytest.raises(UnknownProviderError, match="provider:"):
+            look_up(model)

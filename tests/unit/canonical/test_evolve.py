@@ -74,7 +74,7 @@ def test_a_message_is_read_from_any_form_of_its_json(form: Any) -> None:
     ("data", "what"),
     [
         ("[]", "a message is a JSON object, not a list"),
-        ("null", "not a NoneType"),
+        ("null", "not a NoneType"), (None, "not a NoneType"), (Message.user("Hi"), "not a Message"),
         ("{", "EOF while parsing"),
         (b"\xff", "utf-8|expected"),
         ('{"role": "user", "x": NaN}', "expected value"),

@@ -211,6 +211,24 @@ def test_what_a_data_policy_permits(allowed: list[str] | None, denied: list[str]
     assert {action for action in ("export", "read") if policy.permits(action)} == permitted
 
 
+def test_a_chain_that_is_given_says_the_rest() -> None:
+    """As if it had grown hop by hop; what is given beside it stands."""
+    start = datetime(2026, 11, 21, 8, tzinfo=UTC)
+    hops = [
+        DelegationHop(subject_id=name, subject_type=SubjectType.AGENT, timestamp=start + timedelta(seconds=30 * place))
+        for place, name in enumerate(("alice", "bot", "helper"))
+    ]
+    grown = DelegationExtension()
+    for hop in hops:
+        grown = grown.with_new_hop(hop)
+    given = DelegationExtension(chain=tuple(hops))
+    assert given == grown == DelegationExtension.model_validate_json(grown.model_dump_json())
+    assert (given.depth, given.origin_subject_id, given.actor_subject_id) == (3, "alice", "helper")
+    assert (given.delegated, given.age_seconds) == (True, 60.0)
+    rooted = DelegationExtension(chain=tuple(hops), origin_subject_id="root")
+    assert rooted.with_new_hop(hops[0]).origin_subject_id == rooted.origin_subject_id == "root"
+
+
 def test_a_chain_of_delegations_grows() -> None:
     """Each hop gives a new chain; the origin stays, the actor is the last one, the age runs from the first hop."""
     start = datetime(2026, 11, 21, 8, tzinfo=UTC)

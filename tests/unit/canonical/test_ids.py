@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -117,8 +118,10 @@ def test_a_model_id_is_split_at_its_first_colon(text: str, provider: str, name: 
     assert str(ModelId.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "gpt-6", ":gpt-6", "openai:", ":", "openai:gpt\r\nx-key: 1", "openai:a\ud800"])
-def test_anything_else_is_no_model_id(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "gpt-6", ":gpt-6", "openai:", ":", "a:gpt\r\nx-key: 1", "openai:a\ud800", 5, None]
+)
+def test_anything_else_is_no_model_id(text: Any) -> None:
     """The error shows how to write one."""
     with pytest.raises(ValueError, match="write it as 'provider:model'"):
         ModelId.parse(text)

@@ -181,3 +181,30 @@ def test_a_message_in_memory_has_the_current_version(version: Any) -> None:
     """Older ones are upgraded when they are read, newer ones cannot be read."""
     with pytest.raises(ValidationError, match="schema_version"):
         Message(role=Role.USER, schema_version=version)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (5, "content is a text or a list of blocks, not a int"),
+        (None, "content is a text or a list of blocks, not a NoneType"),
+        (b"Hi", "content is a text or a list of blocks, not a bytes"),
+        (TextBlock(text="Hi"), "content is a text or a list of blocks, not a TextBlock"),
+        ({"role": "user", "content": "Hi"}, "content is a text or a list of blocks, not a dict"),
+        (["Hi"], r"a text is TextBlock\(text=...\)"),
+        ([{"text": "Hi"}], "a dict with a type"),
+    ],
+)
+def test_content_that_is_none_is_named(content: Any, told: str) -> None:
+    """Whichever way a message is made, and without what was in it."""
+    for make in (Message.user, lambda given: Message(role=Role.USER, content=given), lambda x: Message.tool("tu_1", x)):
+        with pytest.raises(ValidationError, match=told) as raised:
+            make(content)
+        assert "Hi" not in str(raised.value)
+
+
+def test_many_blocks_may_come_in_any_order_of_things() -> None:
+    """A list, a tuple, and whatever gives them one by one."""
+    block = TextBlock(text="Hi")
+    for given in ([block], (block,), (each for each in [block]), {1: block}.values()):
+        assert Message.user(given, **FIXED) == Message.user("Hi", **FIXED)

@@ -382,3 +382,24 @@ def test_a_child_process_tells_its_own_events_alone() -> None:
     assert os.read(told[0], 100) == b"parent parent "
     os.close(told[0])
     os.close(told[1])
+
+
+def test_words_that_are_none_are_refused_where_they_are_said() -> None:
+    """Not later, in the thread of whoever tells something, nor in a file that nobody can read any more."""
+    with EventBus() as bus:
+        with pytest.raises(EventError, match="'public' is no sensitivity: there are private, "):
+            bus.subscribe(print, least="public")
+        with pytest.raises(EventError, match="'robot' is no actor: there are user, "):
+            bus.subscribe(print, actors=["robot"])
+        with pytest.raises(EventError, match="a NoneType cannot be called"):
+            bus.subscribe(None)  # type: ignore[arg-type]
+        assert bus.emit(STARTED, session_id="s", actor="robot") is None
+        assert bus.emit(STARTED, session_id="s", sensitivity="public") is None
+        told = bus.emit(STARTED, session_id="s", actor="tool", sensitivity="pseudonymous")
+    assert told is not None
+    assert (told.actor, told.sensitivity) == (Actor.TOOL, Sensitivity.PSEUDONYMOUS)
+    strict = EventBus(strict=True)
+    with pytest.raises(EventError, match="is no actor"):
+        strict.emit(STARTED, session_id="s", actor="robot")
+    with pytest.raises(EventError, match="is no sensitivity"):
+        strict.emit(STARTED, session_id="s", sensitivity="public")

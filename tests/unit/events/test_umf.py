@@ -97,6 +97,16 @@ def test_developers_are_systems_and_results_texts(caplog: pytest.LogCaptureFixtu
     assert "no word for the image block of message m2" in caplog.text
 
 
+def test_what_the_model_wrote_is_told_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Arguments that are no JSON object as a text, and a channel that gets lost by a warning."""
+    broken = ToolUseBlock(id="tu_1", name="look", raw_input='{"at": ')
+    message = Message.assistant([broken], id="m1", channel="analysis")
+    said, called = history_to_umf([message])
+    assert said["payload"]["message"]["content"][0]["input"] == '{"at": '
+    assert called["payload"]["tool_call"]["arguments"] == '{"at": '
+    assert "UMF has no channels: message m1 loses its analysis" in caplog.text
+
+
 def test_events_of_the_bus_become_signals_and_errors() -> None:
     """UMF has no shape for them: the payload is the event."""
     with EventBus(strict=True, clock=lambda: AT) as bus:

@@ -173,3 +173,11 @@ def test_globs_that_are_too_intricate_are_given_up() -> None:
     assert time.process_time() - began < 20
     assert not verdict
     assert verdict.witness is not None or "too intricate" in verdict.reason
+
+
+def test_schemas_are_compared_and_nothing_else() -> None:
+    """What is JSON has to be read first."""
+    some = MessageBodySchema()
+    for one, other in ((some, [{"contentType": "text/*"}]), ([{"contentType": "text/*"}], some)):
+        with pytest.raises(TypeError, match=r"not a list: MessageBodySchema\.from_json"):
+            is_compatible(one, other)  # type: ignore[arg-type]

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from dragoman.formats import FormatError, MessageBody, MessageBodyPart, NotFetchedError
+from dragoman.formats import (
+    FormatError,
+    MessageBody,
+    MessageBodyPart,
+    MessageBodySchema,
+    MessageBodySchemaPart,
+    NotFetchedError,
+)
 from dragoman.transport.fetch import Fetched
 from tests.laws.globs import by_brute_force
 from tests.unit.formats.bodies import HANDWRITTEN_BODY, bodies, name_globs, names
@@ -205,3 +212,18 @@ def test_fetchers_may_be_coroutines() -> None:
         ]
 
     assert asyncio.run(read()) == [URL + "!", "Ä!", URL.encode(), "a"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "kind"), [(MessageBody, MessageBodyPart), (MessageBodySchema, MessageBodySchemaPart)]
+)
+def test_parts_are_a_list_of_parts(whole: Any, kind: Any) -> None:
+    """JSON has its own reader, and one part alone is no list."""
+    fields = {"contentType": "text/plain"} | ({"content": "a"} if whole is MessageBody else {})
+    part = kind.model_validate(fields)
+    assert whole([part]).parts == (part,)
+    for strange in (part, fields, "text/plain"):
+        with pytest.raises(FormatError, match=f"parts are a list of {kind.__name__}, not a {type(strange).__name__}"):
+            whole(strange)
+    with pytest.raises(FormatError, match=rf"\$\[1\]: a part is a {kind.__name__}, not a dict: from_json reads JSON"):
+        whole((part, fields))

@@ -21,6 +21,7 @@ from dragoman.canonical.message import MessageMetadata
 from dragoman.canonical.tools import SideEffects
 from dragoman.events.umf import history_to_umf
 from dragoman.formats import (
+    FormatError,
     InternalMessage,
     from_umf,
     from_umf_events,
@@ -31,7 +32,7 @@ from dragoman.formats import (
     tool_to_mcp,
 )
 from dragoman.formats import umf_model as umf
-from dragoman.formats.umf_events import read_envelopes, write_lines
+from dragoman.formats.umf_events import ToolCallEvent, read_envelopes, write_lines
 from dragoman.formats.umf_stream import Done, StreamingAccumulator, TextChunk, ToolCallDelta, accumulate, chunks_of
 from tests.unit.formats.documents import CALL, HANDWRITTEN_UMF, everything
 
@@ -158,6 +159,42 @@ def test_calls_and_results_that_no_message_holds_are_added() -> None:
     assert answered.tool_results[0].tool_use_id == said.tool_uses[0].id
     assert answered.tool_results[0].content == (TextBlock(text='{"b":2}'),)
     assert called.tool_uses[0].raw_input == "text"
+
+
+@pytest.mark.parametrize("content", [5, None, {"type": "text", "text": "Hi."}])
+def test_content_is_a_text_or_blocks(content: object) -> None:
+    """Told in these words."""
+    with pytest.raises(FormatError, match=r"\$\[0\]\.content: (content is a text or a list of blocks|Field required)"):
+        from_umf([{"role": "user", "content": content}])
+
+
+@pytest.mark.parametrize(
+    ("info", "model"),
+    [
+        ({"model_name": "claude-3", "provider": "anthropic"}, "anthropic:claude-3"),
+        ({"model_name": "anthropic:claude-3", "provider": "anthropic"}, "anthropic:claude-3"),
+        ({"model_name": "qwen3:4b", "provider": "ollama"}, "ollama:qwen3:4b"),
+        ({"model_name": "claude-3"}, "claude-3"),
+    ],
+)
+def test_a_model_of_a_log_has_its_provider(info: dict[str, str], model: str) -> None:
+    """UMF keeps the two apart; ours is one id, by which thinking and prices are told."""
+    common = {"event_id": "evt_1", "session_id": "s", "timestamp_ms": 1, "sequence": 0}
+    payload = {**common, "message": {"role": "assistant", "content": "Hi."}, "model_info": info}
+    (message,) = from_umf_events([{**common, "event_type": "message", "payload": payload}])
+    assert (message.metadata.model, message.metadata.provider) == (model, info.get("provider"))
+
+
+def test_a_call_tells_the_server_of_its_tool() -> None:
+    """Where it is one of MCP."""
+    common = {"event_id": "evt_1", "session_id": "s", "timestamp_ms": 1, "sequence": 0}
+    call = {"id": "c", "name": "f", "arguments": {}}
+    context = {"server_name": "db", "server_url": "https://db.example", "transport": "http"}
+    payload = {**common, "message_event_id": "evt_0", "tool_call": call, "mcp_context": context}
+    event = read_envelopes([{**common, "event_type": "tool_call", "payload": payload}])[0].event()
+    assert isinstance(event, ToolCallEvent)
+    assert event.mcp_context is not None
+    assert event.mcp_context.model_dump() == context
 
 
 def test_the_accumulator_gives_calls_in_order_of_their_index() -> None:

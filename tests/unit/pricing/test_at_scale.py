@@ -187,6 +187,18 @@ def test_figures_wider_than_64_bits(connection: Any, table: PriceTable) -> None:
     assert by_sql(connection, rows, table=table) == by_python(rows, table=table)
 
 
+def test_a_reply_of_no_tokens_cost_nothing(connection: Any, table: PriceTable) -> None:
+    """That is known, whether it broke off or not; of an unknown model nothing is."""
+    rows = [
+        row(model=model, input_tokens=0, output_tokens=0, status=status)
+        for model in ("acme:full", "acme:nobody")
+        for status in ("complete", "error")
+    ]
+    found = by_sql(connection, rows, table=table)
+    assert found == by_python(rows, table=table)
+    assert [(cost, status) for cost, status, *_ in found[:2]] == [(0, "priced"), (0, "partial")]
+
+
 def test_rates_with_many_digits(connection: Any, tmp_path: Path) -> None:
     """The unit is as small as the finest rate needs."""
     table = write_table(tmp_path, acme('prices = [{ input = "0.0000000000001", output = "3e2" }]'))

@@ -402,3 +402,9 @@ def test_the_cost_of_a_broken_reply_is_a_lower_bound() -> None:
     assert bound.as_lower_bound() is bound
     free = Usage(cost_usd=Decimal(0), cost_status=CostStatus.FREE)
     assert free.as_lower_bound() is free
+
+
+def test_a_usage_comes_before_its_model() -> None:
+    """Whoever has them the other way round is told so."""
+    with pytest.raises(TypeError, match="cost takes a usage and then its model, not a str first"):
+        cost("openai:o3", Usage(input_tokens=1))  # type: ignore[arg-type]

@@ -120,3 +120,9 @@ def test_a_broken_reply_stays_a_lower_bound(table: PriceTable, status: MessageSt
     assert message.usage is not None
     assert (message.usage.cost_usd, message.usage.cost_status) == (Decimal("0.003"), CostStatus.PARTIAL)
     assert list(reprice([message], table)) == [message]
+
+
+def test_what_is_neither_a_message_nor_spent_is_named() -> None:
+    """When its turn comes, and not as a missing attribute."""
+    with pytest.raises(TypeError, match="what was Spent, not a Usage"):
+        list(reprice([Usage()]))  # type: ignore[call-overload]

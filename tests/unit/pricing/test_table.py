@@ -1,7 +1,9 @@
 """The table: files, aliases, overlays, versions, and errors that say what to do."""
 
 import re
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +168,40 @@ def test_a_wrong_overlay_is_refused(tmp_path: Path, overlay: dict[str, object], 
     """Rather than never being looked at."""
     with pytest.raises(ConfigurationError, match=re.escape(fault)):
         write_table(tmp_path).overlaid(overlay).price("acme:plain", USAGE, NOW)
+
+
+@pytest.mark.parametrize(
+    ("overlay", "fault"),
+    [
+        ({"acme": {"model": [{"id": "m"}]}}, "every model needs an id and a match: 'm'"),
+        ({"acme": {"model": [{"id": "m", "match": {"equals": ["m"]}, "prices": [{"input": "1"}]}]}}, "say where"),
+        (
+            {"acme": {"source": "x", "checked": "2026-11-01", "model": [
+                {"id": "m", "match": {"equals": ["m"]}, "prices": [{}]}]}},
+            "checked is a date: in TOML without quotes, in Python date(2026, 11, 1)",
+        ),
+        (
+            {"acme": {"source": "x", "checked": date(2026, 11, 1), "model": [
+                {"id": "m", "match": {"equals": ["m"]}, "prices": [{"input": 1.5}]}]}},
+            "write 1.5 in quotes",
+        ),
+        (["acme"], "a table or the path of one, not a list"),
+        ("nowhere.toml", "cannot be read: nowhere.toml"),
+    ],
+)  # fmt: skip
+def test_an_overlay_is_read_when_it_is_laid(tmp_path: Path, overlay: Any, fault: str) -> None:
+    """A fault must not come up when the first reply has been paid for."""
+    table = write_table(tmp_path)
+    with pytest.raises(ConfigurationError, match=re.escape(fault)):
+        table.overlaid(overlay)
+
+
+def test_an_overlay_may_be_a_path_in_words(tmp_path: Path) -> None:
+    """As `--overlay` of the command line is."""
+    path = tmp_path / "ours.toml"
+    path.write_text("", encoding="utf-8")
+    table = write_table(tmp_path)
+    assert table.overlaid(str(path)).version == table.overlaid(path).version
 
 
 def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:

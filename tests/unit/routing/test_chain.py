@@ -262,3 +262,11 @@ def test_the_chain_can_be_read() -> None:
         "workspace_default: not_applicable (the workspace has no default)",
         "global_default: chose north:able (the global default)",
     ]
+
+
+def test_rules_are_rules() -> None:
+    """One alone will do; a dict is for a configuration."""
+    rule = Rule(model="openai:o3")
+    assert [each.model for each in Router(rules=rule).rules] == ["openai:o3"]
+    with pytest.raises(ConfigurationError, match="rule 2 is a dict, not a Rule: from_toml reads a file"):
+        Router(rules=[rule, {"model": "openai:o3"}])  # type: ignore[list-item]

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from dragoman.adapter.errors import ToolSchemaError
+from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.tools import SideEffects, ToolDefinition, schema_problems
 from dragoman.session import Tool, tool
 from dragoman.session.signature import read
@@ -239,7 +239,7 @@ def test_a_tool_may_be_named_and_described_by_hand() -> None:
 
     assert (whatever.name, whatever.definition.description) == ("find_it", "Find.")
     assert isinstance(whatever, Tool)
-    with pytest.raises(ValueError, match="sometimes"):
+    with pytest.raises(ConfigurationError, match="sometimes"):
         tool(side_effects="sometimes")(whatever.function)
 
 

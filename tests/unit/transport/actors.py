@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import httpx
+import pytest
 
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
@@ -105,10 +107,16 @@ class Got:
 class SyncWay:
     """A call, whole or streamed, without await."""
 
-    name = "sync"
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.name = f"sync {engine}"
+
+    def transport(self, **settings: Any) -> HttpTransport:
+        own = {} if "client" in settings else {"engine": self.engine}
+        return HttpTransport(**{"api_key": KEY, **own, **settings})
 
     def call(self, request: WireRequest = WHOLE, *, timeout: float | None = None, **settings: Any) -> Got:
-        with HttpTransport(**{"api_key": KEY, **settings}) as transport:
+        with self.transport(**settings) as transport:
             return take(transport, request, timeout=timeout)
 
     def client(self, handler: Callable[[httpx.Request], httpx.Response], **settings: Any) -> httpx.Client:
@@ -118,11 +126,17 @@ class SyncWay:
 class AsyncWay:
     """The same with await, in an event loop of its own."""
 
-    name = "async"
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.name = f"async {engine}"
+
+    def transport(self, **settings: Any) -> AsyncHttpTransport:
+        own = {} if "client" in settings else {"engine": self.engine}
+        return AsyncHttpTransport(**{"api_key": KEY, **own, **settings})
 
     def call(self, request: WireRequest = WHOLE, *, timeout: float | None = None, **settings: Any) -> Got:
         async def main() -> Got:
-            async with AsyncHttpTransport(**{"api_key": KEY, **settings}) as transport:
+            async with self.transport(**settings) as transport:
                 return await take_async(transport, request, timeout=timeout)
 
         return asyncio.run(main())
@@ -131,8 +145,19 @@ class AsyncWay:
         return httpx.AsyncClient(transport=httpx.MockTransport(handler), **settings)
 
 
-WAYS = (SyncWay(), AsyncWay())
 Way = SyncWay | AsyncWay
+WAYS = (SyncWay("httpx"), AsyncWay("httpx"))
+
+
+def needs(engine: str) -> pytest.MarkDecorator:
+    """Skips where the engine is not installed."""
+    return pytest.mark.skipif(find_spec(engine) is None, reason=f"{engine} is not installed")
+
+
+AIOHTTP = pytest.param(AsyncWay("aiohttp"), marks=needs("aiohttp"))
+HTTPX2 = tuple(pytest.param(way, marks=needs("httpx2")) for way in (SyncWay("httpx2"), AsyncWay("httpx2")))
+ENGINES = (*WAYS, AIOHTTP)
+"""The ways over every engine that has its own way to the network; httpx2 is httpx under another name."""
 
 
 def take(transport: Any, request: WireRequest, *, adapter: Adapter = ADAPTER, timeout: float | None = None) -> Got:

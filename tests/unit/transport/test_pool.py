@@ -2,7 +2,9 @@
 
 import pytest
 
-from dragoman.transport.pool import CLIENT_SIZE, IDLE, Pool
+from dragoman.transport.pool import IDLE, Pool
+
+CLIENT_SIZE = 2
 
 
 class Clock:
@@ -21,7 +23,7 @@ def pool_of(most: int, *, owned: bool = True) -> tuple[Pool[str], list[int], Clo
         sizes.append(size)
         return f"client {len(sizes)}"
 
-    return Pool(make, most, owned=owned, clock=clock), sizes, clock
+    return Pool(make, most, client_size=CLIENT_SIZE, owned=owned, clock=clock), sizes, clock
 
 
 def test_clients_are_made_when_they_are_needed() -> None:

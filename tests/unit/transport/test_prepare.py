@@ -8,7 +8,7 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestEr
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.prepare import checked_headers, checked_path
 from tests.servers import FaultyServer, json_reply
-from tests.unit.transport.actors import BODY, KEY, WAYS, Way
+from tests.unit.transport.actors import BODY, ENGINES, KEY, Way
 
 _EVIL = "x-evil: 1"
 _ENDS = [
@@ -59,7 +59,7 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
 def test_no_payload_reaches_the_wire(way: Way) -> None:
     """Every payload in a header, a path or a method is a RequestError, and the server hears nothing."""
     requests = [
@@ -81,7 +81,7 @@ def test_no_payload_reaches_the_wire(way: Way) -> None:
         assert b"evil" not in server.received[0].head
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
 @pytest.mark.parametrize(
     "path",
     [
@@ -97,7 +97,7 @@ def test_an_honest_path_arrives_as_written(way: Way, path: str) -> None:
     assert server.received[0].path == "/v1" + path
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
 @pytest.mark.parametrize("host", ["xn--0", "xn--a", "xn--", "xn--zz-"])
 def test_a_name_that_decodes_to_nothing_is_refused(way: Way, host: str) -> None:
     """A host in the international form that is none of its words is a ConfigurationError."""

@@ -12,7 +12,7 @@ import pytest
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
 from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Reply, sse_reply
-from tests.unit.transport.actors import ADAPTER, BODY, KEY, STREAM, WAYS, WHOLE, VirtualTime, Way
+from tests.unit.transport.actors import ADAPTER, BODY, ENGINES, KEY, STREAM, WAYS, WHOLE, VirtualTime, Way
 
 REPLIES = {
     "success": Reply(body=b"{}"),
@@ -42,7 +42,7 @@ def log() -> Iterator[io.StringIO]:
     root.removeHandler(handler)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
 @pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_key_is_seen_by_the_provider_alone(name: str, request_: WireRequest, way: Way, log: io.StringIO) -> None:
@@ -72,7 +72,7 @@ def test_a_transport_keeps_to_itself() -> None:
             pickle.dumps(transport)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
 def test_a_refused_header_does_not_show_its_value(way: Way) -> None:
     """A key with a line end in it, given as a header, is refused by name."""
     request = WireRequest("POST", "/chat", BODY, {"authorization": f"Bearer {KEY}\n"})
@@ -81,7 +81,7 @@ def test_a_refused_header_does_not_show_its_value(way: Way) -> None:
     assert KEY not in str(got.error)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
 def test_a_made_up_key_does_not_eat_the_message(way: Way) -> None:
     """A word that somebody gives a local server for a key stays in what the server says."""
     with FaultyServer(Reply(status=400, body=b'{"error": "no such model"}')) as server:

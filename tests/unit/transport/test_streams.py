@@ -10,11 +10,12 @@ from dragoman.adapter.errors import NetworkError
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
 from tests.servers import RESET, STALL, FaultyServer, Pause, Received, Reply, json_reply, sse_reply
-from tests.unit.transport.actors import ADAPTER, KEY, STREAM, WAYS, WHOLE, Way
+from tests.unit.transport.actors import ADAPTER, AIOHTTP, ENGINES, KEY, STREAM, WAYS, WHOLE, AsyncWay, SyncWay, Way
 
 ROUNDS = 50
 POOL = 5
 NO_RETRY = RetryPolicy(max_retries=0)
+AWAITING = (WAYS[1], AIOHTTP)
 ENDLESS = [step for number in range(3) for step in (b"data: %d\n\n" % number, Pause(0.001))]
 
 
@@ -167,14 +168,15 @@ ASYNC: list[Callable[[AsyncHttpTransport], Awaitable[None]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("way", AWAITING, ids=lambda way: way.name)
 @pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
-def test_fifty_streams_left_by_an_async_caller(leave: Callable[[AsyncHttpTransport], Awaitable[None]]) -> None:
+def test_fifty_streams_left_by_an_async_caller(
+    leave: Callable[[AsyncHttpTransport], Awaitable[None]], way: AsyncWay
+) -> None:
     """The same with await, and with cancellation in every place."""
 
     async def main() -> None:
-        async with AsyncHttpTransport(
-            api_key=KEY, base_url=server.url, max_connections=POOL, retry=NO_RETRY
-        ) as transport:
+        async with way.transport(base_url=server.url, max_connections=POOL, retry=NO_RETRY) as transport:
             for _ in range(ROUNDS):
                 with contextlib.suppress(EnoughError):
                     await leave(transport)
@@ -185,11 +187,12 @@ def test_fifty_streams_left_by_an_async_caller(leave: Callable[[AsyncHttpTranspo
         asyncio.run(main())
 
 
-def test_closing_waits_for_clients_that_close_by_themselves() -> None:
+@pytest.mark.parametrize("way", AWAITING, ids=lambda way: way.name)
+def test_closing_waits_for_clients_that_close_by_themselves(way: AsyncWay) -> None:
     """A transport that is closed right after a double cancellation leaves no task and no connection behind."""
 
     async def main() -> None:
-        async with AsyncHttpTransport(api_key=KEY, base_url=server.url) as transport:
+        async with way.transport(base_url=server.url) as transport:
             await a_cancelled_twice(transport)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -199,7 +202,8 @@ def test_closing_waits_for_clients_that_close_by_themselves() -> None:
         assert server.wait_until_closed() == 0
 
 
-def test_a_thousand_calls_share_the_connections() -> None:
+@pytest.mark.parametrize("way", AWAITING, ids=lambda way: way.name)
+def test_a_thousand_calls_share_the_connections(way: AsyncWay) -> None:
     """A hundred callers at once over five connections: nobody starves, and there are never more than five."""
     most = 0
 
@@ -209,7 +213,7 @@ def test_a_thousand_calls_share_the_connections() -> None:
         return json_reply({})
 
     async def main() -> None:
-        async with AsyncHttpTransport(api_key=KEY, base_url=server.url, max_connections=POOL) as transport:
+        async with way.transport(base_url=server.url, max_connections=POOL) as transport:
             for _ in range(10):
                 replies = await asyncio.gather(*[transport.send(ADAPTER, WHOLE) for _ in range(100)])
                 assert {reply.status for reply in replies} == {200}
@@ -219,12 +223,12 @@ def test_a_thousand_calls_share_the_connections() -> None:
     assert most == POOL
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
 def test_a_finished_stream_gives_its_connection_back(way: Way) -> None:
     """A caller who stops at the terminal event leaves the end of the stream unread; the connection serves on."""
     with FaultyServer(sse_reply(b"data: 1\n\n", b"data: last\n\n")) as server:
-        if way.name == "sync":
-            with HttpTransport(api_key=KEY, base_url=server.url) as transport:
+        if isinstance(way, SyncWay):
+            with way.transport(base_url=server.url) as transport:
                 for _ in range(10):
                     with transport.stream(ADAPTER, STREAM) as reply:
                         for chunk in reply.chunks:
@@ -233,7 +237,7 @@ def test_a_finished_stream_gives_its_connection_back(way: Way) -> None:
         else:
 
             async def main() -> None:
-                async with AsyncHttpTransport(api_key=KEY, base_url=server.url) as transport:
+                async with way.transport(base_url=server.url) as transport:
                     for _ in range(10):
                         async with transport.stream(ADAPTER, STREAM) as reply:
                             async for chunk in reply.chunks:
@@ -245,14 +249,14 @@ def test_a_finished_stream_gives_its_connection_back(way: Way) -> None:
         assert server.connections == 1
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
 @pytest.mark.parametrize("end", [STALL, RESET, b"data: more\n\n" * 100_000], ids=["stall", "reset", "much more"])
 def test_a_stream_that_does_not_end_is_hung_up_on(way: Way, end: object) -> None:
     """After the event that the caller wanted, nothing that the provider does is an error or takes long."""
     with FaultyServer(sse_reply(b"data: last\n\n", end, STALL)) as server:  # type: ignore[arg-type]
-        if way.name == "sync":
+        if isinstance(way, SyncWay):
             with (
-                HttpTransport(api_key=KEY, base_url=server.url) as transport,
+                way.transport(base_url=server.url) as transport,
                 transport.stream(ADAPTER, STREAM) as reply,
             ):
                 assert next(reply.chunks).startswith(b"data: last")
@@ -260,7 +264,7 @@ def test_a_stream_that_does_not_end_is_hung_up_on(way: Way, end: object) -> None
 
             async def main() -> None:
                 async with (
-                    AsyncHttpTransport(api_key=KEY, base_url=server.url) as transport,
+                    way.transport(base_url=server.url) as transport,
                     transport.stream(ADAPTER, STREAM) as reply,
                 ):
                     assert (await anext(reply.chunks)).startswith(b"data: last")

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.view import MessageView
 from dragoman.canonical.view_kinds import ViewKind
@@ -35,9 +36,12 @@ class Confirmation(Plugin):
         harmless: Iterable[SideEffects | str] = HARMLESS,
         trust_hints: bool = False,
     ) -> None:
-        known = tools.items() if isinstance(tools, Mapping) else ((tool.name, tool.side_effects) for tool in tools)
-        self._effects = {name: SideEffects(effects) for name, effects in known}
-        self._harmless = frozenset(SideEffects(each) for each in harmless)
+        """Raises ConfigurationError where ``ask`` cannot be asked, or it is not said what the tools do."""
+        if not callable(ask):
+            raise ConfigurationError(f"a Confirmation is given a function to ask, not a {type(ask).__name__}")
+        known = tools.items() if isinstance(tools, Mapping) else map(_told, tools)
+        self._effects = {name: _effects(effects) for name, effects in known}
+        self._harmless = frozenset(map(_effects, (harmless,) if isinstance(harmless, str) else harmless))
         self._ask = ask
         self._trust_hints = trust_hints
         if inspect.iscoroutinefunction(ask):
@@ -67,3 +71,17 @@ class Confirmation(Plugin):
         if not (self._trust_hints and described and described.name == view.name):
             return False
         return described.annotations.get("readOnlyHint") is True and SideEffects.READ in self._harmless
+
+
+def _told(tool: ToolDefinition) -> tuple[str, SideEffects]:
+    if not isinstance(tool, ToolDefinition):
+        given = type(tool).__name__
+        raise ConfigurationError(f"tools are definitions, or side effects by name, not a {given}")
+    return tool.name, tool.side_effects
+
+
+def _effects(word: SideEffects | str) -> SideEffects:
+    try:
+        return SideEffects(word)
+    except ValueError:
+        raise ConfigurationError(f"{word!r:.80} is no side effect: there are {', '.join(SideEffects)}") from None

@@ -23,7 +23,11 @@ class LabelledModels(Plugin):
     capabilities: Iterable[Capability | str] = (Capability.READ_LABELS,)
 
     def __init__(self, models: Mapping[str, Iterable[str]]) -> None:
-        """Raises ConfigurationError where a label has one word in the place of a list."""
+        """Raises ConfigurationError where a label has one word in the place of a list, or there are no labels."""
+        if not isinstance(models, Mapping):
+            raise ConfigurationError(
+                f"the models stand by label, as in {{'PII': ['local:**']}}, not in a {type(models).__name__}"
+            )
         self._allowed: dict[str, tuple[Glob, ...]] = {}
         for label, patterns in models.items():
             if isinstance(patterns, str):

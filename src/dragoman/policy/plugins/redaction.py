@@ -51,10 +51,12 @@ class Redaction(Plugin):
         window: int | None = None,
     ) -> None:
         """Without ``finders`` it looks for `secrets` and `personal_data`. Raises MissingExtraError for these, and
-        ConfigurationError on a key that is empty."""
-        if key is not None and not key:
-            raise ConfigurationError("the key of a redaction is not empty: with none, anyone can guess what was meant")
-        self._finders: tuple[Find, ...] = (secrets(), personal_data()) if finders is None else tuple(finders)
+        ConfigurationError on a key that is empty and a finder that finds nothing."""
+        if key is not None and not (key and isinstance(key, bytes)):
+            raise ConfigurationError(
+                "the key of a redaction is bytes, and not empty: else anyone can guess what was meant"
+            )
+        self._finders: tuple[Find, ...] = (secrets(), personal_data()) if finders is None else _all(finders)
         self._key = key
         self._keep = frozenset((keep,) if isinstance(keep, str) else keep)
         self._label = label
@@ -84,3 +86,12 @@ class Redaction(Plugin):
         if self._key is None:
             return f"[{kind}]"
         return f"[{kind} {hmac.new(self._key, value.encode(), sha256).hexdigest()[:_DIGITS]}]"
+
+
+def _all(finders: Iterable[Find]) -> tuple[Find, ...]:
+    """The finders; one alone will do."""
+    found = (finders,) if callable(finders) else tuple(finders)
+    for finder in found:
+        if not callable(finder):
+            raise ConfigurationError(f"a finder is a function from a text to findings, not a {type(finder).__name__}")
+    return found

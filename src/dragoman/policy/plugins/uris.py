@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.view import MessageView
@@ -25,7 +26,14 @@ class _ByUri(Plugin):
     )  # fmt: skip
 
     def __init__(self, *patterns: str) -> None:
-        """``*`` stands for what has no slash, ``**`` for anything, as in ``tool://db-server/**``."""
+        """``*`` stands for what has no slash, ``**`` for anything, as in ``tool://db-server/**``.
+
+        Raises ConfigurationError where a pattern is no text.
+        """
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                shown = f"{type(self).__name__}('tool://a/*', 'file:///**')"
+                raise ConfigurationError(f"a pattern is a text, not a {type(pattern).__name__}: write {shown}")
         self._globs = tuple(glob(pattern) for pattern in patterns)
 
     def check(self, step: Step) -> Violation | None:

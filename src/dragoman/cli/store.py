@@ -1,0 +1,62 @@
+"""`dragoman store …`: what is done with a store as a whole."""
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from dragoman.cli.cost_sources import refuse_missing
+from dragoman.cli.show import console
+
+app = typer.Typer(help="Export a store for reports, and spread it over a cluster.", no_args_is_help=True)
+
+_DAY = ["%Y-%m-%d"]
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(help="Where the files go: FOLDER/day=2026-11-21/part-0.parquet.")],
+    store: Annotated[
+        str | None, typer.Option("--store", "-s", help="A SQLite file or a database URL; your own store if not said.")
+    ] = None,
+    since: Annotated[datetime | None, typer.Option(help="The first day, in UTC.", formats=_DAY)] = None,
+    until: Annotated[datetime | None, typer.Option(help="The first day after, in UTC.", formats=_DAY)] = None,
+    text: Annotated[bool, typer.Option("--text", help="With what was said.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Days that have not changed, too.")] = False,
+) -> None:
+    """Writes what each reply used and cost as Parquet, one file a day, for `dragoman cost FOLDER`.
+
+    Run again, it writes the days that have changed.
+    """
+    from dragoman.store import Store  # its extra is asked for where it is needed
+
+    with Store(_url(store)) as opened:
+        done = opened.export_replies(folder, since=_day(since), until=_day(until), text=text, everything=everything)
+    parts = [f"{len(done.written):,} days written, with {done.replies:,} replies", f"{len(done.unchanged):,} unchanged"]
+    if done.removed:
+        parts.append(f"{len(done.removed):,} taken away")
+    console().print(f"{', '.join(parts)}: {escape(str(folder))}", soft_wrap=True)
+
+
+@app.command()
+def citus() -> None:
+    """Prints the SQL that spreads a store over a Citus cluster: `dragoman store citus | psql URL`."""
+    from dragoman.store import citus_statements
+
+    for statement in citus_statements():
+        typer.echo(f"{statement};")
+
+
+def _day(at: datetime | None) -> date | None:
+    return None if at is None else at.date()
+
+
+def _url(name: str | None) -> str | None:
+    """Raises ConfigurationError where there is no such file: an export does not make what it is to read."""
+    if name is None:
+        return None
+    url = name if "://" in name else f"sqlite:///{name}"
+    refuse_missing(url)
+    return url

@@ -1,0 +1,99 @@
+"""Where the time of a stream goes: `python -m tests.benchmarks.profile [WIRE] [spoken|called]`.
+
+Prints two tables for a stream of texts, or of a call's arguments, that arrives at once, without a network below: the
+microseconds of CPU that each floor takes of one delta, and the functions that it goes through. In the second table
+every call is dearer by what the profiler adds, so that only its order counts.
+"""
+
+import cProfile
+import pstats
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dragoman import RequestContext, get_adapter
+from dragoman.adapter import wirejson
+from dragoman.adapter.framing import Frame, NdjsonDecoder, SseDecoder
+from tests.benchmarks.wires import FRAGMENT, WIRES, Wire, arguments, words
+
+_DELTAS = 2_000
+_SHOWN = 14
+_ROUNDS = 40
+
+
+def _chunk(wire: Wire, shape: str) -> bytes:
+    if shape == "spoken":
+        return b"".join(wire.spoken(words(_DELTAS)))
+    return b"".join(wire.called([arguments(_DELTAS * FRAGMENT)]))
+
+
+def _best(work: Callable[[], object]) -> float:
+    """Microseconds of CPU for one delta, in the best of some rounds: the others were disturbed."""
+    found = []
+    for _ in range(_ROUNDS):
+        started = time.process_time()
+        work()
+        found.append(time.process_time() - started)
+    return min(found) / _DELTAS * 1e6
+
+
+def floors(wire: Wire, chunk: bytes) -> dict[str, float]:
+    """Microseconds of one delta by floor; each is measured by itself, on what the one before hands it."""
+    adapter = get_adapter(wire.model)
+
+    def framed() -> list[Frame]:
+        return (SseDecoder() if "event-stream" in wire.kind else NdjsonDecoder()).feed(chunk)
+
+    frames = framed()
+    data = [frame.data for frame in frames if frame.data != b"[DONE]"]
+
+    def parsed() -> None:
+        for each in data:
+            wirejson.loads(each)
+
+    def read() -> None:
+        decoder = adapter.decoder(RequestContext.for_model(wire.model))
+        for frame in frames:
+            for _ in decoder.read(frame):
+                pass
+
+    def decoded() -> None:
+        for _ in adapter.iter_stream([chunk], RequestContext.for_model(wire.model)):
+            pass
+
+    framing, parsing, reading, whole = map(_best, (framed, parsed, read, decoded))
+    return {
+        "bytes to frames (`adapter/framing.py`)": framing,
+        "the JSON parser (`adapter/wirejson.py`)": parsing,
+        "reading, gathering, making the event (`stream.py` of the adapter)": reading - parsing,
+        "checking it and handing it on (`adapter/decoding.py`)": whole - framing - reading,
+        "all": whole,
+    }
+
+
+def functions(wire: Wire, chunk: bytes) -> list[tuple[str, float, float]]:
+    """How often a delta goes through each function, and the microseconds in it; the dearest first."""
+    adapter, profile = get_adapter(wire.model), cProfile.Profile()
+    profile.runcall(lambda: list(adapter.iter_stream([chunk], RequestContext.for_model(wire.model))))
+    stats: dict[tuple[str, int, str], tuple[int, int, float]] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    found = [
+        (f"{Path(path).parent.name}/{Path(path).name}: {name}" if line else name, calls / _DELTAS, own / _DELTAS * 1e6)
+        for (path, line, name), (_, calls, own, *_) in stats.items()
+    ]
+    return sorted(found, key=lambda each: -each[2])[:_SHOWN]
+
+
+def main(names: list[str]) -> None:
+    wire = WIRES[names[0] if names else "messages"]
+    chunk = _chunk(wire, names[1] if len(names) > 1 else "spoken")
+    print("| floor | microseconds |\n| --- | --- |")
+    for floor, taken in floors(wire, chunk).items():
+        print(f"| {floor} | {taken:.2f} |")
+    print("\n| function | times | microseconds under the profiler |\n| --- | --- | --- |")
+    for name, times, own in functions(wire, chunk):
+        print(f"| {name} | {times:.1f} | {own:.2f} |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

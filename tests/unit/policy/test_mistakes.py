@@ -1,0 +1,77 @@
+"""What whoever writes a policy gets wrong: told when it is written, with what to write instead."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dragoman import Message
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.policy import Extensions, Pipeline, Plugin, PolicyDeniedError, Step, filtered, held, hook
+from dragoman.policy.plugins import AllowUris, Confirmation, DenyUris, LabelledModels, Redaction
+
+HI = Message.user("Hi, hunter2")
+
+
+def yields(step: Step) -> Iterator[None]:
+    yield None
+
+
+class Empty(Plugin):
+    hooks = ("evaluate",)
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
+    "hook without words": (lambda: hook(lambda step: None), r"as in @hook\('cmf\.llm_input'\)"),  # type: ignore[arg-type]
+    "no step taken": (lambda: hook("evaluate")(lambda: None), "takes one argument, the step"),  # type: ignore[arg-type]
+    "two taken": (lambda: hook("evaluate")(lambda step, more: None), "takes one argument"),  # type: ignore[arg-type]
+    "a generator": (lambda: hook("evaluate")(yields), "'yields': its check yields"),
+    "no check": (lambda: Pipeline([Empty()]), "'Empty': it has no check"),
+    "a class": (lambda: Pipeline([Empty]), "a type is no plugin"),  # type: ignore[list-item]
+    "patterns in a list": (lambda: AllowUris(["tool://**"]), r"not a list: write AllowUris\("),  # type: ignore[arg-type]
+    "a pattern of bytes": (lambda: DenyUris(b"tool://**"), r"not a bytes: write DenyUris\("),  # type: ignore[arg-type]
+    "nobody to ask": (lambda: Confirmation("yes"), "a function to ask, not a str"),  # type: ignore[arg-type]
+    "no such effect": (lambda: Confirmation(bool, {"f": "reads"}), "'reads' is no side effect: there are none, read, "),
+    "tools by name alone": (lambda: Confirmation(bool, ["f"]), "or side effects by name, not a str"),  # type: ignore[list-item]
+    "a finder by name": (lambda: Redaction(["email"]), "from a text to findings, not a str"),  # type: ignore[list-item]
+    "a key of text": (lambda: Redaction([], key="secret"), "the key of a redaction is bytes"),  # type: ignore[arg-type]
+    "labels without models": (lambda: LabelledModels(["PII"]), "stand by label, .* not in a list"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_when_it_is_made(mistake: str) -> None:
+    """Not when the first message is denied for it."""
+    make, told = MISTAKES[mistake]
+    with pytest.raises(ConfigurationError, match=told):
+        make()
+
+
+@pytest.mark.parametrize("answer", [True, "no", {"violation": "no"}])
+def test_an_answer_that_is_none_is_named(answer: Any) -> None:
+    """By its kind, and never by what is in it; the step is denied."""
+    pipeline = Pipeline([hook("evaluate", name="odd")(lambda step: answer)])
+    with pytest.raises(PolicyDeniedError) as denied:
+        pipeline.run("evaluate", HI)
+    assert denied.value.reason.startswith(f"check returned a {type(answer).__name__}: a Violation, a Message, ")
+    assert "hunter2" not in str(denied.value)
+
+
+def test_a_check_may_take_more_than_it_needs() -> None:
+    """Defaults, anything at all, a method, and what is written in C."""
+
+    class Method:
+        def look(self, step: Step) -> None:
+            """Lets everything pass."""
+
+    for check in (lambda step, more=1: None, lambda *anything: None, Method().look, [].append):
+        assert Pipeline([hook("evaluate", name="p")(check)]).run("evaluate", HI).message == HI
+
+
+def test_a_single_word_is_one_word() -> None:
+    """A capability is not its letters, and one finder is a list of one."""
+    assert held("read_labels") == held(["read_labels"])
+    assert filtered(Extensions(), "read_labels") == Extensions()
+    assert Redaction(lambda text: []).redacted("Hi") == "Hi"  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Extensions are filtered, not a dict"):
+        filtered({}, [])  # type: ignore[arg-type]

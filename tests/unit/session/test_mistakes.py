@@ -1,0 +1,81 @@
+"""Mistakes in what a session is given are told when it is made, by name, and quote nothing of what was given."""
+
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.contract import AdapterOptions
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.message import Message
+from dragoman.events import EventBus
+from dragoman.policy import Pipeline
+from dragoman.session import AsyncSession, Budget, Session, tool
+from dragoman.store import AsyncStore, Store
+
+MODEL = "anthropic:claude-opus-5-5"
+
+
+def look(path: str) -> str:
+    """Look."""
+    return path
+
+
+@pytest.mark.parametrize("kind", [Session, AsyncSession])
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("options", {"temperature": 0}, "no AdapterOptions; one is made by"),
+        ("limits", 60, "no Limits"),
+        ("router", "sonnet", "no Router"),
+        ("events", print, "no EventBus"),
+        ("policy", [], r"no Pipeline; one is made by Pipeline\(\[...\]\)"),
+        ("extensions", {"security": {}}, "no Extensions"),
+        ("tool_ids", {}, "no ToolIdMap"),
+        ("tools", look, r"write tools=\[...\]"),
+        ("tools", "look", r"write tools=\[...\]"),
+        ("tools", tool(look), r"write tools=\[...\]"),
+        ("tools", ["look"], "a tool is a function"),
+        ("messages", Message.user("my secret"), r"write messages=\[...\]"),
+        ("messages", ["my secret"], r"messages\[0\]: .* no Message; dragoman.formats reads"),
+        ("messages", [{"role": "user", "content": "my secret"}], r"messages\[0\]"),
+        ("budgets", Budget(usd="5"), r"write budgets=\[...\]"),
+        ("fetch", "https://a.example", "cannot be called"),
+        ("approve", "yes", "cannot be called"),
+        ("clock", 5, "cannot be called"),
+        ("store", "sqlite:///my secret.db", "one is made by Store"),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused(kind: Any, name: str, value: Any, told: str) -> None:
+    """With its name and what belongs there."""
+    with pytest.raises(ConfigurationError, match=told) as refused:
+        kind(MODEL, **{name: value})
+    assert name in str(refused.value) or "a tool" in told
+    assert "secret" not in str(refused.value)
+
+
+def test_an_awaited_store_is_refused() -> None:
+    """Nothing would ever be kept in it: sessions of both kinds take the store behind it."""
+    with Store("sqlite://") as store, pytest.raises(ConfigurationError, match="AsyncStore is no Store"):
+        AsyncSession(MODEL, store=AsyncStore(store))  # type: ignore[arg-type]
+
+
+def test_what_belongs_there_is_taken() -> None:
+    """Iterables of any kind, and None."""
+    with Session(
+        MODEL,
+        tools=(each for each in (look,)),
+        messages=iter([Message.user("Hi")]),
+        budgets={Budget(usd="5")},
+        options=AdapterOptions(temperature=0),
+        events=EventBus(),
+        policy=Pipeline([]),
+        approve=None,
+    ) as session:
+        assert [message.text for message in session.messages] == ["Hi"]
+        assert [definition.name for definition in session.toolbox.definitions] == ["look"]
+
+
+def test_a_side_effect_that_is_none_is_refused() -> None:
+    """With those that there are."""
+    with pytest.raises(ConfigurationError, match="'reads' is no side effect: there are none, read, write"):
+        tool(side_effects="reads")(look)

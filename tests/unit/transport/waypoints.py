@@ -1,0 +1,208 @@
+"""What lies between a client and a provider: a proxy, a TLS front with a certificate of an own authority, HTTP/2."""
+
+import base64
+import contextlib
+import datetime
+import ipaddress
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+HOST = "127.0.0.1"
+
+
+class Waypoint:
+    """A server on loopback with a thread for each connection; ``heads`` holds what was asked of it first on each."""
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self.heads: list[bytes] = []
+        self._tls = tls
+        self._listener = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Closing alone would leave the thread in accept(), which has the socket still.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._guarded, args=(connection,), daemon=True).start()
+
+    def _guarded(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError, ValueError), connection:
+            if self._tls is None:
+                self.serve(connection)
+            else:
+                with self._tls.wrap_socket(connection, server_side=True) as secured:
+                    self.serve(secured)
+
+    def serve(self, connection: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class TlsFront(Waypoint):
+    """Speaks TLS, and passes what is inside on to a server on loopback."""
+
+    def __init__(self, target: int, tls: ssl.SSLContext) -> None:
+        super().__init__(tls=tls)
+        self._target = target
+        self.url = f"https://{HOST}:{self.port}"
+
+    def serve(self, connection: socket.socket) -> None:
+        with socket.create_connection((HOST, self._target)) as onward:
+            _join(connection, onward)
+
+
+class Proxy(Waypoint):
+    """Passes requests on as proxies do: those for http with the whole address, those for https through a tunnel.
+
+    ``credential`` is the ``user:password`` that it wants to see.
+    """
+
+    def __init__(self, credential: str = "") -> None:
+        super().__init__()
+        self._credential = credential
+        self.url = f"http://{credential}{'@' if credential else ''}{HOST}:{self.port}"
+
+    def serve(self, connection: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(1)
+        self.heads.append(head)
+        wanted = b"basic " + base64.b64encode(self._credential.encode()).lower()
+        if self._credential and wanted not in head.lower():
+            connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+            return
+        method, target, _ = head.split(b" ", 2)
+        if method == b"CONNECT":
+            host, _, port = target.partition(b":")
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            first = b""
+        else:
+            host, _, port = target.removeprefix(b"http://").partition(b"/")[0].partition(b":")
+            path = b"/" + target.removeprefix(b"http://").partition(b"/")[2]
+            first = head.replace(target, path, 1)
+        with socket.create_connection((host.decode(), int(port))) as onward:
+            onward.sendall(first)
+            _join(connection, onward)
+
+
+def _join(one: socket.socket, other: socket.socket) -> None:
+    """Passes bytes both ways until both sides have ended."""
+    back = threading.Thread(target=_pass_on, args=(other, one), daemon=True)
+    back.start()
+    _pass_on(one, other)
+    back.join()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with contextlib.suppress(OSError, ValueError):
+        socket.socket.shutdown(target, socket.SHUT_RDWR)
+
+
+class Http2Server(Waypoint):
+    """Answers every request of HTTP/2 with its own body. ``connections`` are those that it has served."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        tls.set_alpn_protocols(["h2"])
+        super().__init__(tls=tls)
+        self.url = f"https://{HOST}:{self.port}"
+        self.connections = 0
+
+    def serve(self, connection: socket.socket) -> None:
+        from h2.config import H2Configuration
+        from h2.connection import H2Connection
+        from h2.events import DataReceived, StreamEnded
+
+        self.connections += 1
+        bodies: dict[int, bytes] = {}
+        state = H2Connection(H2Configuration(client_side=False))
+        state.initiate_connection()
+        connection.sendall(state.data_to_send())
+        while data := connection.recv(65536):
+            for event in state.receive_data(data):
+                if isinstance(event, DataReceived):
+                    bodies[event.stream_id] = bodies.get(event.stream_id, b"") + event.data
+                elif isinstance(event, StreamEnded):
+                    state.send_headers(event.stream_id, [(":status", "200")])
+                    state.send_data(event.stream_id, bodies.pop(event.stream_id), end_stream=True)
+            connection.sendall(state.data_to_send())
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority that nobody else knows. ``server()`` and ``client()`` are contexts made with it."""
+
+    certificate: Path
+    leaf: Path
+
+    def server(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.leaf)
+        return context
+
+    def client(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.certificate))
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """An authority with a certificate for loopback."""
+    pytest.importorskip("cryptography", reason="certificates are made with cryptography")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+    root, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    now = datetime.datetime.now(datetime.UTC)
+    begun = (
+        x509.CertificateBuilder()
+        .issuer_name(named("An authority for tests"))
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+    )
+    signed = (
+        begun.subject_name(named("An authority for tests"))
+        .public_key(root.public_key())
+        .serial_number(1)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(root.public_key()), critical=False)
+        .sign(root, hashes.SHA256())
+    )
+    leaf = (
+        begun.subject_name(named("loopback"))
+        .public_key(own.public_key())
+        .serial_number(2)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root.public_key()), critical=False)
+        .sign(root, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("authority")
+    made = Authority(folder / "authority.pem", folder / "leaf.pem")
+    made.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    made.leaf.write_bytes(
+        own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        + leaf.public_bytes(serialization.Encoding.PEM)
+    )
+    return made
