@@ -1,8 +1,11 @@
-"""How the property laws run: `ci` is the default and always tries the same examples; `nightly` looks further."""
+"""How all tests run: over the default engine, and property laws as `ci` (always the same examples) or `nightly`."""
 
 import os
 
 from hypothesis import HealthCheck, settings
+
+# What the default install uses; tests of the engines name theirs.
+os.environ.setdefault("DRAGOMAN_ENGINE", "httpx")
 
 # The strategies build whole histories: drawing them takes longer than checking most laws.
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
