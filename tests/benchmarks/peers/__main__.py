@@ -53,10 +53,10 @@ class Worker:
     def __init__(self, title: str, wire: str, base: str, cache: Path) -> None:
         module, environment, _ = CLIENTS[title]
         python = _environment(environment, cache) if environment else Path(sys.executable)
-        engine = "aiohttp" if "aiohttp" in title else "httpx"
+        engine = "aiohttp" if "aiohttp" in title or "[speed]" in title else "httpx"
         self._process = subprocess.Popen(
             [str(python), "-m", "tests.benchmarks.peers.worker", module, wire, base],
-            cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT), "ENGINE": engine},
+            cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT), "ENGINE": engine, "DRAGOMAN_ENGINE": engine},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.imported = self._read()["import"]
