@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -131,6 +131,7 @@ def _checked_key(value: str, what: str) -> ApiKey:
     return ApiKey(value)
 
 
+@lru_cache(maxsize=64)
 def checked_base_url(text: str, default: str = "") -> str:
     """The base URL without a slash at its end.
 
