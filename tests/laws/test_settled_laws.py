@@ -61,7 +61,7 @@ def test_what_was_sent_is_not_encoded_again(model: str) -> None:
     ]
     context = RequestContext(model=model, session_id="s")
     first = built(model, [Message.system("Be brief."), *history, Message.user("And?")], context)
-    kept = context.encodings.find(model, _empty(context), [*history, Message.user("And?")])
+    (kept,) = context.encodings._settled.values()
     again = built(model, [Message.system("Be long."), *history, Message.user("And so?")], context)
     assert isinstance(first, WireRequest)
     assert isinstance(again, WireRequest)
@@ -85,12 +85,6 @@ def test_turns_without_words_settle_nothing(model: str) -> None:
     for end in range(1, len(history) + 1):
         afresh = RequestContext(model=model, session_id="s")
         assert told(built(model, history[:end], session)) == told(built(model, history[:end], afresh))
-
-
-def _empty(context: RequestContext) -> Any:
-    from dragoman.adapter.settled import Settled
-
-    return Settled(context.tool_ids, AdapterOptions())
 
 
 def test_another_history_is_not_mistaken_for_the_one_before() -> None:

@@ -1,6 +1,6 @@
 """A request while it is written: projected turns, the ids to use, and the losses so far. Every adapter starts here."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -61,7 +61,7 @@ class Outgoing:
         asked, said = replace(options, context=None, stream=False), messages[len(lead) :]
         settled = Settled(context.tool_ids, asked)
         if not whole:
-            settled = context.encodings.find(str(adapter.model_id), settled, said)
+            settled = context.encodings.find(_target(adapter), settled, said)
         unsettled = tuple(said[len(settled.messages) :])
         _learn_ids((*lead, *unsettled), adapter.provider, context, settled.keys)
         target = Target(adapter.provider, adapter.model, adapter.capabilities, server_state)
@@ -106,7 +106,7 @@ class Outgoing:
             mark = len(self.losses)
             items = encode(turns[:border])
             self.settled = self.settled.extended(messages, items, [*lost, *self.losses[mark:]], self.memory)
-            self.context.encodings.keep(str(self.adapter.model_id), self.settled)
+            self.context.encodings.keep(_target(self.adapter), self.settled)
         return border
 
     @property
@@ -283,3 +283,7 @@ def _noted_ids(message: Message, provider: str) -> dict[str, str]:
     raw = message.metadata.provider_raw
     ids: dict[str, str] = raw.get("tool_ids", {}) if raw and raw.get("by") == provider else {}
     return ids
+
+
+def _target(adapter: "Adapter") -> Hashable:
+    return type(adapter), adapter.model

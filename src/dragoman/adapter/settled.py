@@ -5,7 +5,7 @@ the last place where the assistant's side and the other's change is settled: wha
 items on the wire and its losses stay what they are (the prefix law, DESIGN section 5).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from operator import is_
@@ -63,12 +63,13 @@ NOTHING = Settled()
 
 
 class Encodings:
-    """What is settled, by target. Lives as long as a session; a session's id map must be the same throughout."""
+    """What is settled, by target: a model, and whoever writes for it, because two APIs of one provider have items of
+    different forms. Lives as long as a session; a session's id map must be the same throughout."""
 
     def __init__(self) -> None:
-        self._settled: dict[str, Settled] = {}
+        self._settled: dict[Hashable, Settled] = {}
 
-    def find(self, target: str, empty: Settled, said: Sequence[Message]) -> Settled:
+    def find(self, target: Hashable, empty: Settled, said: Sequence[Message]) -> Settled:
         """What is settled of ``said``, the history behind its leading instructions, or ``empty`` where nothing is.
 
         The very same message objects count, not equal ones: to compare would cost as much as to encode.
@@ -84,7 +85,7 @@ class Encodings:
             return found
         return empty
 
-    def keep(self, target: str, settled: Settled) -> None:
+    def keep(self, target: Hashable, settled: Settled) -> None:
         self._settled[target] = settled
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.adapter.contract import Adapter
+from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, MalformedReplyError, ServerError
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock
@@ -164,3 +164,15 @@ def test_what_others_said_is_sent_in_the_first() -> None:
     body, wire = sent([Message.user("?"), other, reply_of("openai:gpt-5", [block]), Message.user("!")], GROK)
     assert wire.path == "/responses"
     assert "web_search_call" not in json.dumps(body)
+
+
+def test_what_was_settled_in_one_is_not_sent_in_the_other() -> None:
+    """A session that moves to the other API writes its whole history anew: its items are of another form there."""
+    said = [Message.user("?"), reply_of("openai:gpt-5", [TextBlock(text="Hi")]), Message.user("!")]
+    in_chat = read(handwritten_reply({"content": "Hi"}), GROK)
+    session = context(GROK)
+    for history in (said, [*said, in_chat, Message.user("And?")]):
+        grown = GROK.to_wire(history, (), AdapterOptions(context=session))
+        fresh = GROK.to_wire(history, (), AdapterOptions(context=context(GROK)))
+        assert (grown.path, grown.body) == (fresh.path, fresh.body)
+    assert grown.path == "/chat/completions"
