@@ -2,7 +2,8 @@
 
 A SQLite store is filled with replies over thirty days. Its costs by day and team are added up by `Store.bills` in
 Python; it is exported as Parquet, and exported again after one more turn; the same report is made of the files by
-DuckDB, and of one day of them. Each in a process of its own: `MB` is the most memory that it had, all of it counted.
+DuckDB, and of one day of them, and of the store itself where DuckDB has its extension for it. Each in a process of its
+own: `MB` is the most memory that it had, all of it counted.
 
 The exit status is 1 where the reports are not the same to the last digit, or the memory of an export grows with the
 store.
@@ -22,8 +23,9 @@ from typing import Any
 
 from sqlalchemy import text
 
+from dragoman.adapter.errors import MissingExtraError
 from dragoman.canonical.message import Message
-from dragoman.cli.cost_sources import ExportedReplies, Repricing, Source, Span, StoreReplies
+from dragoman.cli.cost_sources import AttachedStore, ExportedReplies, Repricing, Source, Span, StoreReplies
 from dragoman.pricing.lines import CostLine
 from dragoman.store import Store
 from tests.store.programs import FORKED
@@ -90,6 +92,14 @@ def added_up(source: Source) -> list[CostLine]:
     return list(source.lines(BY, Repricing()))
 
 
+def _attached(url: str) -> list[CostLine] | None:
+    """None where DuckDB has no extension for it."""
+    try:
+        return added_up(AttachedStore(url))
+    except MissingExtraError:
+        return None
+
+
 def compare(replies: int) -> tuple[list[dict[str, Any]], bool]:
     """The rows of the table, and whether the reports agree."""
     with tempfile.TemporaryDirectory() as place:
@@ -113,6 +123,7 @@ def compare(replies: int) -> tuple[list[dict[str, Any]], bool]:
             "export, one day changed": export_again,
             "report of the store": lambda: added_up(StoreReplies(url)),
             "report of the files": lambda: added_up(ExportedReplies(folder)),
+            "report of the store, attached": lambda: _attached(url),
             "one day of the store": lambda: added_up(StoreReplies(url, day)),
             "one day of the files": lambda: added_up(ExportedReplies(folder, day)),
         }
@@ -127,6 +138,7 @@ def compare(replies: int) -> tuple[list[dict[str, Any]], bool]:
         sys.stderr.write(f"{_line(rows[-1])}\n")
     same = (
         found["report of the store"] == found["report of the files"]
+        and found["report of the store, attached"] in (None, found["report of the files"])
         and found["one day of the store"] == found["one day of the files"]
         and len(found["export, one day changed"].written) == 1
     )
@@ -136,7 +148,7 @@ def compare(replies: int) -> tuple[list[dict[str, Any]], bool]:
 def _line(row: dict[str, Any]) -> str:
     what, replies, *figures = row.items()
     told = "".join(f"{value:>12,.1f} {name}" for name, value in figures)
-    return f"{what[1]:<26}{replies[1]:>12,}{told}"
+    return f"{what[1]:<30}{replies[1]:>12,}{told}"
 
 
 def main() -> int:

@@ -50,6 +50,9 @@ def cost(
     overlay: Annotated[Path | None, typer.Option(help="Reprice with your own prices, a TOML file.")] = None,
     at: Annotated[datetime | None, typer.Option(help="Reprice everything at that moment's prices.")] = None,
     as_model: Annotated[str | None, typer.Option(help="Reprice as if this model had been asked.")] = None,
+    attach: Annotated[
+        bool, typer.Option("--attach", help="Let DuckDB read stores, which is faster for large ones.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw it, too: a file .html, .svg or .png.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every digit.")] = False,
 ) -> None:
@@ -64,7 +67,7 @@ def cost(
         table = price_table(version, kept)
         table = table.overlaid(overlay) if overlay else table
     prices = Repricing(table, _in_utc(at), as_model)
-    found = sources(files, Span(_in_utc(since), _in_utc(until)))
+    found = sources(files, Span(_in_utc(since), _in_utc(until)), attach=attach)
     lines = added(line for source in found for line in source.lines(groups, prices))
     priced_by = sorted({source.priced_by(prices) for source in found})
     if plot is not None:

@@ -20,7 +20,7 @@ from dragoman.canonical.message import Message
 from dragoman.pricing import PriceTable, price_table, reprice
 from dragoman.pricing.at_scale import Usages
 from dragoman.pricing.lines import CostLine, added, line_of
-from dragoman.pricing.recorded import Replies
+from dragoman.pricing.recorded import Recorded, Replies
 from dragoman.pricing.usage_columns import SUFFIXES
 from dragoman.session import stored
 
@@ -64,18 +64,19 @@ class Source(Protocol):
         ...
 
 
-def sources(names: Sequence[str], span: Span = ALWAYS) -> list[Source]:
+def sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source]:
     """One for each session, file of messages, store or exported folder, and one for all files of usages of a kind. Only
     replies of that span count.
 
-    A store is named by its URL, or is a file of SQLite. Raises ConfigurationError where a file holds nothing of the
-    sort, and OSError where it cannot be read.
+    A store is named by its URL, or is a file of SQLite; ``attach`` has DuckDB read it. Raises ConfigurationError where
+    a file holds nothing of the sort, and OSError where it cannot be read.
     """
+    store = AttachedStore if attach else StoreReplies
     found: list[Source] = []
     usages: dict[str, list[Path]] = {}
     for name in names:
         if "://" in name:
-            found.append(StoreReplies(name, span))
+            found.append(store(name, span))
             continue
         path = Path(name)
         if path.is_dir():
@@ -85,7 +86,7 @@ def sources(names: Sequence[str], span: Span = ALWAYS) -> list[Source]:
             raise ConfigurationError(f"there is no file {name!r}")
         suffix = path.suffix.lower()
         if _is_sqlite(path):
-            found.append(StoreReplies(f"sqlite:///{path}", span))
+            found.append(store(f"sqlite:///{path}", span))
         elif suffix == ".json" or (suffix not in (".parquet", ".csv") and _holds_messages(path)):
             found.append(MessageFile(path, span))
         elif suffix in SUFFIXES:
@@ -158,6 +159,22 @@ class StoreReplies:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedStore:
+    """The same, read by DuckDB where it is."""
+
+    url: str
+    span: Span = ALWAYS
+
+    def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+        from dragoman.store.attached import AttachedReplies
+
+        return _recorded(AttachedReplies(self.url, since=self.span.since, until=self.span.until), by, prices)
+
+    def priced_by(self, prices: Repricing) -> str:
+        return _as_recorded(prices)
+
+
+@dataclass(frozen=True, slots=True)
 class ExportedReplies:
     """The folder that `dragoman store export` wrote."""
 
@@ -165,10 +182,7 @@ class ExportedReplies:
     span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        replies = Replies(self.folder, since=self.span.since, until=self.span.until)
-        if prices.wanted:
-            return replies.repriced(by, prices.table, at=prices.at, as_model=prices.as_model)
-        return replies.costs(by)
+        return _recorded(Replies(self.folder, since=self.span.since, until=self.span.until), by, prices)
 
     def priced_by(self, prices: Repricing) -> str:
         return _as_recorded(prices)
@@ -184,6 +198,12 @@ def refuse_missing(url: str) -> None:
 def _is_sqlite(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
+
+
+def _recorded(replies: Recorded, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    if prices.wanted:
+        return replies.repriced(by, prices.table, at=prices.at, as_model=prices.as_model)
+    return replies.costs(by)
 
 
 def _as_recorded(prices: Repricing) -> str:

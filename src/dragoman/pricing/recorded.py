@@ -19,7 +19,7 @@ from dragoman.pricing.table import PriceTable
 from dragoman.pricing.usage_columns import between, connect, literal
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyRelation
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 PLACES = 24
 """After the point of a cost in US dollars, of 38 digits in all."""
@@ -56,36 +56,12 @@ def day_of(path: Path) -> date | None:
         return None
 
 
-class Replies:
-    """The replies of an exported folder, or those from ``since`` on and before ``until``, which need a time zone.
+class Recorded:
+    """Replies as rows of DuckDB, with what each cost as it was recorded."""
 
-    ``memory`` is what DuckDB may use before it goes to disk (``"2GB"``), and ``threads`` how many it takes.
-
-    Raises ConfigurationError where the folder holds no such files, RequestError where they are something else, and
-    MissingExtraError without DuckDB.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        threads: int | None = None,
-        memory: str | None = None,
-    ) -> None:
-        inside_of_them = between('epoch_us("at")', since, until)
-        files = sorted(_files(folder))
-        if not files:
-            raise ConfigurationError(f"there are no exported replies in {str(folder)!r:.200}")
-        inside = [(day, path) for day, path in files if _may_hold(day, since, until)]
-        self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in inside))
-        """Those whose files are opened."""
-        # Where no day is asked for, one file says what the columns are.
-        opened = [path for _, path in inside] or [files[0][1]]
-        self._connection = connect(threads=threads, memory=memory)
-        with as_request_error():
-            self._relation = self._opened(opened).filter(inside_of_them)
+    def __init__(self, connection: DuckDBPyConnection, relation: DuckDBPyRelation) -> None:
+        self._connection = connection
+        self._relation = relation
 
     def costs(self, by: Sequence[str] = ()) -> tuple[CostLine, ...]:
         """What they cost, as it was recorded: one line for each group (see `GROUPS`), or one in all.
@@ -114,19 +90,52 @@ class Replies:
         """The rows, as a relation to go on with; the columns are those of `dragoman.store.exported.COLUMNS`."""
         return self._relation
 
-    def _opened(self, paths: Sequence[Path]) -> DuckDBPyRelation:
-        names = ", ".join(literal("".join(_ANY.get(sign, sign) for sign in str(path))) for path in paths)
-        # Days may differ in their columns: some have the text, or were written by another version.
-        found = self._connection.sql(f"FROM read_parquet([{names}], union_by_name = true)")
-        if missing := sorted(_NEEDED - set(found.columns)):
-            raise RequestError(f"these are no exported replies: they have no column {', '.join(missing)}")
-        return found
-
     def _recorded(self, relation: DuckDBPyRelation, by: Sequence[str]) -> tuple[CostLine, ...]:
         if unknown := [name for name in by if name not in _KEYS]:
             raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {unknown[0]!r}")
         with as_request_error():
             return added(_lines(relation, by))
+
+
+class Replies(Recorded):
+    """The replies of an exported folder, or those from ``since`` on and before ``until``, which need a time zone.
+
+    ``memory`` is what DuckDB may use before it goes to disk (``"2GB"``), and ``threads`` how many it takes.
+
+    Raises ConfigurationError where the folder holds no such files, RequestError where they are something else, and
+    MissingExtraError without DuckDB.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        threads: int | None = None,
+        memory: str | None = None,
+    ) -> None:
+        inside_of_them = between('epoch_us("at")', since, until)
+        files = sorted(_files(folder))
+        if not files:
+            raise ConfigurationError(f"there are no exported replies in {str(folder)!r:.200}")
+        inside = [(day, path) for day, path in files if _may_hold(day, since, until)]
+        self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in inside))
+        """Those whose files are opened."""
+        # Where no day is asked for, one file says what the columns are.
+        opened = [path for _, path in inside] or [files[0][1]]
+        connection = connect(threads=threads, memory=memory)
+        with as_request_error():
+            super().__init__(connection, _opened(connection, opened).filter(inside_of_them))
+
+
+def _opened(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
+    names = ", ".join(literal("".join(_ANY.get(sign, sign) for sign in str(path))) for path in paths)
+    # Days may differ in their columns: some have the text, or were written by another version.
+    found = connection.sql(f"FROM read_parquet([{names}], union_by_name = true)")
+    if missing := sorted(_NEEDED - set(found.columns)):
+        raise RequestError(f"these are no exported replies: they have no column {', '.join(missing)}")
+    return found
 
 
 def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
