@@ -21,6 +21,7 @@ from dragoman.policy import (
     PolicyDeniedError,
     SecurityExtension,
     Step,
+    labels_of,
     with_labels,
 )
 from dragoman.session import Session, tool
@@ -207,10 +208,12 @@ class SessionLabels(RuleBasedStateMachine):
         self._go_on(found)
 
     def _go_on(self, session: Session) -> None:
-        """What is gone with a program is what failed there."""
+        """What is gone with a program is what failed there. Beside no message there is no place for a record: what the
+        program itself says of the data then holds again."""
         before, self.session = self.session, session
         before.close()
-        assert self.kept <= session.labels <= self.due
+        told = frozenset() if session.messages else labels_of(self.extensions)
+        assert self.kept <= session.labels <= self.due | told
         self.due = set(session.labels)
 
     @rule(labels=st.frozensets(st.sampled_from([*LABELS, TOOL_LABEL]), max_size=2))

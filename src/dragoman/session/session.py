@@ -117,7 +117,8 @@ class Session(Conversation[Transport]):
 
         There is exactly one record of it: ``audit`` is given it, it is kept with the session (in `dump` and in the
         store), the bus is told ``policy.declassified``, and it is the result. None of the labels there: None, and no
-        record. What is in the history now does not bring the label back when it is judged again; new data does.
+        record. What is in the history now does not bring the label back when it is judged again; new data does. A
+        record is kept beside a message: a session that is dumped without any has the labels of its extensions again.
 
         Raises DeclassificationError without the grant, or without an actor and a reason; ConfigurationError in the
         middle of a turn. Where ``audit`` or the store raises, the labels stay.
