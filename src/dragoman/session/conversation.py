@@ -26,7 +26,7 @@ from dragoman.session.calls import DECLINED, Prepared, error_result
 from dragoman.session.compaction import Compaction, run_compaction
 from dragoman.session.identity import Owned, Pseudonyms, stamped
 from dragoman.session.keeping import Keeper, SessionStore
-from dragoman.session.kinds import check_calls, check_kinds, check_lists, check_messages, check_store
+from dragoman.session.kinds import check_messages, check_settings
 from dragoman.session.latecomers import new_policing, new_teller
 from dragoman.session.media import Files
 from dragoman.session.preview import Preview, preview
@@ -112,13 +112,11 @@ class Conversation(Owned, Reaching[TransportT]):
         """
         if max_rounds < 1:
             raise ConfigurationError("max_rounds is at least 1")
-        check_kinds(
+        check_settings(
             {"options": options, "limits": limits, "router": router, "events": events, "policy": policy,
-             "extensions": extensions, "tool_ids": tool_ids}
+             "extensions": extensions, "tool_ids": tool_ids, "tools": tools, "messages": messages, "budgets": budgets,
+             "fetch": fetch, "approve": approve, "new_id": new_id, "clock": clock, "store": store}
         )  # fmt: skip
-        check_lists({"tools": tools, "messages": messages, "budgets": budgets})
-        check_calls({"fetch": fetch, "approve": approve, "new_id": new_id, "clock": clock})
-        check_store(store)
         self.session_id = session_id or new_session_id()
         self.toolbox = Toolbox(tools)
         self.options = options or AdapterOptions()

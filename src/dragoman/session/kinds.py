@@ -24,25 +24,38 @@ _KINDS = {
 _LISTS: Mapping[str, type] = {"messages": Message, "budgets": Budget, "tools": Tool}
 
 
-def check_kinds(given: Mapping[str, Any]) -> None:
-    """Raises ConfigurationError where an argument is of another class than its own; None is none.
+_FUNCTIONS = ("fetch", "approve", "new_id", "clock")
+
+
+def check_settings(given: Mapping[str, Any]) -> None:
+    """Raises ConfigurationError where an argument is of another kind than its own; None is none.
 
     A class that was not loaded yet has no objects, so nothing is imported to find out.
     """
     for name, value in given.items():
-        if value is None or name not in _KINDS:
+        if name in _LISTS:
+            _check_list(name, value)
+        elif value is None:
             continue
-        module, kind, example = _KINDS[name]
-        loaded = sys.modules.get(module)
-        if loaded is None or not isinstance(value, getattr(loaded, kind)):
-            raise ConfigurationError(f"{name}: {_shown(value)} is no {kind}; one is made by {example}")
+        elif name in _KINDS:
+            _check_kind(name, value)
+        elif name == "store":
+            _check_store(value)
+        elif name in _FUNCTIONS and not callable(value):
+            raise ConfigurationError(f"{name}: {_shown(value)} cannot be called; give a function")
 
 
-def check_lists(given: Mapping[str, Any]) -> None:
-    """Raises ConfigurationError where one object stands in the place of a list."""
-    for name, value in given.items():
-        if isinstance(value, (str, bytes, Mapping, _LISTS[name])) or not isinstance(value, Iterable):
-            raise ConfigurationError(f"{name}: {_shown(value)} is no list; write {name}=[...]")
+def _check_kind(name: str, value: Any) -> None:
+    module, kind, example = _KINDS[name]
+    loaded = sys.modules.get(module)
+    if loaded is None or not isinstance(value, getattr(loaded, kind)):
+        raise ConfigurationError(f"{name}: {_shown(value)} is no {kind}; one is made by {example}")
+
+
+def _check_list(name: str, value: Any) -> None:
+    """One object does not stand in the place of a list."""
+    if isinstance(value, (str, bytes, Mapping, _LISTS[name])) or not isinstance(value, Iterable):
+        raise ConfigurationError(f"{name}: {_shown(value)} is no list; write {name}=[...]")
 
 
 def check_messages(messages: Iterable[Any]) -> list[Message]:
@@ -56,19 +69,11 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
     return found
 
 
-def check_calls(given: Mapping[str, Any]) -> None:
-    """Raises ConfigurationError where what is to be asked cannot be called."""
-    for name, value in given.items():
-        if value is not None and not callable(value):
-            raise ConfigurationError(f"{name}: {_shown(value)} cannot be called; give a function")
-
-
-def check_store(store: Any) -> None:
-    """Raises ConfigurationError where a store cannot keep a session. Of an AsyncStore, sessions take its ``store``."""
+def _check_store(store: Any) -> None:
+    """Of an AsyncStore, sessions take its ``store``: they would never await what it gives."""
     append = getattr(store, "append", None)
-    if store is None or (callable(append) and not inspect.iscoroutinefunction(append)):
-        return
-    raise ConfigurationError(f"store: {_shown(store)} is no Store; one is made by Store('sqlite:///chats.db')")
+    if not callable(append) or inspect.iscoroutinefunction(append):
+        raise ConfigurationError(f"store: {_shown(store)} is no Store; one is made by Store('sqlite:///chats.db')")
 
 
 def _shown(value: Any) -> str:
