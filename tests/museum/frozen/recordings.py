@@ -26,37 +26,38 @@ FILE = Path(__file__).with_suffix(".json")
 COMMAND = f"uv run python -m {__spec__.name}"
 PROVIDERS = tuple(ADAPTERS)
 SAMPLE, WHOLE = "sample", "whole"
-EVERY = {SAMPLE: 16, WHOLE: 1}
-"""One exchange in so many is read, by the name of the section of the file."""
+EVERY = {SAMPLE: 20, WHOLE: 1}
+"""One exchange in so many is read, and each that was refused, by the name of the section of the file."""
 
 _DIGITS = 16
 """Hexadecimal digits of a cell's SHA-256 that are kept."""
 
-Row = tuple[str, str, str]
-"""An exchange's id, a cell's name and the digest of that part."""
+Digests = dict[str, list[tuple[str, str]]]
+"""The cell and the digest of each part of an exchange, by the exchange's id."""
 Cells = dict[str, str]
 """The number of parts and their digest, by provider and name of the cell."""
 
 
 def chosen(provider: str, every: int = 1) -> list[Exchange]:
-    """The exchanges that the provider's adapter can read, or one in so many of them."""
-    return [exchange for exchange in load(provider) if out_of_scope(exchange) is None][::every]
+    """The exchanges that the provider's adapter can read, or one in so many of them and each that was refused."""
+    readable = [exchange for exchange in load(provider) if out_of_scope(exchange) is None]
+    return [exchange for place, exchange in enumerate(readable) if place % every == 0 or exchange.status >= 400]
 
 
-def rows(provider: str, every: int = 1) -> list[list[Row]]:
+def digests(provider: str, every: int = 1) -> Digests:
     """The digests of each exchange. Raises FileNotFoundError if there are no recordings."""
     with _quiet():
-        return [
-            [(exchange.id, cell, sha256(part).hexdigest()) for cell, part in parts(exchange)]
+        return {
+            exchange.id: [(cell, sha256(part).hexdigest()) for cell, part in parts(exchange)]
             for exchange in chosen(provider, every)
-        ]
+        }
 
 
-def cells(provider: str, found: Iterable[Iterable[Row]]) -> Cells:
+def cells(provider: str, found: Digests) -> Cells:
     """The digests of a provider's cells, from those of its exchanges."""
     lines: dict[str, list[str]] = defaultdict(list)
-    for exchange in found:
-        for name, cell, digest in exchange:
+    for name, exchange in found.items():
+        for cell, digest in exchange:
             lines[cell].append(f"{name} {digest}\n")
     return {
         f"{provider}: {cell}": f"{len(each)} {sha256(''.join(each).encode()).hexdigest()[:_DIGITS]}"
@@ -111,20 +112,29 @@ def main() -> int:
     if given.show is not None:
         return _show(given.show, providers)
     with ProcessPoolExecutor(given.jobs) as pool:
-        found = dict(zip(providers, pool.map(rows, providers), strict=True))
+        found = dict(zip(providers, pool.map(digests, providers), strict=True))
     if given.exchanges is not None:
-        lines = (" ".join(row) + "\n" for provider in providers for exchange in found[provider] for row in exchange)
-        given.exchanges.write_text("".join(lines), encoding="utf-8")
-    now = {
-        section: {name: value for each in providers for name, value in cells(each, found[each][::every]).items()}
-        for section, every in EVERY.items()
-    }
+        given.exchanges.write_text("".join(_lines(found)), encoding="utf-8")
+    now = {section: _section(found, every) for section, every in EVERY.items()}
     if given.write:
         _write(now, providers)
         return 0
     different = differences(read(WHOLE, providers), now[WHOLE])
     sys.stdout.writelines(f"{line}\n" for line in different or ["nothing differs"])
     return 1 if different else 0
+
+
+def _lines(found: Mapping[str, Digests]) -> Iterator[str]:
+    for provider, exchanges in found.items():
+        for name, exchange in exchanges.items():
+            yield from (f"{provider} {name} {digest} {cell}\n" for cell, digest in exchange)
+
+
+def _section(found: Mapping[str, Digests], every: int) -> Cells:
+    section: Cells = {}
+    for provider, exchanges in found.items():
+        section |= cells(provider, {each.id: exchanges[each.id] for each in chosen(provider, every)})
+    return section
 
 
 def _write(now: Mapping[str, Cells], providers: Sequence[str]) -> None:

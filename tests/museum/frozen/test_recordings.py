@@ -16,9 +16,9 @@ from tests.museum.frozen.recordings import (
     cells,
     chosen,
     differences,
+    digests,
     other_recordings,
     read,
-    rows,
 )
 
 pytestmark = pytest.mark.exchanges
@@ -30,7 +30,7 @@ the commit's message, and accept them:
 
 def judge(section: str, provider: str) -> None:
     load_or_skip(provider)
-    before, now = read(section, [provider]), cells(provider, rows(provider, EVERY[section]))
+    before, now = read(section, [provider]), cells(provider, digests(provider, EVERY[section]))
     if others := other_recordings(before, now):
         pytest.skip(f"the recordings are not those that the digests are of: {others}")
     assert differences(before, now) == [], "\n".join(["cells differ:", *differences(before, now), ADVICE])
