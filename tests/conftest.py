@@ -1,8 +1,15 @@
-"""How all tests run: over the default engine, and property laws as `ci` (always the same examples) or `nightly`."""
+"""How all tests run: over the default engine, and property laws by a profile.
+
+`sample` is the default, `ci` goes with the marker `exhaustive`; both always draw the same examples. `nightly` draws
+others each time. HYPOTHESIS_PROFILE names another one.
+"""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.recordings_plugin"]
 
 # What the default install uses; tests of the engines name theirs.
 os.environ.setdefault("DRAGOMAN_ENGINE", "httpx")
@@ -10,8 +17,37 @@ os.environ.setdefault("DRAGOMAN_ENGINE", "httpx")
 # The strategies build whole histories: drawing them takes longer than checking most laws.
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile(
-    "ci", derandomize=True, database=None, deadline=None, max_examples=100, suppress_health_check=_PATIENT
-)
+for _name, _examples in (("sample", 15), ("ci", 100)):
+    settings.register_profile(
+        _name,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        max_examples=_examples,
+        suppress_health_check=_PATIENT,
+    )
 settings.register_profile("nightly", deadline=None, max_examples=10_000, suppress_health_check=_PATIENT)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def _is_exhaustive(config: pytest.Config) -> bool:
+    return config.getoption("markexpr") == "exhaustive"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Loads the profile before any test module asks for the number of examples."""
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if _is_exhaustive(config) else "sample"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A law is in both runs: the exhaustive one draws more examples."""
+    if _is_exhaustive(config):
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker("exhaustive")
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    """Whether everything is tried. A test that asks for it runs twice: on a sample by default, and exhaustively."""
+    return bool(request.param)

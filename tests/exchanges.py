@@ -23,6 +23,8 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 _WITHIN = {"google-interactions": ("google", re.compile(r"/interactions(\?.*)?$"))}
 """Wires that are recorded among another provider's, and the paths that tell them apart."""
 
+_read: dict[str, int] = {}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exchange:
@@ -81,7 +83,14 @@ def load(provider: str) -> tuple[Exchange, ...]:
         among, path = _WITHIN[provider]
         return tuple(replace(each, provider=provider) for each in load(among) if path.search(each.url_path))
     with gzip.open(folder() / f"{provider}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return tuple(_exchange(json.loads(line)) for line in lines)
+        found = tuple(_exchange(json.loads(line)) for line in lines)
+    _read[provider] = len(found)
+    return found
+
+
+def read_counts() -> dict[str, int]:
+    """How many exchanges of each provider this process has read."""
+    return dict(_read)
 
 
 def load_or_skip(provider: str) -> tuple[Exchange, ...]:

@@ -1,7 +1,7 @@
 """Laws of losses: the list is empty exactly where the conversation comes back from the wire as it went in."""
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from dragoman import Message, get_adapter
@@ -11,6 +11,7 @@ from dragoman.testing.strategies import conversations
 from tests.conformance.handover import TARGETS, recorded, target_adapter
 from tests.exchanges import load_or_skip
 from tests.laws.sources import SOURCES, histories_of
+from tests.sampling import examples
 
 targets = pytest.mark.parametrize("target", list(TARGETS))
 
@@ -26,7 +27,7 @@ def told(draw: st.DrawFn, target: str) -> list[Message]:
 
 
 @targets
-@settings(max_examples=30)
+@examples(30)
 @given(history=conversations())
 def test_nothing_is_lost_exactly_where_all_comes_back(target: str, history: list[Message]) -> None:
     """A difference without a loss would be silent; a loss without a difference would cry wolf.
@@ -38,7 +39,7 @@ def test_nothing_is_lost_exactly_where_all_comes_back(target: str, history: list
 
 
 @targets
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_what_changes_is_a_loss_of_its_message(target: str, data: st.DataObject) -> None:
     """Of any history: without a loss it comes back the same, and what comes back changed has a loss of its own.
@@ -54,11 +55,11 @@ def test_what_changes_is_a_loss_of_its_message(target: str, data: st.DataObject)
 
 @pytest.mark.exchanges
 @targets
-def test_what_changes_of_recorded_conversations_is_a_loss(target: str) -> None:
+def test_what_changes_of_recorded_conversations_is_a_loss(target: str, exhaustive: bool) -> None:
     """The same of what was really said, native blocks, sources and signatures included."""
     for source in ("anthropic", "openai-responses", "openai-chat", "google", "bedrock", "cohere"):
         load_or_skip(source)
-        for history in list(recorded(source, prefixes=False))[::12]:
+        for history in list(recorded(source, prefixes=False))[:: 12 if exhaustive else 120]:
             trip = Trip.of(get_adapter(TARGETS[target]), history.messages)
             assert not trip.unsaid, (history.name, trip.unsaid)
             assert trip.losses or trip.same, history.name

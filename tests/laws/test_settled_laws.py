@@ -5,12 +5,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, DragomanError, Message, RequestContext, Role, WireRequest, get_adapter
 from dragoman.adapter.losses import Loss
 from tests.laws.strategies import histories
+from tests.sampling import examples
 
 MODELS = (
     "anthropic:claude-opus-5-5",
@@ -42,7 +43,7 @@ def told(wire: WireRequest | str) -> tuple[Any, Counter[Loss]]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_a_growing_history_is_sent_as_if_it_were_new(model: str, data: st.DataObject) -> None:
     """Each request of a session has the bytes and the losses of one that knows nothing of those before."""

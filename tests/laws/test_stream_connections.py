@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
@@ -25,6 +25,7 @@ from dragoman.transport.inflate import Inflater
 from tests.laws.streams import handwritten_anthropic
 from tests.laws.streams.said import handwritten_short
 from tests.laws.streams.subjects import adapter_of
+from tests.sampling import examples
 from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Pause, Received, Reply, Step, json_reply, sse_reply
 from tests.unit.transport.actors import needs
 
@@ -166,7 +167,7 @@ def test_a_streamed_bomb_stops_at_the_cap() -> None:
     sizes=st.lists(st.sampled_from([1, 262_143, 262_144, 262_145, 700_000]), min_size=1, max_size=4),
     cut=st.integers(50, 900),
 )
-@settings(max_examples=30)
+@examples(30)
 def test_members_of_any_size_are_opened_once(sizes: list[int], cut: int) -> None:
     """Of a body of several gzip members, of which some fill a piece to the last byte, no byte comes twice."""
     packed = b"".join(gzip.compress(b"x" * size) for size in sizes)
@@ -224,12 +225,15 @@ def kept_events(transport: HttpTransport, kept: list[Iterator[StreamEvent]] = []
 
 @pytest.mark.parametrize("leave", [all_events, no_event, kept_events], ids=lambda leave: leave.__name__)
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_events_that_a_sync_caller_leaves(ending: str, leave: Callable[[HttpTransport], None]) -> None:
+def test_events_that_a_sync_caller_leaves(
+    ending: str, leave: Callable[[HttpTransport], None], exhaustive: bool
+) -> None:
     """More streams than there are connections, and every connection is free or closed behind them."""
-    rounds = POOL + 5
+    pool = POOL if exhaustive else 3
+    rounds = pool + 5
     with (
         server_of(ending) as server,
-        HttpTransport(api_key="k", base_url=server.url, max_connections=POOL, retry=NO_RETRY) as transport,
+        HttpTransport(api_key="k", base_url=server.url, max_connections=pool, retry=NO_RETRY) as transport,
     ):
         for _ in range(rounds):
             with suppress(DragomanError):
@@ -282,7 +286,7 @@ ASYNC = [cancelled, cancelled_twice, left_at_once, never_iterated]
 @pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
 @pytest.mark.parametrize("ending", ["stall", "reset", "error status", "whole and on"])
 def test_three_hundred_streams_left_by_async_callers(
-    ending: str, leave: Callable[..., object], engine: str, waves: int
+    ending: str, leave: Callable[..., object], engine: str, waves: int, exhaustive: bool
 ) -> None:
     """Twenty at a time, so that the pool is full; then twenty whole calls at once find a connection each."""
 
@@ -290,7 +294,7 @@ def test_three_hundred_streams_left_by_async_callers(
         async with AsyncHttpTransport(
             api_key="k", base_url=server.url, engine=engine, max_connections=POOL, retry=NO_RETRY
         ) as transport:
-            for _ in range(waves):
+            for _ in range(waves if exhaustive else 1):
                 left = await asyncio.gather(*[leave(transport) for _ in range(POOL)], return_exceptions=True)  # type: ignore[call-overload]
                 assert all(error is None or isinstance(error, DragomanError) for error in left), left
             replies = await asyncio.gather(*[transport.send(ADAPTER, WHOLE, timeout=10) for _ in range(POOL)])

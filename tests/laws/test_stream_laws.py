@@ -26,6 +26,9 @@ SUBJECTS = providers()
 REPLIES = 200
 """Replies made up for each wire."""
 
+SAMPLE = 40
+"""The default run tries one replay in so many."""
+
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
@@ -46,20 +49,20 @@ def streams_of(provider: str) -> tuple[StreamSubject, ...]:
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("provider", SUBJECTS)
-def test_a_law_holds_for_an_adapter(provider: str, law: str) -> None:
+def test_a_law_holds_for_an_adapter(provider: str, law: str, exhaustive: bool) -> None:
     """Whatever happens to a stream's bytes ends in the whole reply or in a typed error."""
-    row = run(law, streams_of(provider), effort_for(provider))
+    row = run(law, streams_of(provider), effort_for(provider, share=1 if exhaustive else SAMPLE))
     assert not row.failed, "\n".join(row.faults)
 
 
 @pytest.mark.parametrize("provider", [provider for provider in SUBJECTS if provider in MODELS])
-def test_two_hundred_made_up_replies_are_the_same_streamed_and_whole(provider: str) -> None:
+def test_two_hundred_made_up_replies_are_the_same_streamed_and_whole(provider: str, exhaustive: bool) -> None:
     """Content, reason to stop, usage and cost; and the deltas add up to them."""
     streams_of(provider)
     adapter = adapter_of(provider)
     wrong: list[str] = []
     for wire in wires_of(adapter):
-        for seed in range(REPLIES):
+        for seed in range(REPLIES if exhaustive else REPLIES // 10):
             subject = handwritten_subject(adapter, wire, handwritten_reply(seed), f"handwritten_{seed}")
             trials = [*twins(subject, Effort()), *foldings(subject, Effort())]
             trials += edits(subject, Effort()) if seed % 20 == 0 else ()

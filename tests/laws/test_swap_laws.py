@@ -18,12 +18,13 @@ from dragoman.canonical.evolve import write_message
 from tests.conformance.growth import beginnings, breach, pieces
 from tests.conformance.handover import TARGETS
 from tests.laws.sources import SOURCES, histories_of
+from tests.sampling import examples
 
 _TOOLS = (ToolDefinition(name="get_weather", description="Weather."),)
 
 told = st.sampled_from(sorted(SOURCES)).flatmap(lambda name: histories_of(SOURCES[name], max_scenes=4))
 targets = pytest.mark.parametrize("target", list(TARGETS))
-few = settings(max_examples=10)
+few = examples(10)
 
 
 def written(target: str, history: Sequence[Message], context: RequestContext | None = None) -> bytes:

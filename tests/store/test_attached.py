@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
@@ -11,6 +11,7 @@ from dragoman.canonical.message import Message
 from dragoman.cli.cost_sources import AttachedStore, Repricing, Span, StoreReplies
 from dragoman.store import Store, StoreError, StoreVersionError
 from dragoman.store.attached import _KINDS, AttachedReplies
+from tests.sampling import examples
 from tests.store.places import postgres_place, postgres_url
 from tests.store.test_exported import DAY, GROUPS, NOON, PRICES, filled, replies
 from tests.store.turns import change
@@ -39,7 +40,7 @@ def test_a_report_is_that_of_the_store(lasting_place: str) -> None:
                 assert tuple(found) == tuple(StoreReplies(lasting_place, span).lines(by, prices))
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     said=st.lists(replies(), min_size=1, max_size=12),
     by=st.lists(st.sampled_from(GROUPS), max_size=2, unique=True),

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
@@ -19,6 +19,7 @@ from dragoman.cli.cost_sources import ExportedReplies, Repricing, Span, StoreRep
 from dragoman.pricing import price_table
 from dragoman.pricing.recorded import Replies, day_path
 from dragoman.store import AsyncStore, Exported, Store, StoreError
+from tests.sampling import examples
 from tests.store.test_bills import SONNET, reply
 
 duckdb = pytest.importorskip("duckdb", reason="the extra `report` is not installed")
@@ -240,7 +241,7 @@ def replies(draw: st.DrawFn) -> Message:
 PRICES = (Repricing(), Repricing(), Repricing(as_model="openai:o3"), Repricing(table=price_table()))
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     said=st.lists(replies(), min_size=1, max_size=12),
     by=st.lists(st.sampled_from(GROUPS), max_size=2, unique=True),

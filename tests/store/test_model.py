@@ -155,24 +155,24 @@ def _shared(url: str) -> Store:
     return _stores[url]
 
 
-def run(url: str) -> None:
+def run(url: str, count: int) -> None:
     machine = type("MachineHere", (Machine,), {"url": url})
-    few = settings(max_examples=settings().max_examples // 4, stateful_step_count=15)
+    few = settings(max_examples=count, stateful_step_count=15)
     try:
         run_state_machine_as_test(machine, settings=few)
     finally:
         _stores.pop(url).close()
 
 
-def test_sqlite_does_as_the_model() -> None:
+def test_sqlite_does_as_the_model(exhaustive: bool) -> None:
     """Whatever is done in whatever order."""
-    run("sqlite://")
+    run("sqlite://", 25 if exhaustive else 5)
 
 
-def test_postgresql_does_as_the_model() -> None:
+def test_postgresql_does_as_the_model(exhaustive: bool) -> None:
     """The same on a server."""
     server = postgres_url()
     if server is None:
         pytest.skip(HOW_TO_RUN)
     with postgres_place(server) as url:
-        run(url)
+        run(url, 25 if exhaustive else 5)

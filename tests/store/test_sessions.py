@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
@@ -19,6 +19,7 @@ from dragoman.store import (
     UnreadableError,
 )
 from tests.laws import strategies
+from tests.sampling import examples
 from tests.store.turns import TABLES, Clock, everything, reply, rows, tool_turn
 
 
@@ -252,7 +253,7 @@ def test_lines_that_are_no_session_are_refused(store: Store) -> None:
     assert store.list().sessions == ()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(strategies.histories())
 def test_any_history_is_carried_as_lines(history: list[Message]) -> None:
     """Foreign ids, orphans, unknown blocks and all."""
@@ -266,7 +267,7 @@ def test_any_history_is_carried_as_lines(history: list[Message]) -> None:
         assert store.load(session.id) == found
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.text(max_size=8), max_size=6), st.text(max_size=4))
 def test_a_search_finds_what_holds_the_text(said: list[str], text: str) -> None:
     """With the index as without it, and nothing else."""

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.tool_ids import ToolIdMap
@@ -14,6 +14,7 @@ from dragoman.canonical.evolve import read_message, write_message
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.store import ConflictError, SessionNotFoundError, Store, StoreError
 from tests.laws import strategies
+from tests.sampling import examples
 from tests.store.turns import everything, reply, rows, tool_turn
 
 
@@ -207,7 +208,7 @@ def test_a_map_grows_by_what_is_new_in_it(store: Store) -> None:
     assert restored.find("anthropic", "call_0") == ids.find("anthropic", "call_0")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(strategies.messages, max_size=4), st.lists(strategies.messages, max_size=2))
 def test_any_messages_come_back_as_they_were(said: list[Message], broken: list[Message]) -> None:
     """Whatever canonical data can hold, byte for byte; a message of no session becomes one of the session's."""

@@ -26,6 +26,7 @@ def test_the_public_names_have_their_types() -> None:
     assert told.returncode == 0, told.stdout + told.stderr
 
 
+@pytest.mark.exhaustive
 def test_pyright_sees_the_same(tmp_path: Path) -> None:
     """pyright, in its strict mode, refuses the lines that are marked as wrong, and no other."""
     checker = shutil.which("basedpyright", path=Path(sys.executable).parent) or shutil.which("basedpyright")

@@ -17,13 +17,14 @@ SHARED = 1 if NIGHTLY else 4
 so many. They are cut at every byte."""
 
 
-def effort_for(provider: str) -> Effort:
-    """The effort for each of the provider's streams."""
-    share = 1 if provider in MODELS else SHARED
+def effort_for(provider: str, share: int = 1) -> Effort:
+    """The effort for each of the provider's streams; ``share`` divides it for a sample."""
+    rows = share if provider in MODELS else share * SHARED
     return Effort(
-        replays=None if NIGHTLY else _replays(),
-        mutations=-(-MUTATIONS // (share * len(subjects(provider)))),
-        stride=share,
+        replays=None if NIGHTLY else _replays() // share,
+        mutations=-(-MUTATIONS // (rows * len(subjects(provider)))),
+        stride=rows,
+        cuts=share,
         seed=SEED,
     )
 

@@ -172,13 +172,13 @@ def test_results_that_lack_an_answer_are_an_error(model: str, lost: int, provide
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_results_cut_at_any_byte_are_an_error_or_whole(model: str, provider: Provider) -> None:
+def test_results_cut_at_any_byte_are_an_error_or_whole(model: str, provider: Provider, exhaustive: bool) -> None:
     with batches(model, provider) as ours:
         handle = ours.submit({"a": "Hi", "b": "Hello"})
         whole = texts(ours.fetch(handle))
         path = provider.seen[-1][1]
         size = len(provider.answer("GET", path, {}, b"")[1])
-        for cut in [*range(0, size, 37), size - 2, size - 1]:
+        for cut in [*range(0, size, 37 if exhaustive else 997), size - 2, size - 1]:
             provider.cut = cut
             try:
                 found = texts(ours.fetch(handle))

@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -14,6 +14,7 @@ from dragoman.canonical.message import MessageMetadata, StopReason
 from dragoman.formats import FormatError, MessageBody, MessageBodyError, MessageBodySchema
 from dragoman.formats.answer_reader import AnswerReader
 from dragoman.formats.json_pieces import BrokenJsonError, JsonPieces, Kind
+from tests.sampling import examples
 from tests.unit.formats.bodies import SCENARIOS, bodies, obeying, schema, schemas
 
 CHAT = schema({"contentType": "text/plain", "required": True})
@@ -40,7 +41,7 @@ def pieces(draw: st.DrawFn, text: SearchStrategy[str]) -> list[str]:
     return cut(draw, draw(text))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data(), wanted=schemas)
 def test_the_beginning_of_a_right_answer_is_never_wrong(data: st.DataObject, wanted: MessageBodySchema) -> None:
     """At whatever character it is cut, and however it came."""
@@ -54,7 +55,7 @@ def test_the_beginning_of_a_right_answer_is_never_wrong(data: st.DataObject, wan
     assert reader.end() == body
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(text=written(bodies), wanted=schemas)
 def test_an_answer_is_judged_as_its_body_is(text: str, wanted: MessageBodySchema) -> None:
     """What is told in pieces is what a check of the whole body tells: as many violations, of the same parts."""
@@ -69,7 +70,7 @@ def test_an_answer_is_judged_as_its_body_is(text: str, wanted: MessageBodySchema
         assert reader.end() == body
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     text=st.text(alphabet='{}[]",:\\ nul01.eE-trsa/*\n\ud800ü', max_size=30)
     | st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
@@ -211,7 +212,7 @@ def test_the_json_schema_of_a_scenario_takes_what_models_write(name: str) -> Non
     assert not validator.is_valid(said)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(wanted=schemas, data=st.data())
 def test_what_obeys_the_json_schema_has_a_place(wanted: MessageBodySchema, data: st.DataObject) -> None:
     """Parts that a model held to it may write are taken by the schema, where they are parts at all."""

@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from dragoman import Message, Role
 from dragoman.adapter.errors import CriticalLossError
@@ -36,6 +36,7 @@ from dragoman.formats import (
 )
 from tests.laws.return_trip import Trip, _said
 from tests.laws.strategies import messages
+from tests.sampling import examples
 from tests.unit.formats.bodies import HANDWRITTEN_ACP, HANDWRITTEN_BODY, SCENARIOS, bodies
 from tests.unit.formats.documents import everything
 
@@ -44,7 +45,7 @@ URL = MediaSource(kind="url", data="https://example.org/a.png")
 
 CALL = '{"id":"c","name":"f","input":{"a":1}}'
 
-few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = examples(60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(autouse=True)

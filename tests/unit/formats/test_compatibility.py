@@ -4,10 +4,11 @@ import os
 import time
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dragoman.formats import MessageBody, MessageBodySchema, is_compatible
+from tests.sampling import examples
 from tests.unit.formats.bodies import SCENARIOS, obeying, schema, schemas
 
 EXAMPLES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 150
@@ -23,7 +24,7 @@ def related() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
     )
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@examples(EXAMPLES, deadline=None)
 @given(pair=related(), data=st.data())
 def test_a_yes_holds_for_every_body(pair: tuple[MessageBodySchema, MessageBodySchema], data: st.DataObject) -> None:
     """What obeys the producer's schema obeys the consumer's too."""
@@ -35,7 +36,7 @@ def test_a_yes_holds_for_every_body(pair: tuple[MessageBodySchema, MessageBodySc
             assert consumer.check(body) == ()
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@examples(EXAMPLES, deadline=None)
 @given(pair=related())
 def test_a_no_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, MessageBodySchema]) -> None:
     """The body obeys the producer's schema and not the consumer's."""
@@ -50,7 +51,7 @@ def test_a_no_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, Messa
         assert consumer.check(verdict.witness) != ()
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@examples(EXAMPLES, deadline=None)
 @given(producer=schemas, consumer=schemas, data=st.data())
 def test_a_body_that_only_the_producer_takes_means_no(
     producer: MessageBodySchema, consumer: MessageBodySchema, data: st.DataObject
@@ -61,7 +62,7 @@ def test_a_body_that_only_the_producer_takes_means_no(
         assert not is_compatible(producer, consumer)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50, deadline=None)
 @given(one=schemas, other=schemas, third=schemas)
 def test_it_is_an_order(one: MessageBodySchema, other: MessageBodySchema, third: MessageBodySchema) -> None:
     """Every schema is compatible with itself, and what goes through two goes through both at once."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dragoman import Message
@@ -26,6 +26,7 @@ from dragoman.formats.written import Written
 from dragoman.testing.strategies import conversations
 from tests.laws.return_trip import Trip, _said
 from tests.laws.strategies import histories, messages
+from tests.sampling import examples
 from tests.unit.formats.documents import everything
 
 Writer = Callable[[list[Message]], Written[Any]]
@@ -51,7 +52,7 @@ SHAPES = ("cmf", "umf", "acp", "chatml")
 formats = pytest.mark.parametrize("name", list(FORMATS))
 shapes = pytest.mark.parametrize("name", SHAPES)
 native = pytest.mark.parametrize("name", NATIVE)
-few = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = examples(30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(autouse=True)

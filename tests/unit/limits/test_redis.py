@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import RateLimitError
@@ -12,6 +12,7 @@ from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, LimitReachedError, Limits, LimitsUnavailableError
 from dragoman.limits.counts import Change, Counts, Notice
 from dragoman.limits.redis_counts import RedisCounts
+from tests.sampling import examples
 from tests.store.programs import FORKED
 from tests.unit.limits.clocks import Clock
 from tests.unit.limits.redis_server import own_name, redis_url
@@ -31,7 +32,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(steps=steps, burst=st.sampled_from([0.01, 0.1, 0.9]))
 def test_the_scripts_say_what_the_process_says(steps: list[tuple[str, int]], burst: float) -> None:
     """Fed with the same moments, the server gives the same answers to the microsecond."""

@@ -13,7 +13,7 @@ def test_in_extensions() -> None:
     run(Labels, 40)
 
 
-def test_in_sessions(caplog: pytest.LogCaptureFixture) -> None:
+def test_in_sessions(caplog: pytest.LogCaptureFixture, exhaustive: bool) -> None:
     """Through turns, whole, streamed, left and failed; swaps, summaries, stores, dumps, splits and careless plugins."""
     with caplog.at_level(logging.CRITICAL):
-        run(SessionLabels, 12)
+        run(SessionLabels, 12 if exhaustive else 4)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
@@ -24,6 +24,7 @@ from tests.unit.pricing.tables import NOW, acme, write_table
 duckdb = pytest.importorskip("duckdb", reason="the extra `report` is not installed")
 
 from tests.benchmarks.reprice import differences, made_up, spent  # noqa: E402  (it needs duckdb)
+from tests.sampling import examples  # noqa: E402
 
 FIRST = datetime(2026, 3, 1, tzinfo=UTC)
 FRIDAY_NIGHT = datetime(2026, 11, 20, 22, tzinfo=UTC)
@@ -137,7 +138,7 @@ def test_so_they_do_at_another_moment_and_as_another_model(connection: Any) -> N
     assert list(differences(usages, as_model="openai:gpt-5.4")) == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=8), how=HOW)
 def test_any_rows_cost_the_same(
     connection: Any, table: PriceTable, rows: list[dict[str, Any]], how: dict[str, Any]
@@ -146,7 +147,7 @@ def test_any_rows_cost_the_same(
     assert by_sql(connection, rows, table=table, **how) == by_python(rows, table=table, **how)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rows=st.lists(ROWS, min_size=1, max_size=8))
 def test_groups_are_the_sums_of_their_rows(connection: Any, table: PriceTable, rows: list[dict[str, Any]]) -> None:
     """By model and day, in one, and by what nobody tells."""

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.pricing import price_table
+from tests.sampling import examples
 
 NAMES = {"aws": "bedrock", "azure": "azure-openai", "x-ai": "xai"}
 PROVIDERS = {provider.id: provider for provider in data.providers}
@@ -149,12 +150,12 @@ def test_every_name_means_the_same_model(provider_id: str) -> None:
 
 
 @pytest.mark.parametrize("provider_id", PROVIDERS)
-def test_every_model_costs_the_same(provider_id: str) -> None:
+def test_every_model_costs_the_same(provider_id: str, exhaustive: bool) -> None:
     """All models of all providers, each with random usages, moments and variants."""
     rounds = 8 if provider_id == "openrouter" else 12
 
     @seed(20261110)
-    @settings(max_examples=rounds, deadline=None, database=None)
+    @settings(max_examples=rounds if exhaustive else 1, deadline=None, database=None)
     @given(spendings())
     def compare(spending: Spending) -> None:
         for name, model in _named(provider_id):
@@ -164,7 +165,7 @@ def test_every_model_costs_the_same(provider_id: str) -> None:
 
 
 @seed(20261110)
-@settings(max_examples=400, deadline=None, database=None)
+@examples(400, deadline=None, database=None)
 @given(spending=spendings(), drawn=st.data())
 def test_the_models_of_the_first_adapters_cost_the_same(spending: Spending, drawn: st.DataObject) -> None:
     """The same again, many more times, for the providers of the first adapters."""
@@ -172,11 +173,11 @@ def test_the_models_of_the_first_adapters_cost_the_same(spending: Spending, draw
     _compare(provider_id, *drawn.draw(st.sampled_from(_named(provider_id))), spending)
 
 
-def test_ten_thousand_random_usages_cost_the_same() -> None:
+def test_ten_thousand_random_usages_cost_the_same(exhaustive: bool) -> None:
     """Any model with any usage, each drawn anew."""
     drawn = Random(20261121)
     models = [(provider_id, *named) for provider_id in PROVIDERS for named in _named(provider_id)]
-    for _ in range(PAIRS):
+    for _ in range(PAIRS if exhaustive else PAIRS // 10):
         _compare(*drawn.choice(models), _random_spending(drawn))
 
 

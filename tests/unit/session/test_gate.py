@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.canonical.events import MessageComplete, TextDelta, ThinkingDelta
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.policy import Pipeline, PolicyDeniedError
+from tests.sampling import examples
 from tests.unit.session.actors import SyncWay, Way, Wire, types
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_overloaded
 from tests.unit.session.policies import SECRET, Denying, Hiding, Noting
@@ -117,7 +118,7 @@ def test_a_broken_reply_is_judged_too(way: Way, plugin: Any) -> None:
     assert partial.metadata.status is MessageStatus.ERROR
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(
     words=st.lists(st.sampled_from(["a", "bb", SECRET, "no ", " ", "hunter", "\n", "2", "x" * 30]), max_size=40),
     window=st.integers(len(SECRET), 40),
@@ -138,7 +139,7 @@ def test_a_stream_and_a_whole_reply_give_the_same(words: list[str], window: int,
     assert shown(events) == answer.text
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(before=st.text("ab \n", max_size=80), after=st.text("ab \n", max_size=80), window=st.integers(len(SECRET), 30))
 def test_no_denied_text_is_shown_wherever_it_lies(before: str, after: str, window: int) -> None:
     """Not a letter of it, as long as it is no longer than the window."""

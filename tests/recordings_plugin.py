@@ -1,0 +1,48 @@
+"""Reports how many recorded exchanges a test run read, and turns a skip into a failure when they are there.
+
+A test with the marker `exchanges` may skip for one reason only: the folder of recordings is absent.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests import exchanges
+
+_KEY = "exchanges_read"
+_read: dict[str, int] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fails a test that reads recordings and skips although they are there."""
+    report = yield
+    if report.skipped and item.get_closest_marker("exchanges") and exchanges.folder().is_dir():
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{exchanges.folder()} is there, but a test that reads it skipped: {reason}"
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hands the counts of a worker to the process that reports."""
+    _read.update(exchanges.read_counts())
+    workeroutput: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if workeroutput is not None:
+        workeroutput[_KEY] = _read
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Collects the counts of a worker that is done."""
+    _read.update(getattr(node, "workeroutput", {}).get(_KEY, {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the number of exchanges, or that there are none."""
+    if _read:
+        total = sum(_read.values())
+        terminalreporter.write_line(f"recorded exchanges read: {total:,}, of {len(_read)} providers")
+    else:
+        terminalreporter.write_line("recorded exchanges read: none")

@@ -1,0 +1,31 @@
+"""How much a test tries: a sample by default, everything under the marker `exhaustive`.
+
+Laws with `hypothesis` take their number of examples from the profile (`tests/conftest.py`) and run under both. What
+walks over recordings, bytes or tables takes the fixture `exhaustive`, or marks the rows of its table with `sample`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+_FULL = 100
+_LEAST = 5
+
+
+def examples(number: int, **more: Any) -> settings:
+    """The settings of a law that wants ``number`` examples of an exhaustive run; the default run takes a share."""
+    profile = settings().max_examples
+    return settings(max_examples=max(min(_LEAST, number), number * profile // _FULL), **more)
+
+
+def sample(rows: Iterable[Any], every: int, start: int = 0) -> list[Any]:
+    """The rows of a parametrization, of which the default run takes one in ``every``, from the row ``start`` on."""
+    return [row if index % every == start else _exhaustive(row) for index, row in enumerate(rows)]
+
+
+def _exhaustive(row: Any) -> Any:
+    if isinstance(row, type(pytest.param())):
+        return pytest.param(*row.values, id=row.id, marks=[*row.marks, pytest.mark.exhaustive])
+    return pytest.param(row, marks=pytest.mark.exhaustive)
