@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.conformance.scope import ADAPTERS, out_of_scope
 from tests.exchanges import Exchange, load
-from tests.museum.frozen.exchange_parts import RECORDED, parts
+from tests.museum.frozen.exchange_parts import parts
 
 FILE = Path(__file__).with_suffix(".json")
 COMMAND = f"uv run python -m {__spec__.name}"
@@ -69,11 +69,6 @@ def read(section: str, providers: Iterable[str] = PROVIDERS) -> Cells:
     """The cells of these providers as they are kept."""
     kept: Cells = json.loads(FILE.read_bytes())[section]
     return {name: value for name, value in kept.items() if name.partition(":")[0] in providers}
-
-
-def other_recordings(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The cells of what was recorded, if the recordings are not those that the digests are of."""
-    return [line for line in differences(before, now) if line.partition(": ")[2].startswith(f"{RECORDED}: ")]
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.exchanges import Exchange, load_or_skip
-from tests.museum.frozen.exchange_parts import parts
+from tests.museum.frozen.exchange_parts import RECORDED, parts
 from tests.museum.frozen.recordings import (
     COMMAND,
     EVERY,
@@ -17,36 +17,23 @@ from tests.museum.frozen.recordings import (
     chosen,
     differences,
     digests,
-    other_recordings,
     read,
 )
 
 pytestmark = pytest.mark.exchanges
 
-ADVICE = f"""`{COMMAND} --help` says how to find the exchanges that differ. If this is meant, list the differences in
-the commit's message, and accept them:
+ADVICE = f"""If the cell {RECORDED} differs, the recordings are not those that the digests are of. Else find the exchanges
+that differ: `{COMMAND} --help` says how. If this is meant, list the differences in the commit's message, and accept them:
     {COMMAND} --write"""
 
 
-def judge(section: str, provider: str) -> None:
-    load_or_skip(provider)
-    before, now = read(section, [provider]), cells(provider, digests(provider, EVERY[section]))
-    if others := other_recordings(before, now):
-        pytest.skip(f"the recordings are not those that the digests are of: {others}")
-    assert differences(before, now) == [], "\n".join(["cells differ:", *differences(before, now), ADVICE])
-
-
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_sample_is_what_it_was(provider: str) -> None:
+def test_every_cell_is_what_it_was(provider: str, exhaustive: bool) -> None:
     """Replies, streams, errors, requests, their projections to every target and their other formats."""
-    judge(SAMPLE, provider)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_every_exchange_is_what_it_was(provider: str) -> None:
-    """As the sample, with all exchanges."""
-    judge(WHOLE, provider)
+    load_or_skip(provider)
+    section = WHOLE if exhaustive else SAMPLE
+    found = differences(read(section, [provider]), cells(provider, digests(provider, EVERY[section])))
+    assert found == [], "\n".join(["cells differ:", *found, ADVICE])
 
 
 @pytest.fixture
