@@ -22,8 +22,9 @@ from tests.museum.frozen.recordings import (
 
 pytestmark = pytest.mark.exchanges
 
-ADVICE = f"""If the cell {RECORDED} differs, the recordings are not those that the digests are of. Else find the exchanges
-that differ: `{COMMAND} --help` says how. If this is meant, list the differences in the commit's message, and accept them:
+ADVICE = f"""If the cell {RECORDED} differs, the recordings are not those that the digests are of. Else find the
+exchanges that differ: `{COMMAND} --help` says how.
+If this is meant, list the differences in the commit's message, and accept them:
     {COMMAND} --write"""
 
 
