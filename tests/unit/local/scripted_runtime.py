@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.transport.local import model
+from dragoman.transport.local.compute import PRECISION_VARIABLE, THREADS_VARIABLE
 
 Written = tuple[str, bool]
 """A text, and whether the limit cut it there."""
@@ -89,3 +90,5 @@ class ScriptedRuntime:
         monkeypatch.setattr(model, "model_file", lambda name: path)
         monkeypatch.setattr(model, "_paths", {})
         monkeypatch.setattr(model, "_loaded", {})
+        for name in (PRECISION_VARIABLE, THREADS_VARIABLE):
+            monkeypatch.delenv(name, raising=False)

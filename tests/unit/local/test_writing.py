@@ -12,7 +12,6 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message, StopReason
 from dragoman.session import Session, tool
 from dragoman.transport.local import LocalTransport
-from dragoman.transport.local.compute import PRECISION_VARIABLE, THREADS_VARIABLE
 from tests.unit.local.scripted_runtime import ScriptedRuntime, Written
 
 MODEL = "local:smollm2-135m"
@@ -30,8 +29,6 @@ def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
         runtime.install(monkeypatch, tmp_path)
         return runtime
 
-    for name in (PRECISION_VARIABLE, THREADS_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
     return install
 
 
@@ -45,11 +42,10 @@ def test_a_model_is_loaded_with_one_precision(script: Script, monkeypatch: pytes
     """On every CPU the same, unless the environment names another; a value without sense is an error of its own."""
     runtime = script("Hello.", "Hello.")
     ask()
-    assert runtime.properties == [{"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}]
-    monkeypatch.setenv("DRAGOMAN_LOCAL_THREADS", "many")
     ask()
-    assert len(runtime.properties) == 1
+    assert runtime.properties == [{"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}]
     script("Hello.")
+    monkeypatch.setenv("DRAGOMAN_LOCAL_THREADS", "many")
     with pytest.raises(ConfigurationError, match="DRAGOMAN_LOCAL_THREADS is 'many'"):
         ask()
 
