@@ -4,6 +4,7 @@
 others each time. HYPOTHESIS_PROFILE names another one.
 """
 
+import importlib.util
 import os
 
 import pytest
@@ -40,14 +41,32 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A law is in both runs: the exhaustive one draws more examples."""
+    """Puts laws into both runs: the exhaustive one draws more examples. Tests of the embedded model skip without it."""
     if _is_exhaustive(config):
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 item.add_marker("exhaustive")
+    live = [item for item in items if item.get_closest_marker("live_local")]
+    if live and (reason := _missing_model()):
+        for item in live:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
 def exhaustive(request: pytest.FixtureRequest) -> bool:
     """Whether everything is tried. A test that asks for it runs twice: on a sample by default, and exhaustively."""
     return bool(request.param)
+
+
+def _missing_model() -> str | None:
+    """Why the embedded model cannot run; None if it can."""
+    from dragoman.adapter.errors import MissingExtraError
+    from dragoman.transport.local.files import model_file
+
+    if importlib.util.find_spec("openvino_genai") is None:
+        return "openvino-genai is not installed: pip install 'dragoman[local]'"
+    try:
+        model_file("smollm2-135m")
+    except MissingExtraError as error:
+        return str(error)
+    return None

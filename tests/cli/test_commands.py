@@ -108,19 +108,3 @@ class TestPrices:
         assert version in run(app, ["prices", "versions", "--kept", str(tmp_path)]).output
         shown = run(app, ["prices", "anthropic:claude-sonnet-4-6", "--version", version, "--kept", str(tmp_path)])
         assert f"price table {version}" in shown.output
-
-
-class TestDemo:
-    @pytest.mark.live_local
-    def test_the_demo_runs_to_its_end_without_key_or_network(self) -> None:
-        """Three wires replayed, the fourth model live, each swap with its preview, and the bill."""
-        pytest.importorskip("openvino_genai", reason="the embedded model's extra is not installed")
-        done = command("demo", HOME=str(Path.home()))
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("swap to ") == 3
-        assert "← read_file port = 8080" in done.stdout
-        assert "← add 42" in done.stdout
-        assert "Monday" in done.stdout
-        assert "the embedded model, live" in done.stdout
-        assert "anthropic:claude-opus-5-5" in done.stdout
-        assert "left out" not in done.stdout

@@ -1,38 +1,46 @@
-"""The live tests need the runtime and the model's file; both are loaded once for all of them."""
+"""What the live tests share. None of them asserts what the model chooses: its words, their number, or why it stopped.
 
-import importlib.util
+What may be asserted is what the runtime enforces: the limit of tokens, and the grammar of what is written. A grammar
+leaves little or much to the model. `forced` leaves it nothing. JSON objects leave it white space, as much as it likes,
+so a limit may cut any of them: `check_call` takes that for what it is.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.errors import MissingExtraError
 from dragoman.adapter.registry import get_adapter
-from dragoman.canonical.message import Message
+from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.transport.local import LocalTransport
-from dragoman.transport.local.files import model_file
 
 MODEL = "local:smollm2-135m"
 
+FREE_ENDS = (StopReason.END_TURN, StopReason.MAX_TOKENS)
+"""How a text may end that no grammar and no stop sequence limits."""
 
-def missing() -> str | None:
-    """Why the live tests cannot run; None where they can."""
-    if importlib.util.find_spec("openvino_genai") is None:
-        return "openvino-genai is not installed: pip install 'dragoman[local]'"
-    try:
-        model_file("smollm2-135m")
-    except MissingExtraError as error:
-        return str(error)
-    return None
+LONG = " ".join(["word"] * 400)
+"""No token of the model holds two words, so writing this takes at least 400."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = [item for item in items if "live_local" in item.path.parts]
-    why = missing() if here else None
-    for item in here:
-        item.add_marker(pytest.mark.live_local)
-        if why is not None:
-            item.add_marker(pytest.mark.skip(reason=why))
+def forced(text: str) -> dict[str, Any]:
+    """Return the JSON Schema of this string alone. Its only JSON is what the model writes, and then it must stop."""
+    return {"enum": [text]}
+
+
+def check_call(reply: Message, name: str, arguments: Mapping[str, Any] | None = None) -> None:
+    """Check that the reply is one call of that tool, with these arguments unless the limit cut it within them."""
+    (call,) = reply.tool_uses
+    assert reply.content == (call,)
+    assert call.name == name
+    if call.raw_input is not None:
+        assert reply.stop_reason is StopReason.MAX_TOKENS
+        assert call.input == {}
+    else:
+        assert reply.stop_reason in (StopReason.TOOL_USE, StopReason.MAX_TOKENS)
+        assert arguments is None or call.input == arguments
 
 
 class Asker:
@@ -51,7 +59,9 @@ class Asker:
         context = self.context()
         messages = [Message.user(history)] if isinstance(history, str) else history
         wire = self.adapter.to_wire(messages, tools, AdapterOptions(context=context, **options))  # type: ignore[arg-type]
-        return self.adapter.from_wire_response(self.transport.send(self.adapter, wire), context)
+        reply = self.adapter.from_wire_response(self.transport.send(self.adapter, wire), context)
+        assert reply.metadata.status is MessageStatus.COMPLETE
+        return reply
 
 
 @pytest.fixture(scope="session")

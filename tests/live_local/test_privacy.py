@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.live_local
+
 _PROGRAM = """
 import sys
 
@@ -21,7 +25,7 @@ sys.addaudithook(watch)
 from dragoman.session import Session
 
 with Session("local:smollm2-135m") as session:
-    assert "Paris" in session.ask("What is the capital of France?").text
+    session.ask("What is the capital of France?", max_output_tokens=2)
 print("telemetry" if "openvino_telemetry" in sys.modules else "quiet", reached)
 """
 

@@ -11,12 +11,15 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent, ToolUseEnd, ToolUseInputDelta
-from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session import Session, tool
 from dragoman.transport.local import AsyncLocalTransport
 from dragoman.transport.local.files import model_file
-from tests.live_local.conftest import MODEL, Asker
+from tests.live_local.conftest import FREE_ENDS, MODEL, Asker, check_call
+from tests.live_local.wording import reword
+
+pytestmark = pytest.mark.live_local
 
 READ = ToolDefinition(
     name="read_file",
@@ -33,7 +36,11 @@ ADD = ToolDefinition(
     description="Add two numbers",
     input_schema={
         "type": "object",
-        "properties": {"a": {"type": "number"}, "b": {"type": "number"}, "unit": {"enum": ["cm", "m"]}},
+        "properties": {
+            "a": {"type": "integer", "minimum": 0, "maximum": 99},
+            "b": {"type": "integer", "minimum": 0, "maximum": 99},
+            "unit": {"enum": ["cm", "m"]},
+        },
         "required": ["a", "b"],
         "additionalProperties": False,
     },
@@ -41,45 +48,59 @@ ADD = ToolDefinition(
 TOOLS = (READ, ADD)
 
 
+def check_schema(reply: Message) -> None:
+    """Check that the reply is one call of a tool that it has, by the tool's schema unless the limit cut it."""
+    (call,) = reply.tool_uses
+    check_call(reply, call.name)
+    definition = next(tool for tool in TOOLS if tool.name == call.name)
+    if call.raw_input is None:
+        jsonschema_rs.validate(definition.input_schema, call.input)
+
+
 @pytest.mark.parametrize("choice", ["required", NamedTool("add")])
 def test_a_forced_call_is_one_that_its_schema_allows(ask: Asker, choice: object) -> None:
     """Whatever was said, exactly one call comes, and its arguments are valid."""
-    reply = ask("Hello there!", TOOLS, tool_choice=choice, max_output_tokens=80)
-    (call,) = reply.tool_uses
-    assert reply.content == (call,)
-    assert reply.stop_reason is StopReason.TOOL_USE
-    definition = next(tool for tool in TOOLS if tool.name == call.name)
-    jsonschema_rs.validate(definition.input_schema, call.input)
+    reply = ask(reword("Hello there!"), TOOLS, tool_choice=choice, max_output_tokens=80)
+    check_schema(reply)
     if isinstance(choice, NamedTool):
-        assert call.name == "add"
+        check_call(reply, "add")
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "arguments"),
+    ("words", "path"),
     [
-        ("Read the file README.md and tell me what it says.", "read_file", {"path": "README.md"}),
-        ("Please look at data/config.json and say which port it uses.", "read_file", {"path": "data/config.json"}),
-        ("Add 4 and 5", "add", {"a": 4, "b": 5}),
+        ("Read the file README.md and tell me what it says.", "README.md"),
+        ("Please look at data/config.json and say which port it uses.", "data/config.json"),
     ],
 )
-def test_it_calls_where_it_is_asked_to(ask: Asker, words: str, name: str, arguments: dict[str, object]) -> None:
-    """With tool_choice left open, a message that speaks of a tool's object is answered by a call of it."""
-    (call,) = ask(words, TOOLS).tool_uses
-    assert (call.name, call.input) == (name, arguments)
+def test_it_calls_where_it_is_asked_to(ask: Asker, words: str, path: str) -> None:
+    """With tool_choice left open, a message that speaks of a tool's object is answered by a call of it.
+
+    The tool is found by words, and the grammar has one path to offer: the only one of the message.
+    """
+    check_call(ask(reword(words), TOOLS), "read_file", {"path": path})
+
+
+def test_it_calls_a_tool_that_has_nothing_to_copy(ask: Asker) -> None:
+    """The numbers are the model's, within what the schema allows."""
+    reply = ask(reword("Add 4 and 5."), TOOLS)
+    check_schema(reply)
+    check_call(reply, "add")
 
 
 @pytest.mark.parametrize(("words", "options"), [("Hello!", {}), ("Read README.md.", {"tool_choice": "none"})])
 def test_it_speaks_where_no_call_is_due(ask: Asker, words: str, options: dict[str, object]) -> None:
     """Small talk is answered in words, and so is everything where calls are forbidden."""
-    reply = ask(words, TOOLS, max_output_tokens=20, **options)
+    reply = ask(reword(words), TOOLS, max_output_tokens=12, **options)
     assert reply.tool_uses == ()
-    assert reply.text
+    assert reply.stop_reason in FREE_ENDS
 
 
 def test_a_streamed_call_is_the_whole_one(ask: Asker) -> None:
-    """Its fragments join to its input, and async agrees with sync."""
+    """Its fragments join to its input, and sync, async and unstreamed call the same: the grammar has one path."""
     context = ask.context()
-    wire = ask.adapter.to_wire([Message.user("Read notes.txt.")], TOOLS, AdapterOptions(context=context, stream=True))
+    messages = [Message.user(reword("Read notes.txt."))]
+    wire = ask.adapter.to_wire(messages, TOOLS, AdapterOptions(context=context, stream=True))
     with ask.transport.stream(ask.adapter, wire) as reply:
         events = list(ask.adapter.iter_stream(reply.chunks, context))
 
@@ -87,19 +108,24 @@ def test_a_streamed_call_is_the_whole_one(ask: Asker) -> None:
         async with AsyncLocalTransport().stream(ask.adapter, wire) as reply:
             return [event async for event in ask.adapter.stream_response(reply.chunks, context)]
 
-    (whole,) = ask("Read notes.txt.", TOOLS).tool_uses
+    check_call(ask(messages, TOOLS), "read_file", {"path": "notes.txt"})
     for told in (events, asyncio.run(streamed())):
-        (end,) = [event for event in told if isinstance(event, ToolUseEnd)]
-        assert end.final_input == whole.input == {"path": "notes.txt"}
+        complete = told[-1]
+        assert isinstance(complete, MessageComplete)
+        check_call(complete.message, "read_file", {"path": "notes.txt"})
+        (call,) = complete.message.tool_uses
         fragments = [event.partial_json for event in told if isinstance(event, ToolUseInputDelta)]
         assert len(fragments) > 1
-        assert '"path"' in "".join(fragments)
-        assert isinstance(told[-1], MessageComplete)
+        assert "".join(fragments) == call.raw_input or json.loads("".join(fragments)) == call.input
+        ends = [event.final_input for event in told if isinstance(event, ToolUseEnd)]
+        assert ends == ([] if call.raw_input is not None else [call.input])
 
 
 def test_a_call_that_the_length_cut_runs_nothing(ask: Asker) -> None:
-    """Its arguments stay text."""
-    (call,) = ask("Read the file README.md", TOOLS, max_output_tokens=20).tool_uses
+    """Its arguments stay text. Sixty tokens hold the call's head, and not the path, of which none holds two steps."""
+    path = "/".join(["step"] * 80) + ".txt"
+    (call,) = ask(f"Read the file {path}", TOOLS, max_output_tokens=60).tool_uses
+    assert call.name == "read_file"
     assert call.input == {}
     assert call.raw_input is not None
 
@@ -107,15 +133,15 @@ def test_a_call_that_the_length_cut_runs_nothing(ask: Asker) -> None:
 def test_a_file_by_its_path_is_prompted_as_larger_models_are(ask: Asker) -> None:
     """Nothing is known of it, so it is left the choice, and the grammar alone sees to the form of its calls."""
     by_path = Asker(f"local:{model_file('smollm2-135m')}")
-    forced = by_path("Read README.md", TOOLS, tool_choice="required", parallel_tool_calls=False, max_output_tokens=80)
-    (call,) = forced.tool_uses
-    definition = next(tool for tool in TOOLS if tool.name == call.name)
-    jsonschema_rs.validate(definition.input_schema, call.input)
+    options = {"parallel_tool_calls": False, "max_output_tokens": 80}
+    forced = by_path(reword("Read README.md."), TOOLS, tool_choice="required", **options)
+    check_schema(forced)
     assert forced.metadata.model == str(by_path.adapter.model_id)
-    assert by_path("Hello!", TOOLS, max_output_tokens=10).text
-    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
-    either = by_path("Is water wet? Answer in JSON.", TOOLS, output_schema=schema, max_output_tokens=80)
-    assert either.tool_uses or "ok" in json.loads(either.text)
+    either = by_path(reword("Is water wet? Answer in JSON."), TOOLS, output_schema={"enum": ["yes", "no"]}, **options)
+    if either.tool_uses:
+        check_schema(either)
+    else:
+        assert json.loads(either.text) in ("yes", "no")
 
 
 def from_anthropic() -> list[Message]:
@@ -138,38 +164,45 @@ def from_anthropic() -> list[Message]:
 
 
 def test_it_goes_on_where_another_provider_left_off(ask: Asker) -> None:
-    """It reads the others' calls and results, calls itself, and answers from the result."""
-    history = [*from_anthropic(), Message.user("Read notes.txt. When does the new port go live?")]
+    """It reads the others' calls and results, calls itself, and answers in words. The grammar has one path to offer."""
+    history = [*from_anthropic(), Message.user(reword("Read notes.txt. When does the new port go live?"))]
     called = ask(history, TOOLS)
-    (call,) = called.tool_uses
-    assert (call.name, call.input) == ("read_file", {"path": "notes.txt"})
-    answer = ask([*history, called, Message.tool(call.id, "The new port goes live on Monday.")], TOOLS)
+    check_call(called, "read_file", {"path": "notes.txt"})
+    result = Message.tool(called.tool_uses[0].id, "The new port goes live on Monday.")
+    answer = ask([*history, called, result], TOOLS, max_output_tokens=12)
     assert answer.tool_uses == ()
-    assert "Monday" in answer.text
+    assert answer.stop_reason in FREE_ENDS
 
 
 def test_several_results_and_an_error_are_answered_in_words(ask: Asker) -> None:
     """Parallel calls of another model, one of which failed, are a history like any other."""
     calls = [ToolUseBlock(id=f"tu_{name}", name="read_file", input={"path": name}) for name in ("a.txt", "b.txt")]
     history = [
-        Message.user("Read a.txt and b.txt."),
+        Message.user(reword("Read a.txt and b.txt.")),
         Message.assistant(calls),
         Message.tool("tu_a.txt", "The cat is black and its name is Milo."),
         Message.tool("tu_b.txt", "no such file", is_error=True),
     ]
-    reply = ask(history, TOOLS, max_output_tokens=40)
-    assert reply.text
+    reply = ask(history, TOOLS, max_output_tokens=12)
     assert reply.tool_uses == ()
+    assert reply.stop_reason in FREE_ENDS
 
 
 def test_a_session_runs_the_tool_and_brings_the_answer() -> None:
-    """The whole loop, as a user has it."""
+    """The whole loop, as a user has it. The grammar has one path to offer; a call that the limit cut runs nothing."""
+    read: list[str] = []
 
     @tool(side_effects="read")
     def read_file(path: str) -> str:
         """Read a text file and return its content."""
-        assert path == "notes.txt"
+        read.append(path)
         return "The new port goes live on Monday."
 
     with Session(MODEL, tools=[read_file]) as session:
-        assert "Monday" in session.ask("What does notes.txt say about the new port?").text
+        reply = session.ask(reword("What does notes.txt say about the new port?"), max_output_tokens=80)
+        _, called, answered, answer = session.messages
+    check_call(called, "read_file", {"path": "notes.txt"})
+    assert read == [call.input["path"] for call in called.tool_uses if call.raw_input is None]
+    assert [result.is_error for result in answered.tool_results] == [not read]
+    assert reply == answer
+    assert answer.tool_uses == ()

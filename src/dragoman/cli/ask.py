@@ -7,6 +7,7 @@ import typer
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.events import MessageComplete, TextDelta
+from dragoman.cli.loading import load_local
 from dragoman.cli.show import console, usage_line
 from dragoman.session import Session
 
@@ -26,6 +27,8 @@ def ask(
     provider = model.partition(":")[0]
     settings = {provider: {"base_url": base_url}} if base_url else {}
     with Session(model, system=system, providers=settings) as session:
+        if not quiet:
+            load_local(console(stderr=True), str(session.model))
         for event in session.stream(question, max_output_tokens=max_tokens):
             if isinstance(event, TextDelta):
                 sys.stdout.write(event.text)

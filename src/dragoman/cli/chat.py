@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.events import MessageComplete
+from dragoman.cli.loading import load_local
 from dragoman.cli.show import EventPrinter, console, show_preview, usage_line
 from dragoman.session import Session
 
@@ -58,6 +59,7 @@ def _read(out: Console) -> str | None:
 def _turn(out: Console, session: Session, line: str) -> None:
     printer = EventPrinter(out)
     try:
+        load_local(out, str(session.model))
         for event in session.stream(line):
             printer.show(event)
             if isinstance(event, MessageComplete):

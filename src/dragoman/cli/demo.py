@@ -12,6 +12,7 @@ from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli import script
+from dragoman.cli.loading import load_local
 from dragoman.cli.show import EventPrinter, console, show_preview, usage_line
 from dragoman.pricing import price_table
 from dragoman.session import Session
@@ -67,6 +68,7 @@ def replayed(provider: str, client: httpx.Client) -> Mapping[str, Any]:
 def _live_part(out: Console, session: Session) -> MissingExtraError | None:
     _swap(out, session, script.LOCAL_MODEL)
     try:
+        load_local(out, script.LOCAL_MODEL)
         _part(out, session, "the embedded model, live", script.LOCAL_PROMPT)
     except MissingExtraError as missing:
         return missing

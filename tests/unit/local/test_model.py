@@ -18,7 +18,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A runtime that loads no file; the list says what stood in the telemetry's place when it was imported."""
     found: list[Any] = []
 
-    def refuse(path: str, device: str) -> None:
+    def refuse(path: str, device: str, **properties: Any) -> None:
         raise RuntimeError("Check 'ctx' failed at /a/b/gguf.cpp:317:\nFailed to open it\nand more")
 
     def load(name: str) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 
 from dragoman.adapter.decoding import reading
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.transport.local.compute import runtime_properties
 from dragoman.transport.local.files import model_file
 from dragoman.transport.local.gguf import context_length
 from dragoman.transport.local.prompt import Allowed, Json, prompt
@@ -43,10 +44,11 @@ class LocalModel:
 
     def __init__(self, path: Path) -> None:
         """Takes seconds and the size of the file in memory. Raises MissingExtraError and ConfigurationError."""
+        properties = runtime_properties()
         self._genai = _runtime()
         try:
             self._window = context_length(path)
-            self._pipeline = self._genai.LLMPipeline(str(path), "CPU")
+            self._pipeline = self._genai.LLMPipeline(str(path), "CPU", **properties)
         except (RuntimeError, ValueError, IndexError, KeyError) as error:
             raise ConfigurationError(
                 f"{path} cannot be loaded ({_first_line(error)}): the runtime reads GGUF files of the kinds Q4_0, Q4_1,"

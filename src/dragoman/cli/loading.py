@@ -1,0 +1,37 @@
+"""Loading a model of this process before it is asked, so that a person sees what the seconds are for."""
+
+import time
+from contextlib import ExitStack
+
+from rich.console import Console
+from rich.markup import escape
+
+from dragoman.adapter.registry import get_adapter
+
+
+def load_local(out: Console, model: str) -> None:
+    """Load the model if it runs in this process and is not loaded yet, and print how long that took.
+
+    Meanwhile a terminal shows a spinner, and any other output has a line that says so. Raises as a request to that
+    model does.
+    """
+    adapter = get_adapter(model)
+    if adapter.transport != "local":
+        return
+    from dragoman.transport.local.model import loaded_model  # most commands ask a provider
+
+    took_time = False
+    began = time.monotonic()
+    with ExitStack() as spinner:
+
+        def show(text: str) -> None:
+            nonlocal took_time
+            took_time = True
+            if out.is_interactive:
+                spinner.enter_context(out.status(escape(text)))
+            else:
+                out.print(escape(text), soft_wrap=True)
+
+        loaded_model(adapter.model, show)
+    if took_time:
+        out.print(f"loaded {escape(adapter.model)} in {time.monotonic() - began:.1f} s", soft_wrap=True)

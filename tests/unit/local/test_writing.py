@@ -1,0 +1,130 @@
+"""From a request to the runtime and back, whatever the runtime writes: options, ends, cuts and silence."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
+from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.message import Message, StopReason
+from dragoman.session import Session, tool
+from dragoman.transport.local import LocalTransport
+from tests.unit.local.scripted_runtime import ScriptedRuntime, Written
+
+MODEL = "local:smollm2-135m"
+ADAPTER = get_adapter(MODEL)
+
+Script = Callable[..., ScriptedRuntime]
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
+    """Makes a runtime that writes these texts, in turn."""
+
+    def install(*written: str | Written) -> ScriptedRuntime:
+        runtime = ScriptedRuntime(*written)
+        runtime.install(monkeypatch, tmp_path)
+        return runtime
+
+    return install
+
+
+def ask(**options: Any) -> Message:
+    context = RequestContext.for_model(MODEL)
+    wire = ADAPTER.to_wire([Message.user("Hi")], [], AdapterOptions(context=context, **options))
+    return ADAPTER.from_wire_response(LocalTransport().send(ADAPTER, wire), context)
+
+
+def test_a_model_is_loaded_with_one_precision(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On every CPU the same, unless the environment names another; a value without sense is an error of its own."""
+    runtime = script("Hello.", "Hello.")
+    ask()
+    ask()
+    assert runtime.properties == [{"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}]
+    script("Hello.")
+    monkeypatch.setenv("DRAGOMAN_LOCAL_THREADS", "many")
+    with pytest.raises(ConfigurationError, match="DRAGOMAN_LOCAL_THREADS is 'many'"):
+        ask()
+
+
+def test_a_temperature_turns_sampling_on(script: Script) -> None:
+    """A temperature of 0 is none; a seed is passed on, and a request without one gets another each time."""
+    runtime = script(*["Hello."] * 5)
+    for options in ({}, {"temperature": 0.0}, {"temperature": 1.5, "seed": 7, "top_k": 3}, *[{"top_p": 0.5}] * 2):
+        ask(**options)
+    plain, cold, warm, *drawn = runtime.configs
+    assert [config.do_sample for config in runtime.configs] == [False, False, True, True, True]
+    assert (warm.temperature, warm.top_k, warm.rng_seed) == (1.5, 3, 7)
+    assert not hasattr(plain, "rng_seed")
+    assert not hasattr(cold, "temperature")
+    assert drawn[0].rng_seed != drawn[1].rng_seed
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 64])
+def test_a_seed_that_is_none_is_refused(script: Script, seed: int) -> None:
+    """In words, and before anything is written."""
+    runtime = script()
+    with pytest.raises(InvalidRequestError, match="a seed is a whole number of at least 0"):
+        ask(temperature=1.0, seed=seed)
+    assert runtime.configs == []
+
+
+def test_how_a_reply_ended_is_told(script: Script) -> None:
+    """By itself, at the limit, or at a stop sequence, which is not part of it."""
+    script("Hello there.", ("Hello the", True), "Hello there.")
+    ended, cut, stopped = ask(), ask(max_output_tokens=3), ask(stop_sequences=("there",))
+    assert (ended.text, ended.stop_reason) == ("Hello there.", StopReason.END_TURN)
+    assert (cut.text, cut.stop_reason) == ("Hello the", StopReason.MAX_TOKENS)
+    assert (stopped.text, stopped.stop_reason) == ("Hello ", StopReason.STOP_SEQUENCE)
+
+
+def test_a_model_may_write_nothing(script: Script) -> None:
+    """Its reply is then an empty one, whole and streamed, and the conversation goes on."""
+    runtime = script("", "", "Hello.")
+    with Session(MODEL) as session:
+        assert session.ask("Say nothing.").text == ""
+        assert [event.type for event in session.stream("Again.")] == [
+            "message_start",
+            "usage_update",
+            "message_complete",
+        ]
+        assert session.ask("Say hello.").text == "Hello."
+        assert len(session.messages) == 6
+    assert runtime.prompts[-1].endswith("user: Say hello.")
+
+
+@tool(side_effects="none")
+def add(a: float, b: float) -> str:
+    """Add two numbers.
+
+    Args:
+        a: The first number.
+        b: The second number.
+    """
+    return f"{a + b:g}"
+
+
+def test_a_call_is_run_and_answered_in_words(script: Script) -> None:
+    """The call's text becomes a call, and its result is what the next prompt ends with."""
+    runtime = script('<tool_call>{"name": "add", "arguments": {"a": 4, "b": 5}}</tool_call>', "It is 9.")
+    with Session(MODEL, tools=[add]) as session:
+        assert session.ask("Add 4 and 5.").text == "It is 9."
+        (call,) = session.messages[1].tool_uses
+        assert call.input == {"a": 4, "b": 5}
+    assert runtime.prompts[-1].endswith("<tool_response>\n9\n</tool_response>")
+    assert [hasattr(config, "structured_output_config") for config in runtime.configs] == [True, False]
+
+
+def test_a_call_that_the_limit_cuts_runs_nothing_and_the_turn_ends(script: Script) -> None:
+    """A grammar lets numbers and white space go on for ever, so a small model may come to its limit in a call."""
+    script(('<tool_call>{"name": "add", "arguments": {"a": 4444', True), "It failed.")
+    with Session(MODEL, tools=[add]) as session:
+        assert session.ask("Add 4 and 5.").text == "It failed."
+        _, called, answered, _ = session.messages
+    (call,), (result,) = called.tool_uses, answered.tool_results
+    assert called.stop_reason is StopReason.MAX_TOKENS
+    assert (call.input, call.raw_input) == ({}, '{"a": 4444')
+    assert result.is_error
