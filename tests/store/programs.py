@@ -13,9 +13,10 @@ from dragoman.store import ConflictError, Store
 from dragoman.store.database import Synchronous
 from tests.store.history import Notes
 from tests.store.turns import ToolTurn, tool_turn
+from tests.systems import FORKS
 
-FORKED = multiprocessing.get_context("fork")
-"""The tests are for POSIX: a fork of a program that has imported everything is there at once."""
+FORKED = multiprocessing.get_context("fork" if FORKS else None)
+"""A fork of a program that has imported everything is there at once; systems without it skip these tests."""
 
 
 def append_turns(

@@ -9,8 +9,12 @@ from dragoman.store import Store
 from tests.store import integrity
 from tests.store.history import Held, Note, check, held, read_log
 from tests.store.programs import FORKED, append_turns, empty_sessions, kill_at_random, run_all
+from tests.systems import needs_fork
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+    needs_fork,
+]
 
 
 @pytest.mark.parametrize("sessions", [1, 4], ids=["shared", "separate"])

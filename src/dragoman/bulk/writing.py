@@ -77,7 +77,7 @@ def _answer(model: str, found: Written | None) -> Row:
 
 
 def _json_lines(path: Path, rows: Iterable[Row]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
             file.write(_json(row) + "\n")
 

@@ -107,7 +107,7 @@ class Recorder:
         text = save(recording_of([*kept, *self.recorded], server=server, recorded=today()), self.scanner)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         Path(name).chmod(0o644)
         Path(name).replace(self.path)

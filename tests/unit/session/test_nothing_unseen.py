@@ -28,6 +28,7 @@ from dragoman.canonical.message import Message
 from dragoman.policy import Pipeline
 from dragoman.routing import Router
 from dragoman.store import Store
+from tests.systems import READS_FILES
 from tests.unit.session.actors import ANTHROPIC, OLLAMA, Way, Wire
 from tests.unit.session.handwritten_replies import (
     Call,
@@ -109,10 +110,11 @@ def bad_calls(talk: Talk) -> None:
 def blocks(talk: Talk) -> None:
     """Whatever can be said, at whatever depth, a file of the workspace among it."""
     (talk.folder / "notes.txt").write_text("file1 inside2")
+    file = DocumentBlock(source=MediaSource(kind="file_ref", data="notes.txt"), media_type="text/plain")
     parts = [
         TextBlock(text="text1"),
         ImageBlock(source=MediaSource(kind="base64", data="aW1hZ2U1"), media_type="image/png"),
-        DocumentBlock(source=MediaSource(kind="file_ref", data="notes.txt"), media_type="text/plain"),
+        *([file] if READS_FILES else []),
         ResourceBlock(resource_request_id="r", uri="note://a", resource_type="uri", content="resource1"),
         PromptResultBlock(prompt_request_id="p", prompt_name="n", messages=(), content="prompt1"),
     ]

@@ -28,6 +28,7 @@ from dragoman.policy import (
 from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import Store
+from tests.systems import needs_files
 from tests.unit.session.actors import ANTHROPIC, OLLAMA, Way, Wire, texts
 from tests.unit.session.handwritten_replies import (
     Call,
@@ -236,6 +237,7 @@ def test_signed_thinking_is_dropped_or_the_step_denied(way: Way, streamed: bool)
         (way.stream if streamed else way.ask)(session(signed="deny"), "Tell me")
 
 
+@needs_files
 def test_files_are_seen_as_they_are_sent(way: Way, tmp_path: Path) -> None:
     """The history names the file; what is read from it passes the plugins, and stays as they left it."""
     (tmp_path / "a.txt").write_text(f"The word is {SECRET}.")

@@ -14,6 +14,7 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.session import AsyncSession, Session, tool
+from tests.systems import needs_files
 from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, SyncWay, Way, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
@@ -202,6 +203,7 @@ def test_a_swap_in_mid_turn_waits_for_the_next(way: Way) -> None:
     assert models == [ANTHROPIC, ANTHROPIC, OLLAMA]
 
 
+@needs_files
 def test_files_that_cannot_be_read_refuse_the_swap(tmp_path: Path) -> None:
     """What the next request could not send, no model can carry."""
     image = ImageBlock(source=MediaSource(kind="file_ref", data="gone.png"))

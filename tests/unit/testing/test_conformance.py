@@ -176,6 +176,7 @@ def test_pytest_runs_a_suite_law_by_law(tmp_path: Path) -> None:
         "from tests.unit.testing.test_conformance import Liar\n\n\nclass TestLiar(Liar):\n    __test__ = True\n",
         encoding="utf-8",
     )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     command = [
         sys.executable,
         "-m",
@@ -186,7 +187,7 @@ def test_pytest_runs_a_suite_law_by_law(tmp_path: Path) -> None:
         "-p",
         "no:xdist",
         "-c",
-        "/dev/null",
+        str(tmp_path / "pytest.ini"),
         "-k",
     ]
     root = Path(__file__).resolve().parents[3]
