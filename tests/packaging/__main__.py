@@ -160,7 +160,7 @@ def refused(environment: Path) -> str:
 def demonstrated(environment: Path, *, live: bool) -> str:
     """The demo, from the wheel, with no key and no connection away from this machine."""
     told = ran(environment, programs.OFFLINE, str(environment / "bin" / "dragoman"))
-    wanted = ["would have cost", "the embedded model, live"]
+    wanted = ["would have cost", "the embedded model, live", *(["loaded smollm2-135m in"] if live else [])]
     missing = [each for each in wanted if each not in told]
     if missing or ("The live part was left out" in told) == live:
         raise PackagingError(f"the demo's output is not what it should be; missing: {missing}\n{told}")
