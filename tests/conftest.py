@@ -4,6 +4,8 @@
 others each time. HYPOTHESIS_PROFILE names another one.
 """
 
+import contextlib
+import importlib
 import importlib.util
 import os
 
@@ -50,6 +52,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if live and (reason := _missing_model()):
         for item in live:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester) -> pytest.Pytester:
+    """Loads NumPy first: pytester forgets the modules that a run of its own imports, and NumPy loads only once."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("numpy")
+    return pytester
 
 
 @pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
