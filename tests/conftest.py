@@ -54,11 +54,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@pytest.fixture
-def pytester(pytester: pytest.Pytester) -> pytest.Pytester:
-    """Loads NumPy first: pytester forgets the modules that a run of its own imports, and NumPy loads only once."""
+@pytest.fixture(scope="session")
+def _numpy() -> None:
+    """Loads NumPy for good. What a run of pytester imports is forgotten after it, and NumPy can only be loaded once."""
     with contextlib.suppress(ImportError):
         importlib.import_module("numpy")
+
+
+@pytest.fixture
+def pytester(_numpy: None, pytester: pytest.Pytester) -> pytest.Pytester:
+    """As pytest's own."""
     return pytester
 
 
