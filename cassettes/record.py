@@ -28,7 +28,7 @@ def main(origin: str) -> None:
     }
     with (
         recorder.use_cassette(str(target)),
-        Session(first.model, tools=script.TOOLS, providers=providers, new_id=script.counted_ids()) as session,
+        Session(first.model, tools=script.TOOLS, providers=providers, new_id=script.sequential_ids()) as session,
     ):
         for part in (first, *others):
             if session.model != part.model:
@@ -36,8 +36,8 @@ def main(origin: str) -> None:
             for _ in session.stream(part.prompt, max_output_tokens=128):
                 pass
             reply = session.messages[-1]
-            called = [call.name for message in session.messages for call in message.tool_uses]
-            print(f"{session.model}: {reply.text!r} after {len(called)} calls: {', '.join(called)}")
+            tool_names = [call.name for message in session.messages for call in message.tool_uses]
+            print(f"{session.model}: {reply.text!r} after {len(tool_names)} calls: {', '.join(tool_names)}")
 
 
 if __name__ == "__main__":

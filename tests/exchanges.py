@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 
 VARIABLE = "DRAGOMAN_EXCHANGES"
-_CHECKOUT = Path(__file__).resolve().parent.parent
+_CHECKOUT_ROOT = Path(__file__).resolve().parent.parent
 
-_WITHIN = {"google-interactions": ("google", re.compile(r"/interactions(\?.*)?$"))}
+_SHARED_FILES = {"google-interactions": ("google", re.compile(r"/interactions(\?.*)?$"))}
 """Wires that are recorded among another provider's, and the paths that tell them apart."""
 
 _read: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exchange:
+class RecordedExchange:
     """One request and its reply.
 
     ``response`` is the parsed JSON of a whole reply, or the raw text of a stream. Some recordings have no request.
@@ -57,7 +57,7 @@ class Exchange:
         return isinstance(self.response, (str, bytes))
 
     @property
-    def genuine(self) -> bool:
+    def is_genuine(self) -> bool:
         return self.provenance not in ("suspect", "fixture")
 
     @property
@@ -70,19 +70,19 @@ class Exchange:
         return json.dumps(self.response, ensure_ascii=False).encode()
 
 
-def folder() -> Path:
+def exchanges_folder() -> Path:
     """Where the recordings are, if they are."""
     named = os.environ.get(VARIABLE)
-    return Path(named) if named else _CHECKOUT.parent / "shared" / "exchanges"
+    return Path(named) if named else _CHECKOUT_ROOT.parent / "shared" / "exchanges"
 
 
 @cache
-def load(provider: str) -> tuple[Exchange, ...]:
+def load(provider: str) -> tuple[RecordedExchange, ...]:
     """All exchanges recorded with a provider. Raises FileNotFoundError where there are none."""
-    if provider in _WITHIN:
-        among, path = _WITHIN[provider]
+    if provider in _SHARED_FILES:
+        among, path = _SHARED_FILES[provider]
         return tuple(replace(each, provider=provider) for each in load(among) if path.search(each.url_path))
-    with gzip.open(folder() / f"{provider}.jsonl.gz", "rt", encoding="utf-8") as lines:
+    with gzip.open(exchanges_folder() / f"{provider}.jsonl.gz", "rt", encoding="utf-8") as lines:
         found = tuple(_exchange(json.loads(line)) for line in lines)
     _read[provider] = len(found)
     return found
@@ -93,20 +93,20 @@ def read_counts() -> dict[str, int]:
     return dict(_read)
 
 
-def load_or_skip(provider: str) -> tuple[Exchange, ...]:
+def load_or_skip(provider: str) -> tuple[RecordedExchange, ...]:
     """As `load`; skips the running test where the recordings are absent."""
-    among, _ = _WITHIN.get(provider, (provider, None))
-    path = folder() / f"{among}.jsonl.gz"
+    among, _ = _SHARED_FILES.get(provider, (provider, None))
+    path = exchanges_folder() / f"{among}.jsonl.gz"
     if not path.is_file():
         pytest.skip(f"no recorded exchanges of {provider}: set {VARIABLE} to the folder that holds {path.name}")
     return load(provider)
 
 
-def _exchange(row: dict[str, Any]) -> Exchange:
+def _exchange(row: dict[str, Any]) -> RecordedExchange:
     response = row["response_body"]
     if row.get("body_encoding") == "base64":
         response = base64.b64decode(response["base64"])
-    return Exchange(
+    return RecordedExchange(
         id=row["id"],
         provider=row["provider"],
         upstream=row.get("upstream"),

@@ -5,11 +5,11 @@ from dragoman.testing.faulty_server import (
     HANG_UP,
     RESET,
     STALL,
-    Fault,
+    ConnectionFault,
+    HttpReply,
     Pause,
-    Received,
-    Reply,
-    Step,
+    ReceivedRequest,
+    ReplyStep,
     json_reply,
     sse_reply,
 )
@@ -18,12 +18,12 @@ __all__ = [
     "HANG_UP",
     "RESET",
     "STALL",
-    "Fault",
+    "ConnectionFault",
     "FaultyServer",
+    "HttpReply",
     "Pause",
-    "Received",
-    "Reply",
-    "Step",
+    "ReceivedRequest",
+    "ReplyStep",
     "json_reply",
     "sse_reply",
 ]
@@ -33,5 +33,5 @@ class FaultyServer(faulty_server.FaultyServer):
     """Its requests under the name that says from whose side they are seen."""
 
     @property
-    def received(self) -> list[Received]:
+    def received(self) -> list[ReceivedRequest]:
         return self.requests

@@ -6,9 +6,18 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.batch import BatchLine, BatchState, BatchStatus, BatchWire, Steps, count, get, post
+from dragoman.adapter.batch import (
+    BatchApi,
+    BatchLine,
+    BatchState,
+    BatchStatus,
+    Steps,
+    get_request,
+    post_request,
+    sum_counts,
+)
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RequestCancelledError, ServerError
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman_anthropic import encode, errors
 
@@ -17,14 +26,14 @@ _VERSION = {"anthropic-version": encode.LATEST_VERSION}
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 
 
-class MessageBatches(BatchWire):
-    most_requests: ClassVar[int] = 100_000
-    most_bytes: ClassVar[int] = 256_000_000
+class AnthropicBatchApi(BatchApi):
+    max_requests: ClassVar[int] = 100_000
+    max_bytes: ClassVar[int] = 256_000_000
 
     def accepts(self, custom_id: str) -> bool:
         return _ID.fullmatch(custom_id) is not None
 
-    def line(self, wire_id: str, request: WireRequest) -> bytes:
+    def encode_line(self, wire_id: str, request: WireRequest) -> bytes:
         return b'{"custom_id":' + wirejson.dumps(wire_id) + b',"params":' + request.body + b"}"
 
     def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
@@ -34,28 +43,28 @@ class MessageBatches(BatchWire):
         return super().headers(same)
 
     def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
-        made = yield post(PATH, b'{"requests":[' + b",".join(lines) + b"]}", headers)
-        return self.word(self.told(made), "id")
+        created = yield post_request(PATH, b'{"requests":[' + b",".join(lines) + b"]}", headers)
+        return self.require_text(self.parse_response(created), "id")
 
     def poll(self, batch_id: str) -> Steps[BatchState]:
-        reply = yield get(f"{PATH}/{batch_id}", _VERSION)
-        return self._state(self.told(reply))
+        reply = yield get_request(f"{PATH}/{batch_id}", _VERSION)
+        return self._state(self.parse_response(reply))
 
     def cancel(self, batch_id: str) -> Steps[BatchState]:
-        reply = yield post(f"{PATH}/{batch_id}/cancel", b"{}", _VERSION)
-        return self._state(self.told(reply))
+        reply = yield post_request(f"{PATH}/{batch_id}/cancel", b"{}", _VERSION)
+        return self._state(self.parse_response(reply))
 
     def results(self, batch_id: str) -> Steps[tuple[WireRequest, ...]]:
         # The batch's own results_url says the same with a host; the path leaves the host to the transport.
-        return (get(f"{PATH}/{batch_id}/results", _VERSION),)
+        return (get_request(f"{PATH}/{batch_id}/results", _VERSION),)
         yield  # pragma: no cover - makes this a generator like its twins
 
-    def read(self, line: bytes) -> BatchLine:
+    def decode_line(self, line: bytes) -> BatchLine:
         native = wirejson.loads_object(line, what="a line of the batch's results")
         result = native.get("result")
         if not isinstance(result, dict):
             raise MalformedReplyError("a line of the batch's results has no result", provider=self.provider)
-        return BatchLine(self.word(native, "custom_id"), self._outcome(result))
+        return BatchLine(self.require_text(native, "custom_id"), self._outcome(result))
 
     def _outcome(self, result: dict[str, Any]) -> WireResponse | ProviderError:
         match result.get("type"):
@@ -63,7 +72,9 @@ class MessageBatches(BatchWire):
                 return WireResponse(200, wirejson.dumps(result.get("message")))
             case "errored":
                 native = result.get("error")
-                return errors.read(native if isinstance(native, dict) else {}, Origin(self.provider, self.model))
+                return errors.decode_error(
+                    native if isinstance(native, dict) else {}, ErrorContext(self.provider, self.model)
+                )
             case "canceled":
                 return RequestCancelledError("the batch was cancelled before this request", provider=self.provider)
             case "expired":
@@ -75,17 +86,19 @@ class MessageBatches(BatchWire):
 
     def _state(self, native: dict[str, Any]) -> BatchState:
         counts = native.get("request_counts")
-        done, broken = count(counts, "succeeded"), count(counts, "errored", "canceled", "expired")
-        return BatchState(_status(self.word(native, "processing_status"), counts), done, broken, raw=native)
+        succeeded, failed = sum_counts(counts, "succeeded"), sum_counts(counts, "errored", "canceled", "expired")
+        return BatchState(
+            _decode_status(self.require_text(native, "processing_status"), counts), succeeded, failed, raw=native
+        )
 
 
-def _status(word: str, counts: Any) -> BatchStatus:
+def _decode_status(word: str, counts: Any) -> BatchStatus:
     """A batch that has ended is what all that it lacks has in common; with one answer in it, it is complete."""
     if word != "ended":
         return BatchStatus.IN_PROGRESS
-    if not count(counts, "succeeded", "errored"):
-        if count(counts, "canceled"):
+    if not sum_counts(counts, "succeeded", "errored"):
+        if sum_counts(counts, "canceled"):
             return BatchStatus.CANCELLED
-        if count(counts, "expired"):
+        if sum_counts(counts, "expired"):
             return BatchStatus.EXPIRED
     return BatchStatus.COMPLETED

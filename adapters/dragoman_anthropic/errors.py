@@ -15,7 +15,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
 )
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 
 BY_TYPE: dict[str, type[ProviderError]] = {
     "invalid_request_error": InvalidRequestError,
@@ -33,7 +33,7 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 _OVERFLOW = ("prompt is too long", "exceed context", "context limit", "context window", "tokens >")
 
 
-def read(native: dict[str, Any], origin: Origin) -> ProviderError:
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """The error of ``{"type": "error", "error": {...}}``, whichever way it came."""
     inner = native.get("error")
     inner = inner if isinstance(inner, dict) else {}

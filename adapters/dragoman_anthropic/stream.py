@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import StreamTruncatedError
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -25,15 +25,19 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_anthropic import decode, errors
 
-_EMPTY: dict[str, dict[str, Any]] = {"tool_use": {"input": {}}, "text": {"text": ""}, "thinking": {"thinking": ""}}
+_EMPTY_BLOCKS: dict[str, dict[str, Any]] = {
+    "tool_use": {"input": {}},
+    "text": {"text": ""},
+    "thinking": {"thinking": ""},
+}
 
 
-class MessagesDecoder(StreamDecoder):
+class AnthropicStreamDecoder(StreamDecoder):
     """Gathers the reply object that the stream describes, and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = Reply(context, provider)
+        self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
         self._fragments: defaultdict[int, list[str]] = defaultdict(list)
@@ -55,31 +59,31 @@ class MessagesDecoder(StreamDecoder):
             case "message_stop":
                 return self._message_stop()
             case "error":
-                raise errors.read(data, Origin(self.provider, self._model))
+                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
             case "ping":
-                return self.keep_alive()
+                return self.skip_keep_alive()
             case kind:
-                return self.unknown(kind)
+                return self.skip_unknown(kind)
 
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._native:
             return None
-        return decode.message(self._finished(), self._reply, status)
+        return decode.decode_message(self._finish_reply(), self._reply, status)
 
     def _message_start(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         if self._native:
             raise ValueError("a second message starts in one stream")
         self._native = {**native, "content": list(native.get("content") or ())}
         yield MessageStart(self._reply.message_id, native.get("model") or self._model)
-        if (counted := decode.usage(native.get("usage"))) is not None:
-            yield UsageUpdate(self._reply.message_id, counted)
+        if (usage := decode.decode_usage(native.get("usage"))) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
 
     def _start(self, index: int, native: dict[str, Any]) -> Iterator[StreamEvent]:
         content = self._native["content"]
         if index != len(content):
             raise ValueError(f"content block {index} starts where {len(content)} was due")
         # What deltas add to may be left out where it is still empty, as llama.cpp does.
-        native = {**_EMPTY.get(native["type"], {}), **native}
+        native = {**_EMPTY_BLOCKS.get(native["type"], {}), **native}
         content.append(native)
         match native["type"]:
             case "tool_use":
@@ -97,12 +101,12 @@ class MessagesDecoder(StreamDecoder):
         match delta["type"]:
             case "text_delta":
                 text = delta["text"]
-                self._gather(index, text)
+                self._append_fragment(index, text)
                 return (TextDelta(self._reply.message_id, index, text),)
             case "input_json_delta":
-                return self._input(index, block, delta["partial_json"])
+                return self._input_delta(index, block, delta["partial_json"])
             case "thinking_delta":
-                self._gather(index, delta["thinking"])
+                self._append_fragment(index, delta["thinking"])
                 return (ThinkingDelta(self._reply.message_id, index, delta["thinking"]),)
             case "signature_delta":
                 block["signature"] = delta["signature"]
@@ -115,16 +119,16 @@ class MessagesDecoder(StreamDecoder):
                 block |= {key: value for key, value in delta.items() if key != "type"}
                 return ()
             case kind:
-                return self.unknown(kind)
+                return self.skip_unknown(kind)
 
-    def _input(self, index: int, block: dict[str, Any], fragment: str) -> Iterable[StreamEvent]:
-        self._gather(index, fragment)
+    def _input_delta(self, index: int, block: dict[str, Any], fragment: str) -> Iterable[StreamEvent]:
+        self._append_fragment(index, fragment)
         if block["type"] != "tool_use" or not fragment:
             return ()
         call = self._reply.call_id(index, block.get("id"))
         return (ToolUseInputDelta(self._reply.message_id, index, call, fragment),)
 
-    def _gather(self, index: int, fragment: str) -> None:
+    def _append_fragment(self, index: int, fragment: str) -> None:
         # Joined once, at the block's end: adding to a string in a dict would copy it for every delta.
         if not isinstance(fragment, str):
             raise TypeError(f"a delta of content block {index} is no text")
@@ -133,7 +137,7 @@ class MessagesDecoder(StreamDecoder):
     def _stop(self, index: int) -> Iterator[StreamEvent]:
         block = self._open_block(index)
         self._stopped.add(index)
-        self._settle(index, block)
+        self._join_fragments(index, block)
         if block["type"] == "tool_use" and "raw_input" not in block:
             call = self._reply.call_id(index, block.get("id"))
             yield ToolUseEnd(self._reply.message_id, index, call, block["input"])
@@ -145,7 +149,7 @@ class MessagesDecoder(StreamDecoder):
             raise ValueError(f"content block {index} goes on, but is not open")
         return content[index]
 
-    def _settle(self, index: int, block: dict[str, Any]) -> None:
+    def _join_fragments(self, index: int, block: dict[str, Any]) -> None:
         """Joins what a block's deltas brought. Input that is cut off or malformed stays text and runs nothing."""
         joined = "".join(self._fragments.pop(index, ()))
         match block["type"]:
@@ -154,8 +158,8 @@ class MessagesDecoder(StreamDecoder):
             case "thinking":
                 block["thinking"] += joined
             case "tool_use" if index not in self._stopped:
-                given = wirejson.dumps_text(block["input"]) if block["input"] else ""
-                block["input"], block["raw_input"] = {}, block.get("raw_input", given) + joined
+                started_input = wirejson.dumps_text(block["input"]) if block["input"] else ""
+                block["input"], block["raw_input"] = {}, block.get("raw_input", started_input) + joined
             case _ if "input" in block and joined:
                 block["input"], raw = wirejson.parse_arguments(joined)
                 if raw is not None or index not in self._stopped:
@@ -166,22 +170,25 @@ class MessagesDecoder(StreamDecoder):
     def _message_delta(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
         if not self._native:
             raise ValueError("a message ends that has not started")
-        told = {**data["delta"], **{key: value for key, value in data.items() if key not in ("type", "delta", "usage")}}
-        self._native |= {key: value for key, value in told.items() if value is not None and key != "content"}
+        fields = {
+            **data["delta"],
+            **{key: value for key, value in data.items() if key not in ("type", "delta", "usage")},
+        }
+        self._native |= {key: value for key, value in fields.items() if value is not None and key != "content"}
         # Counts are cumulative; a field that is not repeated keeps its value from message_start.
         fresh = {key: value for key, value in (data.get("usage") or {}).items() if value is not None}
         self._native["usage"] = {**(self._native.get("usage") or {}), **fresh}
-        if (counted := decode.usage(self._native["usage"])) is not None:
-            yield UsageUpdate(self._reply.message_id, counted)
+        if (usage := decode.decode_usage(self._native["usage"])) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
 
     def _message_stop(self) -> Iterator[StreamEvent]:
         if not self._native.get("stop_reason"):
             raise StreamTruncatedError("the stream ended without its message_delta: the reply is incomplete, ask again")
-        yield MessageComplete(decode.message(self._finished(), self._reply))
+        yield MessageComplete(decode.decode_message(self._finish_reply(), self._reply))
 
-    def _finished(self) -> dict[str, Any]:
+    def _finish_reply(self) -> dict[str, Any]:
         """The reply object as far as it came."""
         for index, block in enumerate(self._native["content"]):
             if index not in self._stopped:
-                self._settle(index, block)
+                self._join_fragments(index, block)
         return self._native

@@ -4,23 +4,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
-from dragoman.adapter.beginning import begin
+from dragoman.adapter.assembly import ReplyBuilder
+from dragoman.adapter.beginning import prepare_request
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.decoding import StreamDecoder, reading
+from dragoman.adapter.decoding import StreamDecoder, wrap_malformed
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.failures import Origin, error_object
-from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.failures import ErrorContext, parse_error_body
+from dragoman.adapter.incoming import HistoryReader, parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_anthropic import decode as anthropic
 from dragoman_bedrock import claude, decode, encode, errors
-from dragoman_bedrock.capabilities import LISTED, capabilities
-from dragoman_bedrock.forms import Form, fit, form_of, path
-from dragoman_bedrock.parameters import MERGED
-from dragoman_bedrock.stream import BedrockDecoder
+from dragoman_bedrock.capabilities import LISTED_MODELS, capabilities
+from dragoman_bedrock.forms import BodyFormat, detect_format, drop_other_formats, request_path
+from dragoman_bedrock.parameters import MERGED_FIELDS
+from dragoman_bedrock.stream import BedrockStreamDecoder
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
 
@@ -37,7 +37,7 @@ class BedrockAdapter(Adapter):
         key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
         base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     )
-    listed_models: ClassVar[tuple[str, ...]] = LISTED
+    listed_models: ClassVar[tuple[str, ...]] = LISTED_MODELS
 
     @property
     def capabilities(self) -> AdapterCapabilities:
@@ -46,38 +46,40 @@ class BedrockAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        form = form_of(options.extra.get(self.provider, {}))
-        request, tools = begin(self, messages, tools, options)
-        fit(request, form)
-        body = (claude if form is Form.MESSAGES else encode).body(request, tools)
+        form = detect_format(options.extra.get(self.provider, {}))
+        request, tools = prepare_request(self, messages, tools, options)
+        drop_other_formats(request, form)
+        body = (claude if form is BodyFormat.MESSAGES else encode).encode_body(request, tools)
         if body.get("system") and not options.extra.get(self.provider, {}).get("system"):
-            request.overrule("system")
+            request.drop_extra("system")
         headers = {"accept": _EVENT_STREAM} if options.stream else {}
-        return request.wire(path(self.model, form, stream=options.stream), body, headers, merged=MERGED)
+        return request.build(request_path(self.model, form, stream=options.stream), body, headers, merged=MERGED_FIELDS)
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with reading(self.provider):
+        with wrap_malformed(self.provider):
             if response.status >= 400:
                 raise self.error(response.status, response.body, response.headers)
             native = wirejson.loads_object(response.body)
-            reply = Reply(context, self.provider)
+            reply = ReplyBuilder(context, self.provider)
             if native.get("type") == "message":
-                return claude.message(native, reply)
-            return decode.message(native, reply)
+                return claude.decode_message(native, reply)
+            return decode.decode_message(native, reply)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
-        return BedrockDecoder(self.provider, context)
+        return BedrockStreamDecoder(self.provider, context)
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = request_object(body)
-        with reading(self.provider, request=True):
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
-            form = anthropic if form_of(native) is Form.MESSAGES else decode
-            form.history(native, reader)
-            tools = form.tools(native, self.provider)
-            return reader.messages, tools, form.options(native, self, context)
+            form = anthropic if detect_format(native) is BodyFormat.MESSAGES else decode
+            form.decode_history(native, reader)
+            tools = form.decode_tools(native, self.provider)
+            return reader.messages, tools, form.decode_options(native, self, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.from_reply(error_object(body), Origin(self.provider, self.model, status, headers, body))
+        return errors.decode_reply_error(
+            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
+        )

@@ -10,20 +10,20 @@ from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 
 _DATA = tomllib.loads(files("dragoman_bedrock").joinpath("models.toml").read_text(encoding="utf-8"))
 _MODELS = ModelTable(_DATA)
-_CLAUDES = ModelTable.of("dragoman_anthropic")
+_ANTHROPIC_MODELS = ModelTable.of("dragoman_anthropic")
 
 # us.anthropic.claude-sonnet-4-5-20250929-v1:0, perhaps behind "arn:aws:bedrock:...:inference-profile/".
-_CLAUDE = re.compile(r"(?:.*[./])?anthropic\.(claude-.+?)(?:-v\d+)?(?::[\dk]+)*")
+_CLAUDE_ID = re.compile(r"(?:.*[./])?anthropic\.(claude-.+?)(?:-v\d+)?(?::[\dk]+)*")
 
-LISTED = _MODELS.listed
+LISTED_MODELS = _MODELS.listed
 
 
 @cache
 def capabilities(model: str) -> AdapterCapabilities:
     """The declarations for one model id, inference profile or ARN."""
     name = unquote(model)
-    claude = _CLAUDE.fullmatch(name)
+    claude = _CLAUDE_ID.fullmatch(name)
     if claude is None:
         return _MODELS.capabilities(name)
-    facts = _CLAUDES.capabilities(claude[1]).model_dump(mode="json", exclude_unset=True)
+    facts = _ANTHROPIC_MODELS.capabilities(claude[1]).model_dump(mode="json", exclude_unset=True)
     return ModelTable({"default": facts, "model": _DATA["model"]}).capabilities(name)

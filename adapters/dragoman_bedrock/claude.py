@@ -6,8 +6,8 @@ Source: docs.aws.amazon.com/bedrock/latest/userguide, "Anthropic Claude Messages
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.adapter.assembly import Reply
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.assembly import ReplyBuilder
+from dragoman.adapter.outgoing import RequestBuilder
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_anthropic import decode, encode
@@ -15,19 +15,19 @@ from dragoman_anthropic import decode, encode
 VERSION = "bedrock-2023-05-31"
 
 
-def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body. Model and streaming are said by the path; caching is asked for block by block."""
-    encoded: dict[str, Any] = {"anthropic_version": VERSION, **encode.body(request, tools)}
+    encoded: dict[str, Any] = {"anthropic_version": VERSION, **encode.encode_body(request, tools)}
     del encoded["model"]
     encoded.pop("stream", None)
-    if (marker := encoded.pop("cache_control", None)) and encoded["messages"].fresh:
-        last = encoded["messages"].fresh[-1]
+    if (marker := encoded.pop("cache_control", None)) and encoded["messages"].new_items:
+        last = encoded["messages"].new_items[-1]
         blocks = last["content"]
         blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
         last["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": marker}]
     return encoded
 
 
-def message(native: dict[str, Any], reply: Reply) -> Message:
+def decode_message(native: dict[str, Any], reply: ReplyBuilder) -> Message:
     """A whole reply. Its name of the model is Anthropic's, by which Bedrock knows none: the one asked for counts."""
-    return decode.message({**native, "model": None}, reply)
+    return decode.decode_message({**native, "model": None}, reply)

@@ -5,10 +5,10 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter import schemas
-from dragoman.adapter.details import Detail
+from dragoman.adapter.details import BlockField
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.outgoing import Outgoing
-from dragoman.adapter.residue import restore
+from dragoman.adapter.outgoing import RequestBuilder
+from dragoman.adapter.residue import apply_diff
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import (
     AudioBlock,
@@ -27,39 +27,39 @@ from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_bedrock import media
 from dragoman_bedrock.forms import PROVIDER
-from dragoman_bedrock.parameters import cache_point, parameters
+from dragoman_bedrock.parameters import cache_point, encode_options
 
 Native = dict[str, Any]
 Note = Mapping[str, Any]
 ToolId = Callable[[str], str]
-Naming = Callable[[str | None], str]
+NameFactory = Callable[[str | None], str]
 
-_LACKING: tuple[Detail, ...] = ("citations", "resolution", "guesses")
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "guesses")
 """What the wire has no place for in what others said."""
-_OPENING = "Continue."
-_BESIDE_DOCUMENTS = "Attached:"
-_NOTHING = "(empty)"
-_UNMARKED = {"document", "video"}
+_OPENING_TEXT = "Continue."
+_DOCUMENT_TEXT = "Attached:"
+_EMPTY_TEXT = "(empty)"
+_NO_CACHE_POINT_AFTER = {"document", "video"}
 """Blocks right behind which no marker may stand."""
 
 
-def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> Native:
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
     """The whole body; keys in the order in which the provider documents them."""
-    system, listed = _hoist(request)
-    encoded: Native = {"messages": request.history(listed, partial(_messages, request))}
+    system, listed = _split_system(request)
+    encoded: Native = {"messages": request.encode_history(listed, partial(_encode_messages, request))}
     if system:
-        encoded["system"] = _system(request, system)
-    usable = schemas.fit_tools(request, request.usable(tools))
-    encoded |= parameters(request, tools=bool(usable))
-    config = _tool_config(request, usable, encoded.pop("toolConfig", {}))
+        encoded["system"] = _encode_system(request, system)
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    encoded |= encode_options(request, tools=bool(usable))
+    config = _encode_tool_config(request, usable, encoded.pop("toolConfig", {}))
     if config:
         encoded["toolConfig"] = config
     if request.options.prompt_cache and request.adapter.capabilities.supports_prompt_caching:
-        _mark(encoded, cache_point(request.options.prompt_cache))
+        _add_cache_points(encoded, cache_point(request.options.prompt_cache))
     return encoded
 
 
-def _hoist(request: Outgoing) -> tuple[list[Turn], list[Turn]]:
+def _split_system(request: RequestBuilder) -> tuple[list[Turn], list[Turn]]:
     """Leading system turns, and the rest. A system message that was read from inside the list stays there."""
     for position, turn in enumerate(request.turns):
         if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(PROVIDER).get("in_list"):
@@ -67,32 +67,32 @@ def _hoist(request: Outgoing) -> tuple[list[Turn], list[Turn]]:
     return list(request.turns), []
 
 
-def _system(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
-    names = media.Names()
-    return [native for turn in turns for native in _blocks(request, turn, names)]
+def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
+    names = media.DocumentNames()
+    return [native for turn in turns for native in _encode_blocks(request, turn, names)]
 
 
-def _messages(request: Outgoing, turns: Sequence[Turn]) -> list[Native]:
+def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
     """The roles alternate, so neighbours of one role share a message; the user's is the first."""
     encoded: list[Native] = []
-    names: media.Names = request.memory.setdefault("names", media.Names())
-    called: dict[str, None] = request.memory.setdefault("called", {})
+    names: media.DocumentNames = request.encoder_state.setdefault("names", media.DocumentNames())
+    called_tools: dict[str, None] = request.encoder_state.setdefault("called", {})
     for turn in turns:
-        called |= {call.name: None for call in turn.blocks if isinstance(call, ToolUseBlock)}
+        called_tools |= {call.name: None for call in turn.blocks if isinstance(call, ToolUseBlock)}
         role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
         if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
             encoded.append({"role": role, "content": []})
         content = encoded[-1]["content"]
-        blocks = list(_blocks(request, turn, names))
-        spoken = blocks if raw else _beside_documents(content, blocks)
-        if len(spoken) > len(blocks):
+        blocks = list(_encode_blocks(request, turn, names))
+        with_text = blocks if raw else _add_document_text(content, blocks)
+        if len(with_text) > len(blocks):
             index = next(index for index, block in enumerate(turn.blocks) if isinstance(block, DocumentBlock))
             reason = "a document wants a text beside it: one is put in front"
-            request.lose_block(turn, index, LossKind.MEDIA, reason, Severity.INFO)
-        content += spoken
-    if request.opens and turns and (not encoded or encoded[0]["role"] == "assistant"):
-        request.lose(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
-        encoded.insert(0, {"role": "user", "content": [{"text": _OPENING}]})
+            request.record_block_loss(turn, index, LossKind.MEDIA, reason, Severity.INFO)
+        content += with_text
+    if request.at_list_start and turns and (not encoded or encoded[0]["role"] == "assistant"):
+        request.record_loss(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
+        encoded.insert(0, {"role": "user", "content": [{"text": _OPENING_TEXT}]})
     return encoded
 
 
@@ -105,49 +105,49 @@ _ROLES = {
 }
 
 
-def _beside_documents(before: list[Native], blocks: list[Native]) -> list[Native]:
+def _add_document_text(before: list[Native], blocks: list[Native]) -> list[Native]:
     """The blocks, with a text where they hold a document and no text is beside it: that would be refused.
 
     What the message says later does not count, so that nothing changes when it does.
     """
-    place = next((index for index, native in enumerate(blocks) if "document" in native), None)
-    if place is None or any("text" in native for native in (*before, *blocks)):
+    position = next((index for index, native in enumerate(blocks) if "document" in native), None)
+    if position is None or any("text" in native for native in (*before, *blocks)):
         return blocks
-    return [*blocks[:place], {"text": _BESIDE_DOCUMENTS}, *blocks[place:]]
+    return [*blocks[:position], {"text": _DOCUMENT_TEXT}, *blocks[position:]]
 
 
-def _blocks(request: Outgoing, turn: Turn, names: media.Names) -> Iterator[Native]:
+def _encode_blocks(request: RequestBuilder, turn: Turn, names: media.DocumentNames) -> Iterator[Native]:
     """The blocks of a turn, with the markers that stood around its own."""
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
-    name = names.keep if raw else names
+    name = names.reserve if raw else names
     takes_text = request.adapter.capabilities.wire["document_text"]
     yield from raw.get("ahead", ())
-    for index, (content, origin) in enumerate(turn.pairs()):
-        request.lose_details(turn, index, "arguments", *(() if raw else _LACKING))
+    for index, (content, origin) in enumerate(turn.iter_blocks()):
+        request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))
         if _is_cited(content) and not raw:
             content = content.model_copy(update={"citations": ()})
         note = notes.get(str(origin), {})
-        encoded = restored(block(content, request.tool_id, name, note, takes_text=takes_text), note)
-        _lose_forms(request, turn, index, encoded)
+        encoded = apply_note(encode_block(content, request.tool_id, name, note, takes_text=takes_text), note)
+        _record_form_losses(request, turn, index, encoded)
         yield encoded
         yield from note.get("behind", ())
 
 
-def _lose_forms(request: Outgoing, turn: Turn, index: int, encoded: Native) -> None:
+def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded: Native) -> None:
     """Notes where documents go by another name, or as bytes instead of text, and where an answer gets a word."""
 
     def lose(kind: LossKind, reason: str) -> None:
-        request.lose_block(turn, index, kind, reason, Severity.INFO)
+        request.record_block_loss(turn, index, kind, reason, Severity.INFO)
 
     content = turn.blocks[index]
-    sent, meant = [encoded], [content]
+    sent, originals = [encoded], [content]
     if isinstance(content, ToolResultBlock):
-        sent, meant = encoded["toolResult"]["content"], list(content.content)
-        texts = [part.text for part in meant if isinstance(part, TextBlock)]
-        if not meant or any(not text.strip() for text in texts):
+        sent, originals = encoded["toolResult"]["content"], list(content.content)
+        texts = [part.text for part in originals if isinstance(part, TextBlock)]
+        if not originals or any(not text.strip() for text in texts):
             lose(LossKind.EMPTY_TEXT, "Converse takes no answer without words")
-    documents = [part for part in meant if isinstance(part, DocumentBlock)]
+    documents = [part for part in originals if isinstance(part, DocumentBlock)]
     for native, document in zip((part["document"] for part in sent if "document" in part), documents, strict=True):
         if native["name"] != document.title:
             lose(LossKind.MEDIA, f"a document goes by the name {native['name']!r}")
@@ -155,38 +155,38 @@ def _lose_forms(request: Outgoing, turn: Turn, index: int, encoded: Native) -> N
             lose(LossKind.FLATTENED, "a document of plain text is sent as bytes")
 
 
-def restored(encoded: Native, note: Note) -> Native:
+def apply_note(encoded: Native, note: Note) -> Native:
     """A block with what the provider's own held beyond it; ``inner`` is what its only field held."""
     if inner := note.get("inner"):
-        encoded = {kind: restore(value, inner) for kind, value in encoded.items()}
-    return restore(encoded, note)
+        encoded = {kind: apply_diff(value, inner) for kind, value in encoded.items()}
+    return apply_diff(encoded, note)
 
 
-def block(
-    content: ContentBlock, tool_id: ToolId, names: Naming, note: Note | None = None, *, takes_text: bool
+def encode_block(
+    content: ContentBlock, tool_id: ToolId, names: NameFactory, note: Note | None = None, *, takes_text: bool
 ) -> Native:
     """One block. ``note`` tells how the parts of a tool's answer were laid out when it was read."""
     match content:
         case TextBlock():
-            return _text(content)
+            return _encode_text(content)
         case ToolUseBlock():
             return {"toolUse": {"toolUseId": tool_id(content.id), "name": content.name, "input": content.input}}
         case ToolResultBlock():
-            return _tool_result(content, tool_id, names, note or {}, takes_text=takes_text)
+            return _encode_tool_result(content, tool_id, names, note or {}, takes_text=takes_text)
         case ThinkingBlock():
             thought = {"text": content.text} | ({"signature": content.signature} if content.signature else {})
             return {"reasoningContent": {"reasoningText": thought}}
         case RedactedThinkingBlock():
             return {"reasoningContent": {"redactedContent": content.data}}
         case ImageBlock() | DocumentBlock() | VideoBlock() | AudioBlock():
-            return media.native(content, names, takes_text=takes_text)
+            return media.encode_media(content, names, takes_text=takes_text)
         case ProviderBlock():
             return content.data
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
 
 
-def _text(content: TextBlock) -> Native:
+def _encode_text(content: TextBlock) -> Native:
     """A text; where sources back it, in the block that holds them as well."""
     cited = [citation.data for citation in content.citations if citation.data]
     if not cited:
@@ -198,22 +198,24 @@ def _is_cited(content: ContentBlock) -> bool:
     return isinstance(content, TextBlock) and bool(content.citations)
 
 
-def _tool_result(content: ToolResultBlock, tool_id: ToolId, names: Naming, note: Note, *, takes_text: bool) -> Native:
+def _encode_tool_result(
+    content: ToolResultBlock, tool_id: ToolId, names: NameFactory, note: Note, *, takes_text: bool
+) -> Native:
     """An answer. Its texts have no sources: there is no place for them here."""
     notes = note.get("parts", {})
     plain = (part.model_copy(update={"citations": ()}) if _is_cited(part) else part for part in content.content)
     parts = [
-        restored(block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
+        apply_note(encode_block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
         for index, part in enumerate(plain)
     ]
-    said = [part for part in parts if part.get("text", _NOTHING).strip()]  # texts without words are refused
-    encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": said or [{"text": _NOTHING}]}
+    texts = [part for part in parts if part.get("text", _EMPTY_TEXT).strip()]  # texts without words are refused
+    encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": texts or [{"text": _EMPTY_TEXT}]}
     if content.is_error:
         encoded["status"] = "error"
     return {"toolResult": encoded}
 
 
-def tool(definition: ToolDefinition) -> list[Native]:
+def encode_tool(definition: ToolDefinition) -> list[Native]:
     """A tool, with the markers that stood behind it; one that Bedrock runs itself goes back as it was read."""
     raw = definition.provider_raw or {}
     own = raw if raw.get("by") == PROVIDER else {}
@@ -223,32 +225,32 @@ def tool(definition: ToolDefinition) -> list[Native]:
     if definition.description:
         spec["description"] = definition.description
     spec["inputSchema"] = {"json": definition.input_schema}
-    return [{"toolSpec": restore(spec, own.get("residue"))}, *own.get("behind", ())]
+    return [{"toolSpec": apply_diff(spec, own.get("residue"))}, *own.get("behind", ())]
 
 
-def _tool_config(request: Outgoing, usable: Sequence[ToolDefinition], choice: Native) -> Native:
+def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition], choice: Native) -> Native:
     """The tools and the choice among them. A history that holds calls is refused without the tools that it calls."""
-    called: dict[str, None] = request.memory.get("called", {})
+    called_tools: dict[str, None] = request.encoder_state.get("called", {})
     if request.options.tool_choice == "none" and usable:
-        if not called:
+        if not called_tools:
             return {}
-        request.lose_option("tool_choice", "Converse cannot forbid calls where the history holds some")
+        request.record_option_loss("tool_choice", "Converse cannot forbid calls where the history holds some")
     if usable:
-        return {"tools": [native for definition in usable for native in tool(definition)], **choice}
-    if not called:
+        return {"tools": [native for definition in usable for native in encode_tool(definition)], **choice}
+    if not called_tools:
         return {}
     reason = "no tools are offered, but the history calls some: they are named, or the request would be refused"
-    request.lose(LossKind.TOOLS, reason, Severity.INFO)
-    return {"tools": [native for name in called for native in tool(ToolDefinition(name=name))]}
+    request.record_loss(LossKind.TOOLS, reason, Severity.INFO)
+    return {"tools": [native for name in called_tools for native in encode_tool(ToolDefinition(name=name))]}
 
 
-def _mark(encoded: Native, marker: Native) -> None:
+def _add_cache_points(encoded: Native, marker: Native) -> None:
     """Asks for caching of the system prompt and of everything up to the last message."""
     if "system" in encoded:
         encoded["system"] = [*encoded["system"], marker]
-    content = encoded["messages"].fresh[-1]["content"] if encoded["messages"].fresh else []
-    place = len(content)
-    while place and content[place - 1].keys() & _UNMARKED:
-        place -= 1
-    if place:
-        content.insert(place, marker)
+    content = encoded["messages"].new_items[-1]["content"] if encoded["messages"].new_items else []
+    position = len(content)
+    while position and content[position - 1].keys() & _NO_CACHE_POINT_AFTER:
+        position -= 1
+    if position:
+        content.insert(position, marker)

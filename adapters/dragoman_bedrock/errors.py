@@ -19,7 +19,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
 )
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 
 BY_TYPE: dict[str, type[ProviderError]] = {
     "accessdenied": PermissionDeniedError,
@@ -50,22 +50,22 @@ _OVERFLOW = (
 )  # fmt: skip
 
 
-def from_reply(native: dict[str, Any], origin: Origin) -> ProviderError:
+def decode_reply_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """The error of a reply with a failing status."""
     # The header may go on with an address: "ValidationException:http://internal.amazon.com/...".
     named = str(origin.headers.get("x-amzn-errortype") or native.get("__type") or native.get("code") or "")
-    return read(native, origin, named.partition(":")[0].rpartition("#")[2])
+    return decode_error(native, origin, named.partition(":")[0].rpartition("#")[2])
 
 
-def read(native: Mapping[str, Any], origin: Origin, name: str) -> ProviderError:
+def decode_error(native: Mapping[str, Any], origin: ErrorContext, name: str) -> ProviderError:
     """The error of an exception of that name, whichever way it came."""
     message = native.get("message") or native.get("Message") or native.get("originalMessage")
     failure, status = origin.failure(message=message, code=name or None), origin.status
     kind = BY_TYPE.get(name.lower().removesuffix("exception"))
     if kind is None and status is not None:
         kind = _BY_STATUS.get(status)
-    refused = kind is InvalidRequestError or (kind is None and status in (400, 413))
-    if refused and any(words in failure.text.lower() for words in _OVERFLOW):
+    is_bad_request = kind is InvalidRequestError or (kind is None and status in (400, 413))
+    if is_bad_request and any(words in failure.text.lower() for words in _OVERFLOW):
         kind = ContextOverflowError
     if kind is None and (status is None or status < 400):
         kind = ServerError

@@ -13,31 +13,35 @@ from urllib.parse import quote, unquote
 
 from dragoman.adapter.errors import RequestError
 from dragoman.adapter.losses import LossKind
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.outgoing import RequestBuilder
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
 
 PROVIDER = "bedrock"
 
 
-class Form(StrEnum):
+class BodyFormat(StrEnum):
     CONVERSE = "converse"
     MESSAGES = "messages"
     NOVA = "nova"
 
 
 _INVOKE = ("invoke", "invoke-with-response-stream")
-_OPERATIONS = {Form.CONVERSE: ("converse", "converse-stream"), Form.MESSAGES: _INVOKE, Form.NOVA: _INVOKE}
+_OPERATIONS = {
+    BodyFormat.CONVERSE: ("converse", "converse-stream"),
+    BodyFormat.MESSAGES: _INVOKE,
+    BodyFormat.NOVA: _INVOKE,
+}
 
 
-def form_of(body: Mapping[str, Any]) -> Form:
+def detect_format(body: Mapping[str, Any]) -> BodyFormat:
     """The form of a request body, or of the fields that a caller wants in one."""
     if "anthropic_version" in body:
-        return Form.MESSAGES
-    return Form.NOVA if "schemaVersion" in body else Form.CONVERSE
+        return BodyFormat.MESSAGES
+    return BodyFormat.NOVA if "schemaVersion" in body else BodyFormat.CONVERSE
 
 
-def path(model: str, form: Form, *, stream: bool) -> str:
+def request_path(model: str, form: BodyFormat, *, stream: bool) -> str:
     """Where a request goes. Names may be ARNs, with colons and slashes; one that is quoted already stays so.
 
     Raises RequestError for a name that no encoding can write.
@@ -49,14 +53,14 @@ def path(model: str, form: Form, *, stream: bool) -> str:
     return f"/model/{name}/{_OPERATIONS[form][stream]}"
 
 
-def fit(request: Outgoing, form: Form) -> None:
+def drop_other_formats(request: RequestBuilder, form: BodyFormat) -> None:
     """Leaves out what was said of messages in the words of another form: notes, native blocks, sources."""
-    fitted = (_fitted(request, turn, form) for turn in request.turns)
+    fitted = (_fit_turn(request, turn, form) for turn in request.turns)
     request.turns = tuple(turn for turn in fitted if turn.blocks)
 
 
-def _fitted(request: Outgoing, turn: Turn, form: Form) -> Turn:
-    turn = _with_readable_blocks(request, turn, form)
+def _fit_turn(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
+    turn = _drop_unreadable_blocks(request, turn, form)
     raw = turn.raw(PROVIDER)
     if not raw or _notes_are_read_by(form, raw):
         return turn
@@ -64,23 +68,25 @@ def _fitted(request: Outgoing, turn: Turn, form: Form) -> Turn:
     return replace(turn, message=turn.message.model_copy(update={"metadata": metadata}))
 
 
-def _with_readable_blocks(request: Outgoing, turn: Turn, form: Form) -> Turn:
-    kept: list[int] = []
+def _drop_unreadable_blocks(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
+    indexes: list[int] = []
     for index, block in enumerate(turn.blocks):
         if _is_read_by(form, block):
-            kept.append(index)
+            indexes.append(index)
         else:
-            request.lose_block(turn, index, LossKind.NATIVE_BLOCK, "the block is of another of Bedrock's forms")
-    if len(kept) == len(turn.blocks):
+            request.record_block_loss(turn, index, LossKind.NATIVE_BLOCK, "the block is of another of Bedrock's forms")
+    if len(indexes) == len(turn.blocks):
         return turn
-    return replace(turn, blocks=tuple(turn.blocks[at] for at in kept), origins=tuple(turn.origins[at] for at in kept))
+    return replace(
+        turn, blocks=tuple(turn.blocks[at] for at in indexes), origins=tuple(turn.origins[at] for at in indexes)
+    )
 
 
-def _is_read_by(form: Form, block: ContentBlock) -> bool:
+def _is_read_by(form: BodyFormat, block: ContentBlock) -> bool:
     """Native blocks of Anthropic's have a type; those of Converse are named by their only key."""
-    return not isinstance(block, ProviderBlock) or ("type" in block.data) is (form is Form.MESSAGES)
+    return not isinstance(block, ProviderBlock) or ("type" in block.data) is (form is BodyFormat.MESSAGES)
 
 
-def _notes_are_read_by(form: Form, raw: Mapping[str, Any]) -> bool:
+def _notes_are_read_by(form: BodyFormat, raw: Mapping[str, Any]) -> bool:
     """Converse's notes say that they are; those of Anthropic's form are as its own adapter writes them."""
-    return (raw.get("form") != Form.CONVERSE) is (form is Form.MESSAGES)
+    return (raw.get("form") != BodyFormat.CONVERSE) is (form is BodyFormat.MESSAGES)

@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 
-TYPES = {
+MEDIA_TYPES = {
     "image": {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"},
     "document": {
         "pdf": "application/pdf",
@@ -55,20 +55,20 @@ TYPES = {
 }
 """Media types by kind of block and format."""
 
-_FORMATS = {kind: {media: name for name, media in formats.items()} for kind, formats in TYPES.items()}
-_USUAL = {"image": "png", "document": "pdf", "video": "mp4", "audio": "mp3"}
+_FORMATS = {kind: {media: name for name, media in formats.items()} for kind, formats in MEDIA_TYPES.items()}
+_DEFAULT_FORMATS = {"image": "png", "document": "pdf", "video": "mp4", "audio": "mp3"}
 
-_UNNAMED = "document"
+_DEFAULT_NAME = "document"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
-_LONGEST_NAME = 200
+_MAX_NAME_LENGTH = 200
 
 
-def block(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
+def decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
     """The block of a medium, None where its source is of a kind that the canonical form has no word for."""
-    source = _source(native.get("source") or {}, provider)
+    source = _decode_source(native.get("source") or {}, provider)
     if source is None:
         return None
-    media_type = TYPES[kind].get(native.get("format") or "")
+    media_type = MEDIA_TYPES[kind].get(native.get("format") or "")
     match kind:
         case "image":
             return ImageBlock(source=source, media_type=media_type)
@@ -82,7 +82,7 @@ def block(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock |
             return AudioBlock(source=source, media_type=media_type)
 
 
-def _source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
+def _decode_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
     match native:
         case {"bytes": str(data)}:
             return MediaSource(kind="base64", data=data)
@@ -96,7 +96,7 @@ def _source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
             return None
 
 
-def native(
+def encode_media(
     content: ImageBlock | DocumentBlock | VideoBlock | AudioBlock,
     name: Callable[[str | None], str],
     *,
@@ -105,15 +105,15 @@ def native(
     """A medium as Converse has it. ``name`` gives a document its name, ``takes_text`` allows it a text as source."""
     kind = content.type
     source = content.source
-    plain = source.kind == "text"
-    media_type = content.media_type or ("text/plain" if plain else "")
-    encoded: dict[str, Any] = {"format": _FORMATS[kind].get(media_type, _USUAL[kind])}
+    is_text = source.kind == "text"
+    media_type = content.media_type or ("text/plain" if is_text else "")
+    encoded: dict[str, Any] = {"format": _FORMATS[kind].get(media_type, _DEFAULT_FORMATS[kind])}
     if source.kind == "file_id":
         encoded["source"] = {"s3Location": {"uri": source.data}}
-    elif plain and takes_text:
+    elif is_text and takes_text:
         encoded["source"] = {"text": source.data}
     else:
-        data = base64.b64encode(source.data.encode()).decode() if plain else source.data
+        data = base64.b64encode(source.data.encode()).decode() if is_text else source.data
         encoded["source"] = {"bytes": data}
     if isinstance(content, DocumentBlock):
         encoded["name"] = name(content.title)
@@ -122,23 +122,23 @@ def native(
     return {kind: encoded}
 
 
-class Names:
+class DocumentNames:
     """Names for the documents of one request: of the characters that are allowed, and each new one used once."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
-    def keep(self, title: str | None) -> str:
+    def reserve(self, title: str | None) -> str:
         """The name that a document had already."""
-        name = title or _UNNAMED
+        name = title or _DEFAULT_NAME
         self._used.add(name)
         return name
 
     def __call__(self, title: str | None) -> str:
-        plain = _NOT_IN_NAMES.sub(" ", title or "").strip()[:_LONGEST_NAME] or _UNNAMED
-        name, count = plain, 1
+        is_text = _NOT_IN_NAMES.sub(" ", title or "").strip()[:_MAX_NAME_LENGTH] or _DEFAULT_NAME
+        name, count = is_text, 1
         while name in self._used:
             count += 1
-            name = f"{plain[: _LONGEST_NAME - 8]} ({count})"
+            name = f"{is_text[: _MAX_NAME_LENGTH - 8]} ({count})"
         self._used.add(name)
         return name

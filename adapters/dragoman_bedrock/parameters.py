@@ -5,59 +5,63 @@ from typing import Any
 
 from dragoman.adapter import demands, schemas, structured, wirejson
 from dragoman.adapter.contract import NamedTool
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.outgoing import RequestBuilder
 from dragoman_anthropic.encode import EFFORTS
 
 Fields = dict[str, Any]
 
-OPTIONS = {"max_output_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP"}
+OPTION_FIELDS = {"max_output_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP"}
 """Our options and the names of Converse's."""
 
-MERGED = frozenset({"inferenceConfig", "additionalModelRequestFields", "outputConfig", "textFormat", "toolConfig"})
+MERGED_FIELDS = frozenset(
+    {"inferenceConfig", "additionalModelRequestFields", "outputConfig", "textFormat", "toolConfig"}
+)
 """Fields of which a caller may set a part: theirs are laid over ours one by one."""
 
 _LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 
 
-def parameters(request: Outgoing, *, tools: bool) -> Fields:
+def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
     """Everything but the conversation and the tools."""
     options = request.options
-    inference = {name: value for ours, name in OPTIONS.items() if (value := _sampled(request, ours)) is not None}
+    inference = {
+        name: value for ours, name in OPTION_FIELDS.items() if (value := _allowed_option(request, ours)) is not None
+    }
     if stop := demands.stop_sequences(request):
         inference["stopSequences"] = stop
-    own, output = _reasoning(request)
-    if (top_k := _sampled(request, "top_k")) is not None:
-        _lay(own, request.adapter.capabilities.wire["top_k"], top_k)
-    if structured.is_written(request, tools=tools):
-        schema = {"schema": wirejson.dumps_text(schemas.fit_output(request))}
+    model_fields, output = _encode_thinking(request)
+    if (top_k := _allowed_option(request, "top_k")) is not None:
+        _assign(model_fields, request.adapter.capabilities.wire["top_k"], top_k)
+    if structured.should_send_schema(request, tools=tools):
+        schema = {"schema": wirejson.dumps_text(schemas.fit_output_schema(request))}
         output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
     if options.seed is not None:
-        request.lose_option("seed", "Converse has none")
+        request.record_option_loss("seed", "Converse has none")
     if options.parallel_tool_calls is False:
-        request.lose_option("parallel_tool_calls", "Converse has no such switch")
+        request.record_option_loss("parallel_tool_calls", "Converse has no such switch")
     if options.prompt_cache and not request.adapter.capabilities.supports_prompt_caching:
-        demands.lose_cache_hint(request)
+        demands.record_cache_hint_loss(request)
     fields = {
         "inferenceConfig": inference,
-        "toolConfig": _tool_choice(request, tools=tools),
-        "additionalModelRequestFields": own,
+        "toolConfig": _encode_tool_choice(request, tools=tools),
+        "additionalModelRequestFields": model_fields,
         "outputConfig": output,
     }
     return {name: value for name, value in fields.items() if value}
 
 
-def _sampled(request: Outgoing, name: str) -> Any:
+def _allowed_option(request: RequestBuilder, name: str) -> Any:
     """An option's value, None where there is none or the model does not take it."""
     value = getattr(request.options, name)
     if value is None or name not in ("temperature", "top_p", "top_k"):
         return value
     if name == "top_k" and not request.adapter.capabilities.wire["top_k"]:
-        request.lose_option(name, f"{request.adapter.model} takes none")
+        request.record_option_loss(name, f"{request.adapter.model} takes none")
         return None
-    return demands.sampled(request, name, reasons=_thinks(request))
+    return demands.sampling_value(request, name, reasoning=_is_thinking(request))
 
 
-def _lay(fields: Fields, path: list[str], value: Any) -> None:
+def _assign(fields: Fields, path: list[str], value: Any) -> None:
     """Puts a value where a path of names leads."""
     *groups, last = path
     for name in groups:
@@ -65,8 +69,8 @@ def _lay(fields: Fields, path: list[str], value: Any) -> None:
     fields[last] = value
 
 
-def _tool_choice(request: Outgoing, *, tools: bool) -> Fields:
-    choice = demands.tool_choice(request, tools=tools, reasons=_thinks(request))
+def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> Fields:
+    choice = demands.tool_choice(request, tools=tools, reasoning=_is_thinking(request))
     if choice in (None, "none"):
         return {}
     if isinstance(choice, NamedTool):
@@ -74,72 +78,72 @@ def _tool_choice(request: Outgoing, *, tools: bool) -> Fields:
     return {"toolChoice": {"any" if choice == "required" else "auto": {}}}
 
 
-def _thinks(request: Outgoing) -> bool:
+def _is_thinking(request: RequestBuilder) -> bool:
     options = request.options
     return bool(options.thinking or options.thinking_budget) and options.effort != "none"
 
 
-def _reasoning(request: Outgoing) -> tuple[Fields, Fields]:
+def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """The model's own fields and those of outputConfig, by the family's way to ask for reasoning."""
-    options, way = request.options, request.adapter.capabilities.wire["reasoning"]
+    options, mode = request.options, request.adapter.capabilities.wire["reasoning"]
     if options.thinking is None and options.thinking_budget is None and options.effort is None:
         return {}, {}
-    if write := _WAYS.get(way):
+    if write := _THINKING_ENCODERS.get(mode):
         return write(request)
     if options.thinking or options.thinking_budget is not None or options.effort not in (None, "none"):
-        asked = {"thinking": options.thinking, "effort": options.effort, "thinking_budget": options.thinking_budget}
-        for name, value in asked.items():
+        requested = {"thinking": options.thinking, "effort": options.effort, "thinking_budget": options.thinking_budget}
+        for name, value in requested.items():
             if value not in (None, False, "none"):
-                request.lose_option(name, f"{request.adapter.model} does not reason at request")
+                request.record_option_loss(name, f"{request.adapter.model} does not reason at request")
     return {}, {}
 
 
-def _off(request: Outgoing) -> bool:
+def _is_thinking_off(request: RequestBuilder) -> bool:
     return request.options.thinking is False or request.options.effort == "none"
 
 
-def _claude(request: Outgoing) -> tuple[Fields, Fields]:
+def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """A budget on older models, adaptive on newer ones, off only where it can be; levels stand beside."""
-    options, abilities, model = request.options, request.adapter.capabilities, request.adapter.model
-    effort, way = options.effort, abilities.wire["thinking"]
-    own: Fields = {}
-    if _off(request):
-        if abilities.thinking_off:
-            return ({"thinking": {"type": "disabled"}}, {}) if way != "none" else ({}, {})
-        request.lose_option("thinking", f"{model} always thinks; the lowest effort is asked for")
+    options, capabilities, model = request.options, request.adapter.capabilities, request.adapter.model
+    effort, mode = options.effort, capabilities.wire["thinking"]
+    model_fields: Fields = {}
+    if _is_thinking_off(request):
+        if capabilities.thinking_off:
+            return ({"thinking": {"type": "disabled"}}, {}) if mode != "none" else ({}, {})
+        request.record_option_loss("thinking", f"{model} always thinks; the lowest effort is asked for")
         effort = "low"
-    elif options.thinking_budget is not None and way == "budget":
-        own = {"thinking": {"type": "enabled", "budget_tokens": options.thinking_budget}}
-    elif options.thinking and way == "adaptive":
-        own = {"thinking": {"type": "adaptive", "display": "summarized"}}
+    elif options.thinking_budget is not None and mode == "budget":
+        model_fields = {"thinking": {"type": "enabled", "budget_tokens": options.thinking_budget}}
+    elif options.thinking and mode == "adaptive":
+        model_fields = {"thinking": {"type": "adaptive", "display": "summarized"}}
     elif options.thinking_budget is not None:
-        request.lose_option("thinking_budget", f"{model} takes no budget")
+        request.record_option_loss("thinking_budget", f"{model} takes no budget")
     elif options.thinking:
-        request.lose_option("thinking", f"{model} thinks only with a thinking_budget")
+        request.record_option_loss("thinking", f"{model} thinks only with a thinking_budget")
     if effort is None:
-        return own, {}
-    if not abilities.wire["effort"] or effort not in EFFORTS:
-        request.lose_option("effort", f"{effort!r} is no level of {model}")
-        return own, {}
-    return own, {"effort": EFFORTS[effort]}
+        return model_fields, {}
+    if not capabilities.wire["effort"] or effort not in EFFORTS:
+        request.record_option_loss("effort", f"{effort!r} is no level of {model}")
+        return model_fields, {}
+    return model_fields, {"effort": EFFORTS[effort]}
 
 
-def _nova(request: Outgoing) -> tuple[Fields, Fields]:
+def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """On with a level, or off; docs.aws.amazon.com/nova/latest/nova2-userguide, extended thinking."""
-    if _off(request):
+    if _is_thinking_off(request):
         return {"reasoningConfig": {"type": "disabled"}}, {}
     level = _LEVELS.get(request.options.effort or "medium", "medium")
-    _lose_budget(request)
+    _record_budget_loss(request)
     return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}, {}
 
 
-def _levels(field: str) -> Callable[[Outgoing], tuple[Fields, Fields]]:
+def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fields]]:
     """Models whose only switch is a level, in a field of that name."""
 
-    def write(request: Outgoing) -> tuple[Fields, Fields]:
-        _lose_budget(request)
-        if _off(request):
-            request.lose_option("thinking", f"{request.adapter.model} always reasons")
+    def write(request: RequestBuilder) -> tuple[Fields, Fields]:
+        _record_budget_loss(request)
+        if _is_thinking_off(request):
+            request.record_option_loss("thinking", f"{request.adapter.model} always reasons")
             return {}, {}
         if request.options.effort is None:
             return {}, {}
@@ -148,16 +152,16 @@ def _levels(field: str) -> Callable[[Outgoing], tuple[Fields, Fields]]:
     return write
 
 
-def _lose_budget(request: Outgoing) -> None:
+def _record_budget_loss(request: RequestBuilder) -> None:
     if request.options.thinking_budget is not None:
-        request.lose_option("thinking_budget", f"{request.adapter.model} takes levels, not budgets")
+        request.record_option_loss("thinking_budget", f"{request.adapter.model} takes levels, not budgets")
 
 
-_WAYS: dict[str, Callable[[Outgoing], tuple[Fields, Fields]]] = {
-    "claude": _claude,
-    "nova": _nova,
-    "effort": _levels("reasoning_effort"),
-    "config": _levels("reasoning_config"),
+_THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]] = {
+    "claude": _claude_thinking,
+    "nova": _nova_thinking,
+    "effort": _level_thinking("reasoning_effort"),
+    "config": _level_thinking("reasoning_config"),
 }
 """How a family is asked to reason, by the word in models.toml."""
 

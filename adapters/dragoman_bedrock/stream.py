@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
-from dragoman.adapter.event_stream import EXCEPTION, EventStreamDecoder
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.framing import Frame
 from dragoman.canonical.events import (
     MessageComplete,
@@ -28,56 +28,56 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman_anthropic.stream import MessagesDecoder
+from dragoman_anthropic.stream import AnthropicStreamDecoder
 from dragoman_bedrock import decode, errors
 
 Native = dict[str, Any]
 
-_ANNOUNCED = ("toolUse", "toolResult", "image")
+_STARTED_KINDS = ("toolUse", "toolResult", "image")
 """Kinds of blocks that have a start; the others show only in their deltas."""
-_ACCOUNT = "amazon-bedrock-"
+_BEDROCK_PREFIX = "amazon-bedrock-"
 """What Bedrock adds to a model's own events begins so."""
 
 
-class BedrockDecoder(StreamDecoder):
+class BedrockStreamDecoder(StreamDecoder):
     """Gathers the reply object that the stream describes, and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
-        super().__init__(provider, EventStreamDecoder(context.frame_cap, context.body_cap))
+        super().__init__(provider, AwsEventStreamDecoder(context.frame_cap, context.body_cap))
         self._context = context
-        self._reply = Reply(context, provider)
-        self._messages: MessagesDecoder | None = None
+        self._reply = ReplyBuilder(context, provider)
+        self._messages: AnthropicStreamDecoder | None = None
         self._native: Native = {}
-        self._blocks: list[_Block] = []
-        self._places: dict[int, int] = {}
+        self._blocks: list[_BlockAccumulator] = []
+        self._positions: dict[int, int] = {}
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         data = wirejson.loads_object(frame.data, what="a stream event")
-        if frame.event.startswith(EXCEPTION):
-            name = frame.event.removeprefix(EXCEPTION)
-            raise errors.read(data, Origin(self.provider, self._context.model), name)
+        if frame.event.startswith(EXCEPTION_PREFIX):
+            name = frame.event.removeprefix(EXCEPTION_PREFIX)
+            raise errors.decode_error(data, ErrorContext(self.provider, self._context.model), name)
         if frame.event != "chunk":
             return self._event(frame.event, data)
         wrapped = base64.b64decode(data["bytes"], validate=True)
         chunk = wirejson.loads_object(wrapped, what="a stream event")
         if "type" in chunk:
             return self._anthropic(chunk, wrapped)
-        name = next((name for name in chunk if not name.startswith(_ACCOUNT)), "")
+        name = next((name for name in chunk if not name.startswith(_BEDROCK_PREFIX)), "")
         return self._event(name, chunk.get(name) or {})
 
     def partial(self, status: MessageStatus) -> Message | None:
         if self._messages is not None:
             return self._messages.partial(status)
-        return decode.message(self._gathered(), self._reply, status) if self._native else None
+        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._native else None
 
     def _anthropic(self, chunk: Native, wrapped: bytes) -> Iterable[StreamEvent]:
         if self._messages is None:
-            self._messages = MessagesDecoder(self.provider, self._context)
+            self._messages = AnthropicStreamDecoder(self.provider, self._context)
         if chunk["type"] == "ping":
-            return self.keep_alive()
+            return self.skip_keep_alive()
         if chunk["type"] == "message_start":  # its name of the model is none of Bedrock's
-            said = {name: value for name, value in chunk["message"].items() if name != "model"}
-            wrapped = wirejson.dumps({**chunk, "message": said})
+            message = {name: value for name, value in chunk["message"].items() if name != "model"}
+            wrapped = wirejson.dumps({**chunk, "message": message})
         return self._messages.read(Frame("", wrapped))
 
     def _event(self, name: str, data: Native) -> Iterable[StreamEvent]:
@@ -98,7 +98,7 @@ class BedrockDecoder(StreamDecoder):
             case "metadata":
                 return self._metadata(data)
             case _:
-                return self.unknown(name)
+                return self.skip_unknown(name)
 
     def _message_start(self, data: Native) -> Iterator[StreamEvent]:
         if self._native:
@@ -106,60 +106,60 @@ class BedrockDecoder(StreamDecoder):
         self._native = {"output": {"message": {"role": data["role"]}}}
         yield MessageStart(self._reply.message_id, self._context.model)
 
-    def _block(self, index: int) -> tuple[int, "_Block"]:
+    def _block(self, index: int) -> tuple[int, "_BlockAccumulator"]:
         """The block of that index; texts and thoughts begin without being announced."""
-        if index not in self._places:
-            self._places[index] = len(self._blocks)
-            self._blocks.append(_Block())
-        place = self._places[index]
-        return place, self._blocks[place]
+        if index not in self._positions:
+            self._positions[index] = len(self._blocks)
+            self._blocks.append(_BlockAccumulator())
+        position = self._positions[index]
+        return position, self._blocks[position]
 
     def _start(self, index: int, start: Native) -> Iterator[StreamEvent]:
-        if index in self._places:
+        if index in self._positions:
             raise ValueError(f"content block {index} starts twice")
-        place, block = self._block(index)
+        position, block = self._block(index)
         block.start = start
         block.kind = next(iter(start), "")
         if (call := block.call) is not None:
-            tool_use_id = self._reply.call_id(place, call["toolUseId"])
-            yield ToolUseStart(self._reply.message_id, place, tool_use_id, call["name"])
+            tool_use_id = self._reply.call_id(position, call["toolUseId"])
+            yield ToolUseStart(self._reply.message_id, position, tool_use_id, call["name"])
 
     def _delta(self, index: int, delta: Native) -> Iterator[StreamEvent]:
-        place, block = self._block(index)
+        position, block = self._block(index)
         if block.ended:
             raise ValueError(f"content block {index} goes on after its end")
         for kind, value in delta.items():
             match kind:
                 case "text":
-                    block.turn_out("text")
+                    block.require_kind("text")
                     block.texts.append(value)
                     if value:
-                        yield TextDelta(self._reply.message_id, place, value)
+                        yield TextDelta(self._reply.message_id, position, value)
                 case "toolUse":
-                    yield from self._input(place, block, value["input"])
+                    yield from self._input(position, block, value["input"])
                 case "reasoningContent":
-                    yield from self._thought(place, block, value)
+                    yield from self._thought(position, block, value)
                 case "citation":
-                    block.turn_out("text")
+                    block.require_kind("text")
                     block.citations.append(value)
                 case "toolResult":
-                    block.turn_out("toolResult")
+                    block.require_kind("toolResult")
                     block.parts += value
                 case "image":
-                    block.turn_out("image")
+                    block.require_kind("image")
                     block.image |= value
                 case _:
-                    self.unknown(kind)
+                    self.skip_unknown(kind)
 
-    def _input(self, place: int, block: "_Block", fragment: str) -> Iterator[StreamEvent]:
-        block.turn_out("toolUse")
+    def _input(self, position: int, block: "_BlockAccumulator", fragment: str) -> Iterator[StreamEvent]:
+        block.require_kind("toolUse")
         block.texts.append(fragment)
         if fragment and (call := block.call) is not None:
-            tool_use_id = self._reply.call_id(place, call["toolUseId"])
-            yield ToolUseInputDelta(self._reply.message_id, place, tool_use_id, fragment)
+            tool_use_id = self._reply.call_id(position, call["toolUseId"])
+            yield ToolUseInputDelta(self._reply.message_id, position, tool_use_id, fragment)
 
-    def _thought(self, place: int, block: "_Block", delta: Native) -> Iterator[StreamEvent]:
-        block.turn_out("reasoningContent")
+    def _thought(self, position: int, block: "_BlockAccumulator", delta: Native) -> Iterator[StreamEvent]:
+        block.require_kind("reasoningContent")
         if "redactedContent" in delta:
             block.redacted.append(delta["redactedContent"])
         text, signature = delta.get("text") or "", delta.get("signature")
@@ -168,34 +168,34 @@ class BedrockDecoder(StreamDecoder):
         if signature:
             block.signatures.append(signature)
         if text or signature:
-            yield ThinkingDelta(self._reply.message_id, place, text, signature)
+            yield ThinkingDelta(self._reply.message_id, position, text, signature)
 
     def _stop(self, index: int) -> Iterator[StreamEvent]:
-        place, block = self._block(index)
+        position, block = self._block(index)
         if block.ended:
             raise ValueError(f"content block {index} ends twice")
         block.ended = True
         if (call := block.call) is not None:
-            given, malformed = wirejson.parse_arguments("".join(block.texts))
+            arguments, malformed = wirejson.parse_arguments("".join(block.texts))
             if malformed is None:
-                tool_use_id = self._reply.call_id(place, call["toolUseId"])
-                yield ToolUseEnd(self._reply.message_id, place, tool_use_id, given)
+                tool_use_id = self._reply.call_id(position, call["toolUseId"])
+                yield ToolUseEnd(self._reply.message_id, position, tool_use_id, arguments)
 
     def _metadata(self, data: Native) -> Iterator[StreamEvent]:
         if "stopReason" not in self._native:
             raise ValueError("the counts arrived before the message stopped")
         self._native |= _without_padding(data)
-        if (counted := decode.usage(self._native)) is not None:
-            yield UsageUpdate(self._reply.message_id, counted)
-        yield MessageComplete(decode.message(self._gathered(), self._reply))
+        if (usage := decode.decode_usage(self._native)) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
+        yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
 
-    def _gathered(self) -> Native:
+    def _accumulated_reply(self) -> Native:
         """The reply object as far as it came."""
-        said = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}
-        return {**self._native, "output": {"message": said}}
+        message = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}
+        return {**self._native, "output": {"message": message}}
 
 
-class _Block:
+class _BlockAccumulator:
     """A content block while it arrives; what it is shows only in what is said of it."""
 
     __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
@@ -211,9 +211,9 @@ class _Block:
         self.image: Native = {}
         self.ended = False
 
-    def turn_out(self, kind: str) -> None:
+    def require_kind(self, kind: str) -> None:
         """Raises ValueError where the block is already of another kind, or of one that has to be announced."""
-        if kind != (self.kind or ("" if kind in _ANNOUNCED else kind)):
+        if kind != (self.kind or ("" if kind in _STARTED_KINDS else kind)):
             raise ValueError(f"{kind} in a content block of another kind")
         self.kind = kind
 
@@ -227,9 +227,9 @@ class _Block:
         """The block as a whole reply has it; the input of a call that is cut or malformed stays a text."""
         text = "".join(self.texts)
         if self.kind == "toolUse":
-            given, malformed = wirejson.parse_arguments(text)
-            whole = self.ended and malformed is None
-            return {"toolUse": {**self.start["toolUse"], "input": given if whole else text}}
+            arguments, malformed = wirejson.parse_arguments(text)
+            is_complete = self.ended and malformed is None
+            return {"toolUse": {**self.start["toolUse"], "input": arguments if is_complete else text}}
         if self.kind == "toolResult":
             return {"toolResult": {**self.start["toolResult"], "content": self.parts}}
         if self.kind == "image":
@@ -243,12 +243,12 @@ class _Block:
 
     def _thought(self, text: str) -> Native:
         if self.redacted:
-            return {"redactedContent": _joined(self.redacted)}
+            return {"redactedContent": _join_base64(self.redacted)}
         signature = "".join(self.signatures)
         return {"reasoningText": {"text": text, **({"signature": signature} if signature else {})}}
 
 
-def _joined(pieces: list[str]) -> str:
+def _join_base64(pieces: list[str]) -> str:
     """Base64 in pieces as one: each piece is whole by itself."""
     if len(pieces) == 1:
         return pieces[0]

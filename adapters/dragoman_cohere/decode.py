@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import structured, wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.counting import Counts
-from dragoman.adapter.incoming import HistoryReader, leftover
-from dragoman.adapter.outgoing import Outgoing
-from dragoman.adapter.residue import residue
+from dragoman.adapter.counting import UsageReader
+from dragoman.adapter.incoming import HistoryReader, extra_fields
+from dragoman.adapter.outgoing import RequestBuilder
+from dragoman.adapter.residue import diff_objects
 from dragoman.canonical.blocks import (
     Citation,
     ContentBlock,
@@ -43,17 +43,17 @@ STOP_REASONS = {
     "USER_CANCEL": StopReason.CANCELLED,
 }
 
-_REPLY_SPOKEN_FOR = {"message", "usage"}
-_MESSAGE_SPOKEN_FOR = {"role", "content", "tool_plan", "tool_calls", "citations"}
+_COVERED_REPLY_FIELDS = {"message", "usage"}
+_COVERED_MESSAGE_FIELDS = {"role", "content", "tool_plan", "tool_calls", "citations"}
 
 
-def reply_object(body: bytes) -> dict[str, Any]:
+def parse_reply(body: bytes) -> dict[str, Any]:
     return wirejson.loads_object(body)
 
 
-def message(
+def decode_message(
     native: dict[str, Any],
-    reply: Reply,
+    reply: ReplyBuilder,
     status: MessageStatus = MessageStatus.COMPLETE,
     *,
     pieces: Sequence[Piece] | None = None,
@@ -63,28 +63,28 @@ def message(
 
     A stream hands in the pieces of the message in its own order, and at which positions calls were broken off.
     """
-    spoken = native["message"]
+    native_message = native["message"]
     if pieces is None:
-        pieces = said(spoken)
+        pieces = split_message(native_message)
     finish = native.get("finish_reason")
-    cut = {*cut, *_cut_by_length(pieces, finish)}
-    content, notes = _blocks(pieces, reply.call_id, cut)
-    content, homeless = _cited(content, pieces, spoken.get("citations"))
-    raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _REPLY_SPOKEN_FOR}
-    raw |= {"blocks": notes, "list": isinstance(spoken.get("content"), list), "citations": homeless}
-    beyond = {key: value for key, value in spoken.items() if key not in _MESSAGE_SPOKEN_FOR}
-    raw["residue"] = {"set": beyond} if beyond else None
-    return reply.message(
+    cut = {*cut, *_truncated_calls(pieces, finish)}
+    content, notes = _decode_blocks(pieces, reply.call_id, cut)
+    content, unattached = _attach_citations(content, pieces, native_message.get("citations"))
+    raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_REPLY_FIELDS}
+    raw |= {"blocks": notes, "list": isinstance(native_message.get("content"), list), "citations": unattached}
+    extra = {key: value for key, value in native_message.items() if key not in _COVERED_MESSAGE_FIELDS}
+    raw["residue"] = {"set": extra} if extra else None
+    return reply.build(
         content,
         model=None,
-        stop_reason=_stop_reason(finish, content, status),
-        usage=usage(native.get("usage")),
+        stop_reason=_decode_stop_reason(finish, content, status),
+        usage=decode_usage(native.get("usage")),
         raw={key: value for key, value in raw.items() if value not in (None, {}, [], False)},
         status=status,
     )
 
 
-def _cut_by_length(pieces: Sequence[Piece], finish: str | None) -> list[int]:
+def _truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
     """The position of a last call that the limit broke off before its arguments began; others show by parsing."""
     if finish != "MAX_TOKENS" or not pieces or pieces[-1][0] != "tool_calls":
         return []
@@ -92,7 +92,9 @@ def _cut_by_length(pieces: Sequence[Piece], finish: str | None) -> list[int]:
     return [] if function.get("arguments") else [len(pieces) - 1]
 
 
-def _stop_reason(native: str | None, content: Sequence[ContentBlock], status: MessageStatus) -> StopReason | None:
+def _decode_stop_reason(
+    native: str | None, content: Sequence[ContentBlock], status: MessageStatus
+) -> StopReason | None:
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
@@ -104,24 +106,24 @@ def _stop_reason(native: str | None, content: Sequence[ContentBlock], status: Me
     return StopReason.TOOL_USE if calls and reason is StopReason.END_TURN else reason
 
 
-def usage(native: Any) -> TokenUsage | None:
+def decode_usage(native: Any) -> TokenUsage | None:
     """The billed units; where there are none, the tokens, among which those from the cache count.
 
     The tokens include a prompt of Cohere's own around ours, which is not billed, and say how much of all that came
     from a cache, which makes no difference to the price: ``raw`` keeps it. genai-prices bills by the units as well.
     """
-    if (count := Counts.of(native)) is None:
+    if (count := UsageReader.of(native)) is None:
         return None
-    units, tokens = (f"{place}.input_tokens" for place in ("billed_units", "tokens"))
+    units, tokens = (f"{position}.input_tokens" for position in ("billed_units", "tokens"))
     searches = count("billed_units.search_units")
     known: dict[str, Any] = {
-        "reasoning_tokens": count.told("tokens.reasoning_tokens"),
-        "image_input_tokens": count.told("tokens.image_tokens"),
+        "reasoning_tokens": count.optional("tokens.reasoning_tokens"),
+        "image_input_tokens": count.optional("tokens.image_tokens"),
         "server_tools": {"search": searches} if searches else {},
     }
-    if (prompt := count.told(units)) is not None:
+    if (prompt := count.optional(units)) is not None:
         output, cached = count("billed_units.output_tokens"), 0
-    elif (prompt := count.told(tokens)) is not None:
+    elif (prompt := count.optional(tokens)) is not None:
         output, cached = count("tokens.output_tokens"), count("cached_tokens")
     else:
         return None
@@ -135,7 +137,7 @@ def usage(native: Any) -> TokenUsage | None:
     )
 
 
-def said(native: Mapping[str, Any]) -> list[Piece]:
+def split_message(native: Mapping[str, Any]) -> list[Piece]:
     """A message in pieces: its content, the plan behind its calls, the calls. Content of empty texts says nothing."""
     content = native.get("content")
     if isinstance(content, str):
@@ -149,7 +151,7 @@ def said(native: Mapping[str, Any]) -> list[Piece]:
     return pieces + [("tool_calls", call) for call in native.get("tool_calls") or ()]
 
 
-def _blocks(
+def _decode_blocks(
     pieces: Sequence[Piece], call_id: Callable[[int, str | None], str], cut: Collection[int] = ()
 ) -> tuple[list[ContentBlock], dict[str, Any]]:
     """The blocks of the pieces, and by position what our encoder would not write for them."""
@@ -158,23 +160,23 @@ def _blocks(
     for position, (field, value) in enumerate(pieces):
         native_id = value.get("id") if field == "tool_calls" else None
         tool_use_id = call_id(position, native_id) if field == "tool_calls" else ""
-        block = _block(field, value, tool_use_id, cut=position in cut)
+        block = _decode_block(field, value, tool_use_id, cut=position in cut)
         note: dict[str, Any] = {} if field == "content" or isinstance(block, ToolUseBlock) else {"field": field}
-        _, ours = encode.piece(block, lambda _, native_id=native_id: native_id or "", note)  # type: ignore[misc]
+        _, ours = encode.encode_block(block, lambda _, native_id=native_id: native_id or "", note)  # type: ignore[misc]
         if isinstance(value, dict):
-            note |= residue(value, ours) or {}
+            note |= diff_objects(value, ours) or {}
         content.append(block)
         if note:
             notes[str(position)] = note
     return content, notes
 
 
-def _block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> ContentBlock:
+def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> ContentBlock:
     """One piece; what the canonical form has no word for is kept whole."""
     if field == "tool_plan":
         return ThinkingBlock(text=value)
     if field == "tool_calls":
-        return _call(value, tool_use_id, cut=cut)
+        return _decode_tool_call(value, tool_use_id, cut=cut)
     match value["type"]:
         case "text":
             return TextBlock(text=value["text"])
@@ -183,7 +185,7 @@ def _block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> Co
         case "image_url":
             image = value["image_url"]
             image = {"url": image} if isinstance(image, str) else image
-            source, media_type = _source(image["url"])
+            source, media_type = _decode_source(image["url"])
             return ImageBlock(source=source, media_type=media_type, detail=image.get("detail"))
         case "document":
             data = value["document"]["data"]
@@ -192,7 +194,7 @@ def _block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> Co
             return ProviderBlock(provider=PROVIDER, kind=kind, data=value)
 
 
-def _call(native: dict[str, Any], tool_use_id: str, *, cut: bool) -> ContentBlock:
+def _decode_tool_call(native: dict[str, Any], tool_use_id: str, *, cut: bool) -> ContentBlock:
     function = native.get("function")
     if not isinstance(function, dict):
         return ProviderBlock(provider=PROVIDER, kind=native["type"], data=native)
@@ -201,7 +203,7 @@ def _call(native: dict[str, Any], tool_use_id: str, *, cut: bool) -> ContentBloc
     return ToolUseBlock(id=tool_use_id, name=function["name"], input=given, raw_input=raw)
 
 
-def _source(url: str) -> tuple[MediaSource, str | None]:
+def _decode_source(url: str) -> tuple[MediaSource, str | None]:
     """A data URL's content and media type; other URLs as they are."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
@@ -209,7 +211,7 @@ def _source(url: str) -> tuple[MediaSource, str | None]:
     return MediaSource(kind="url", data=url), None
 
 
-def _cited(
+def _attach_citations(
     content: list[ContentBlock], pieces: Sequence[Piece], citations: Sequence[dict[str, Any]] | None
 ) -> tuple[list[ContentBlock], list[dict[str, Any]]]:
     """Sources stand beside the content, and say which part they belong to, or mean the first text.
@@ -218,72 +220,72 @@ def _cited(
     """
     parts = [position for position, (field, _) in enumerate(pieces) if field == "content"]
     texts = [position for position in parts if isinstance(content[position], TextBlock)]
-    homeless: list[dict[str, Any]] = []
+    unattached: list[dict[str, Any]] = []
     found: dict[int, list[Citation]] = {}
     for native in citations or ():
         index = native.get("content_index")
-        place = parts[index] if index is not None and 0 <= index < len(parts) else next(iter(texts), -1)
-        if native.get("type", "TEXT_CONTENT") == "TEXT_CONTENT" and place in texts:
-            found.setdefault(place, []).append(_citation(native))
+        text_position = parts[index] if index is not None and 0 <= index < len(parts) else next(iter(texts), -1)
+        if native.get("type", "TEXT_CONTENT") == "TEXT_CONTENT" and text_position in texts:
+            found.setdefault(text_position, []).append(_decode_citation(native))
         else:
-            homeless.append(native)
-    for place, given in found.items():
-        content[place] = content[place].model_copy(update={"citations": tuple(given)})
-    return content, homeless
+            unattached.append(native)
+    for text_position, given in found.items():
+        content[text_position] = content[text_position].model_copy(update={"citations": tuple(given)})
+    return content, unattached
 
 
-def _citation(native: dict[str, Any]) -> Citation:
+def _decode_citation(native: dict[str, Any]) -> Citation:
     """``start`` and ``end`` count characters of the answer; the first source names title, address and quotation."""
     first: dict[str, Any] = next(iter(native.get("sources") or ()), {})
     source = first.get("document") or first.get("tool_output") or {}
-    told = {name: value for name, value in source.items() if isinstance(value, str)}
+    texts = {name: value for name, value in source.items() if isinstance(value, str)}
     return Citation(
         kind=native.get("type") or "TEXT_CONTENT",
-        title=told.get("title"),
-        url=told.get("url"),
-        cited_text=told.get("text"),
+        title=texts.get("title"),
+        url=texts.get("url"),
+        cited_text=texts.get("text"),
         start=native.get("start"),
         end=native.get("end"),
         data=native,
     )
 
 
-def history(native: dict[str, Any], reader: HistoryReader) -> None:
+def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     """The messages of a request."""
     for item in native["messages"]:
         role = Role(item["role"])
         if role is Role.TOOL:
-            _add_result(reader, item)
+            _add_tool_result(reader, item)
             continue
-        pieces = said(item)
-        content, notes = _blocks(pieces, lambda _, native_id: reader.call_id(native_id))
-        content, homeless = _cited(content, pieces, item.get("citations"))
+        pieces = split_message(item)
+        content, notes = _decode_blocks(pieces, lambda _, native_id: reader.call_id(native_id))
+        content, unattached = _attach_citations(content, pieces, item.get("citations"))
         raw: dict[str, Any] = {"list": True} if isinstance(item.get("content"), list) else {}
-        raw |= {name: value for name, value in (("blocks", notes), ("citations", homeless)) if value}
-        spoken_for = {"role", *(field for field, _ in pieces), *(("citations",) if item.get("citations") else ())}
-        ours = encode.message(item["role"], [], raw)
-        beyond = residue(_others(item, spoken_for), _others(ours, spoken_for))
-        reader.add(role, content, {**raw, **({"residue": beyond} if beyond else {})})
+        raw |= {name: value for name, value in (("blocks", notes), ("citations", unattached)) if value}
+        covered = {"role", *(field for field, _ in pieces), *(("citations",) if item.get("citations") else ())}
+        ours = encode.encode_message(item["role"], [], raw)
+        extra = diff_objects(_uncovered_fields(item, covered), _uncovered_fields(ours, covered))
+        reader.add(role, content, {**raw, **({"residue": extra} if extra else {})})
 
 
-def _others(fields: Mapping[str, Any], spoken_for: Collection[str]) -> dict[str, Any]:
-    return {field: value for field, value in fields.items() if field not in spoken_for}
+def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if field not in covered}
 
 
-def _add_result(reader: HistoryReader, native: dict[str, Any]) -> None:
-    pieces = said({"content": native.get("content")})
-    content, notes = _blocks(pieces, lambda *_: "")
+def _add_tool_result(reader: HistoryReader, native: dict[str, Any]) -> None:
+    pieces = split_message({"content": native.get("content")})
+    content, notes = _decode_blocks(pieces, lambda *_: "")
     answer = ToolResultBlock(tool_use_id=reader.result_id(native.get("tool_call_id")), content=tuple(content))
     note: dict[str, Any] = {"list": True} if isinstance(native.get("content"), list) else {}
     if notes:
         note["parts"] = notes
-    ours = encode.result(answer, lambda _: native.get("tool_call_id", ""), note)
-    spoken_for = {"content"} if pieces else set()
-    note |= residue(_others(native, spoken_for), _others(ours, spoken_for)) or {}
+    ours = encode.encode_tool_result(answer, lambda _: native.get("tool_call_id", ""), note)
+    covered = {"content"} if pieces else set()
+    note |= diff_objects(_uncovered_fields(native, covered), _uncovered_fields(ours, covered)) or {}
     reader.add(Role.TOOL, (answer,), {"blocks": {"0": note}} if note else {})
 
 
-def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
     """The tools of a request. One that is no function is kept whole, under its type."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
@@ -294,32 +296,32 @@ def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         schema = function.get("parameters")
         given = {"input_schema": schema} if isinstance(schema, dict) else {}
         definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **given)
-        ours = encode.tool(definition)
-        raw = {"function": residue(function, ours["function"])}
-        raw["residue"] = residue({**item, "function": ours["function"]}, ours)
+        ours = encode.encode_tool(definition)
+        raw = {"function": diff_objects(function, ours["function"])}
+        raw["residue"] = diff_objects({**item, "function": ours["function"]}, ours)
         if any(raw.values()):
             definition = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
         found.append(definition)
     return found
 
 
-def options(native: dict[str, Any], adapter: "CohereAdapter", context: RequestContext) -> AdapterOptions:
+def decode_options(native: dict[str, Any], adapter: "CohereAdapter", context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     thinking = native.get("thinking") or {}
     schema = (native.get("response_format") or {}).get("json_schema")
-    binds = structured.is_native(adapter.capabilities, tools=bool(native.get("tools")))
-    named: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTIONS.items()}
-    read = AdapterOptions(
-        **named,
+    is_native = structured.supports_native_schema(adapter.capabilities, tools=bool(native.get("tools")))
+    values: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
         stop_sequences=tuple(native.get("stop_sequences") or ()),
         tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
-        output_schema=schema if isinstance(schema, dict) and binds else None,
+        output_schema=schema if isinstance(schema, dict) and is_native else None,
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=thinking.get("token_budget"),
         stream=native.get("stream") or False,
         context=context,
     )
-    written = encode.parameters(Outgoing(adapter, read, context, (), []), tools=bool(native.get("tools")))
-    spoken_for = ["model", "messages"] + (["tools"] if native.get("tools") else [])
-    extra = leftover(native, written, spoken_for)
-    return replace(read, extra={PROVIDER: extra} if extra else {})
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=bool(native.get("tools")))
+    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={PROVIDER: extra} if extra else {})

@@ -17,14 +17,14 @@ from dragoman.adapter.errors import (
     ServerError,
     class_for_status,
 )
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
     498: AuthenticationError,  # "invalid token"
     504: RequestTimeoutError,
 }
 
-_BY_WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
+_BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
     ("too many tokens", ContextOverflowError),
     ("context length", ContextOverflowError),
     ("exceeds the limit of tokens", ContextOverflowError),
@@ -34,7 +34,7 @@ _BY_WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
 )
 
 
-def read(native: dict[str, Any], origin: Origin) -> ProviderError:
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """The error of an error object, whichever way it came."""
     failure = origin.failure(
         message=native.get("message") or native.get("error"),
@@ -46,5 +46,5 @@ def read(native: dict[str, Any], origin: Origin) -> ProviderError:
     else:
         kind = _BY_STATUS.get(origin.status, class_for_status(origin.status))
     if kind in (InvalidRequestError, ServerError):
-        kind = next((found for words, found in _BY_WORDS if words in failure.text.lower()), kind)
+        kind = next((found for words, found in _BY_MESSAGE if words in failure.text.lower()), kind)
     return failure.error(kind)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -27,7 +27,7 @@ from dragoman_cohere.encode import Piece
 DONE = b"[DONE]"
 
 
-class _Part:
+class _PieceAccumulator:
     """A piece of the message while it arrives: a content part, the plan or a call."""
 
     __slots__ = ("ended", "field", "fragments", "native")
@@ -49,7 +49,7 @@ class _Part:
         return self.field, {**self.native, kind: joined} if kind in ("text", "thinking") else self.native
 
 
-class ChatDecoder(StreamDecoder):
+class CohereStreamDecoder(StreamDecoder):
     """Gathers the reply object that the stream describes, and emits an event for each change.
 
     Content parts and calls are counted apart on the wire; here they share one count, by order of arrival.
@@ -57,11 +57,11 @@ class ChatDecoder(StreamDecoder):
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = Reply(context, provider)
+        self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
-        self._parts: list[_Part] = []
-        self._places: dict[tuple[str, Any], int] = {}
+        self._parts: list[_PieceAccumulator] = []
+        self._positions: dict[tuple[str, Any], int] = {}
         self._citations: list[dict[str, Any]] = []
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -70,30 +70,30 @@ class ChatDecoder(StreamDecoder):
         data = wirejson.loads_object(frame.data, what="a stream event")
         kind = data.get("type") or frame.event
         if kind == "error" or (not kind and "message" in data):
-            raise errors.read(data, Origin(self.provider, self._model))
+            raise errors.decode_error(data, ErrorContext(self.provider, self._model))
         if kind == "message-start":
             return self._start(data)
         if not self._native:
             raise ValueError(f"{kind} comes before the message starts")
         index = data.get("index")
         delta = data.get("delta") or {}
-        said = delta.get("message") or {}
+        message = delta.get("message") or {}
         match kind:
             case "content-delta":
-                return self._content(index, said["content"])
+                return self._content(index, message["content"])
             case "tool-call-delta":
-                return self._arguments(index, said["tool_calls"])
+                return self._arguments(index, message["tool_calls"])
             case "tool-plan-delta":
-                return self._plan(said["tool_plan"])
+                return self._plan(message["tool_plan"])
             case "content-start":
-                self._add("content", index, said["content"])
-                return self._content(index, said["content"])
+                self._add("content", index, message["content"])
+                return self._content(index, message["content"])
             case "tool-call-start":
-                return self._call(index, said["tool_calls"])
+                return self._call(index, message["tool_calls"])
             case "tool-call-end":
                 return self._call_end(index)
             case "citation-start":
-                self._citations.append(said["citations"])
+                self._citations.append(message["citations"])
                 return ()
             case "content-end":
                 return self._content_end(index)
@@ -102,43 +102,43 @@ class ChatDecoder(StreamDecoder):
             case "message-end":
                 return self._end(delta)
             case _:
-                return self.unknown(str(kind))
+                return self.skip_unknown(str(kind))
 
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._native:
             return None
-        cut = [place for place, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
-        return decode.message(self._gathered(), self._reply, status, pieces=self._pieces(), cut=cut)
+        cut = [position for position, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
+        return decode.decode_message(self._accumulated_reply(), self._reply, status, pieces=self._pieces(), cut=cut)
 
     def _start(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
         if self._native:
             raise ValueError("a second message starts in one stream")
-        said = (data.get("delta") or {}).get("message") or {}
-        self._native = {"id": data.get("id"), "role": said.get("role", "assistant")}
+        message = (data.get("delta") or {}).get("message") or {}
+        self._native = {"id": data.get("id"), "role": message.get("role", "assistant")}
         yield MessageStart(self._reply.message_id, self._model)
 
     def _add(self, field: str, index: Any, native: dict[str, Any]) -> int:
-        if (field, index) in self._places:
+        if (field, index) in self._positions:
             raise ValueError(f"{field} {index} starts twice")
-        place = self._places[field, index] = len(self._parts)
-        self._parts.append(_Part(field, native))
-        return place
+        position = self._positions[field, index] = len(self._parts)
+        self._parts.append(_PieceAccumulator(field, native))
+        return position
 
-    def _open(self, field: str, index: Any) -> tuple[int, _Part]:
+    def _open(self, field: str, index: Any) -> tuple[int, _PieceAccumulator]:
         """Raises ValueError where the piece has ended: what comes then was lost or doubled on the way."""
-        place = self._places[field, index]
-        if self._parts[place].ended:
+        position = self._positions[field, index]
+        if self._parts[position].ended:
             raise ValueError(f"{field} {index} goes on after its end")
-        return place, self._parts[place]
+        return position, self._parts[position]
 
     def _content(self, index: Any, delta: dict[str, Any]) -> Iterator[StreamEvent]:
-        place, part = self._open("content", index)
+        position, part = self._open("content", index)
         for kind, event in (("text", TextDelta), ("thinking", ThinkingDelta)):
             if fragment := delta.get(kind):
                 if part.native.get("type") != kind:
                     raise ValueError(f"{kind} in a part of another type")
                 part.fragments.append(fragment)
-                yield event(self._reply.message_id, place, fragment)
+                yield event(self._reply.message_id, position, fragment)
 
     def _content_end(self, index: Any) -> Iterable[StreamEvent]:
         _, part = self._open("content", index)
@@ -148,51 +148,53 @@ class ChatDecoder(StreamDecoder):
     def _plan(self, fragment: str) -> Iterator[StreamEvent]:
         if not fragment:
             return
-        place = self._places.get(("tool_plan", None))
-        if place is None:
-            place = self._add("tool_plan", None, {})
-        self._parts[place].fragments.append(fragment)
-        yield ThinkingDelta(self._reply.message_id, place, fragment)
+        position = self._positions.get(("tool_plan", None))
+        if position is None:
+            position = self._add("tool_plan", None, {})
+        self._parts[position].fragments.append(fragment)
+        yield ThinkingDelta(self._reply.message_id, position, fragment)
 
     def _call(self, index: Any, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        place = self._add("tool_calls", index, native)
-        call = self._reply.call_id(place, native.get("id"))
-        yield ToolUseStart(self._reply.message_id, place, call, native["function"]["name"])
+        position = self._add("tool_calls", index, native)
+        call = self._reply.call_id(position, native.get("id"))
+        yield ToolUseStart(self._reply.message_id, position, call, native["function"]["name"])
         yield from self._arguments(index, native)
 
     def _arguments(self, index: Any, native: dict[str, Any]) -> Iterator[StreamEvent]:
-        place, part = self._open("tool_calls", index)
+        position, part = self._open("tool_calls", index)
         if fragment := (native.get("function") or {}).get("arguments"):
             part.fragments.append(fragment)
-            call = self._reply.call_id(place, part.native.get("id"))
-            yield ToolUseInputDelta(self._reply.message_id, place, call, fragment)
+            call = self._reply.call_id(position, part.native.get("id"))
+            yield ToolUseInputDelta(self._reply.message_id, position, call, fragment)
 
     def _call_end(self, index: Any) -> Iterator[StreamEvent]:
-        place, part = self._open("tool_calls", index)
-        given, malformed = wirejson.parse_arguments("".join(part.fragments))
+        position, part = self._open("tool_calls", index)
+        arguments, malformed = wirejson.parse_arguments("".join(part.fragments))
         part.ended = True
         if malformed is None:
-            call = self._reply.call_id(place, part.native.get("id"))
-            yield ToolUseEnd(self._reply.message_id, place, call, given)
+            call = self._reply.call_id(position, part.native.get("id"))
+            yield ToolUseEnd(self._reply.message_id, position, call, arguments)
 
     def _end(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         if delta.get("error"):
-            raise errors.read(delta, Origin(self.provider, self._model))
+            raise errors.decode_error(delta, ErrorContext(self.provider, self._model))
         self._native |= {key: value for key, value in delta.items() if key != "message"}
-        if (counted := decode.usage(self._native.get("usage"))) is not None:
-            yield UsageUpdate(self._reply.message_id, counted)
-        cut = [place for place, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
-        yield MessageComplete(decode.message(self._gathered(), self._reply, pieces=self._pieces(), cut=cut))
+        if (usage := decode.decode_usage(self._native.get("usage"))) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
+        cut = [position for position, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
+        yield MessageComplete(
+            decode.decode_message(self._accumulated_reply(), self._reply, pieces=self._pieces(), cut=cut)
+        )
 
     def _pieces(self) -> list[Piece]:
         return [part.piece() for part in self._parts]
 
-    def _gathered(self) -> dict[str, Any]:
+    def _accumulated_reply(self) -> dict[str, Any]:
         """The reply object as far as it came, without what was said."""
         native = {key: value for key, value in self._native.items() if key != "role"}
-        spoken: dict[str, Any] = {"role": self._native["role"]}
+        message: dict[str, Any] = {"role": self._native["role"]}
         if any(part.field == "content" for part in self._parts):
-            spoken["content"] = []  # a list, as whole replies have it; the pieces say what is in it
+            message["content"] = []  # a list, as whole replies have it; the pieces say what is in it
         if self._citations:
-            spoken["citations"] = self._citations
-        return {**native, "message": spoken}
+            message["citations"] = self._citations
+        return {**native, "message": message}

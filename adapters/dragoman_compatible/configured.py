@@ -11,17 +11,17 @@ from pathlib import Path
 
 from platformdirs import user_config_path
 
-from dragoman.adapter.capabilities import merged
+from dragoman.adapter.capabilities import deep_merge
 from dragoman.adapter.errors import ConfigurationError
-from dragoman_compatible.rows import Table, built_in, tables_of
+from dragoman_compatible.rows import Table, built_in_tables, read_tables
 
 VARIABLE = "DRAGOMAN_ENDPOINTS"
 
 
-def file() -> Path | None:
+def find_user_file() -> Path | None:
     """The user's file; None where there is none. Raises ConfigurationError where one is named that is not there."""
-    if named := os.environ.get(VARIABLE, "").strip():
-        path = Path(named).expanduser()
+    if configured := os.environ.get(VARIABLE, "").strip():
+        path = Path(configured).expanduser()
         if not path.is_file():
             raise ConfigurationError(f"{VARIABLE} names {path}, which is no file")
         return path
@@ -29,25 +29,25 @@ def file() -> Path | None:
     return path if path.is_file() else None
 
 
-def own() -> Mapping[str, Table]:
+def read_user_tables() -> Mapping[str, Table]:
     """The tables of the user's file. Raises ConfigurationError where it cannot be read."""
-    path = file()
-    return {} if path is None else _read(path)
+    path = find_user_file()
+    return {} if path is None else _read_file(path)
 
 
-def known() -> dict[str, Table]:
+def all_tables() -> dict[str, Table]:
     """The built-in tables with what the user's file adds to them and changes in them."""
-    tables = dict(built_in())
-    for name, table in own().items():
-        tables[name] = merged(tables.get(name, {}), table)
+    tables = dict(built_in_tables())
+    for name, table in read_user_tables().items():
+        tables[name] = deep_merge(tables.get(name, {}), table)
     return tables
 
 
-def place(name: str) -> str:
+def table_origin(name: str) -> str:
     """Where a table stands, for errors."""
-    return str(file()) if name in own() else "endpoints.toml"
+    return str(find_user_file()) if name in read_user_tables() else "endpoints.toml"
 
 
 @cache
-def _read(path: Path) -> Mapping[str, Table]:
-    return tables_of(path)
+def _read_file(path: Path) -> Mapping[str, Table]:
+    return read_tables(path)

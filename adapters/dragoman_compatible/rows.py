@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dragoman.adapter.capabilities import AdapterCapabilities, merged
+from dragoman.adapter.capabilities import AdapterCapabilities, deep_merge
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman_openai.both import Api
 from dragoman_openai.chat.dialect import Dialect
 
 Table = dict[str, Any]
 
-_FOR_ALL = "*"
+_DEFAULTS_TABLE = "*"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -32,7 +32,7 @@ class ModelRow(BaseModel):
     listed: tuple[str, ...] = ()
 
 
-class EndpointRow(Frozen):
+class EndpointRow(FrozenModel):
     """One endpoint. ``default`` and ``model`` are as in a models.toml."""
 
     base_url: str
@@ -64,43 +64,43 @@ class EndpointRow(Frozen):
         return [row.model_dump() for row in self.model]
 
 
-def read(name: str, table: Mapping[str, Any], place: str) -> EndpointRow:
+def parse_row(name: str, table: Mapping[str, Any], origin: str) -> EndpointRow:
     """The row that a table describes; ``place`` is the file or the call that it stands in.
 
     Raises ConfigurationError with the place and the field.
     """
     if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"{place}: {name!r} is no name of a provider")
+        raise ConfigurationError(f"{origin}: {name!r} is no name of a provider")
     try:
         row = EndpointRow.model_validate(table)
     except ValidationError as error:
-        raise ConfigurationError(_said(place, name, error)) from None
-    _check_capabilities(name, row, place)
+        raise ConfigurationError(_error_message(origin, name, error)) from None
+    _check_capabilities(name, row, origin)
     return row
 
 
-def _check_capabilities(name: str, row: EndpointRow, place: str) -> None:
+def _check_capabilities(name: str, row: EndpointRow, origin: str) -> None:
     """Capabilities are merged and read when a model is asked for: what is wrong with them shows here instead."""
     layers = {"default": row.default}
-    layers |= {f"model.{index}": _abilities(models) for index, models in enumerate(row.models)}
-    for where, abilities in layers.items():
+    layers |= {f"model.{index}": _capability_fields(models) for index, models in enumerate(row.models)}
+    for section, capabilities in layers.items():
         try:
-            AdapterCapabilities.model_validate(abilities)
+            AdapterCapabilities.model_validate(capabilities)
         except ValidationError as error:
-            raise ConfigurationError(_said(place, f"{name}.{where}", error)) from None
+            raise ConfigurationError(_error_message(origin, f"{name}.{section}", error)) from None
 
 
-def _abilities(models: Table) -> Table:
+def _capability_fields(models: Table) -> Table:
     return {key: value for key, value in models.items() if key not in ("match", "listed")}
 
 
-def _said(place: str, where: str, error: ValidationError) -> str:
+def _error_message(origin: str, section: str, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join([where, *map(str, first["loc"])])
-    return f"{place}: {field}: {first['msg']}"
+    field = ".".join([section, *map(str, first["loc"])])
+    return f"{origin}: {field}: {first['msg']}"
 
 
-def tables_of(path: Path) -> dict[str, Table]:
+def read_tables(path: Path) -> dict[str, Table]:
     """The tables of a file, as they stand there. Raises ConfigurationError where it is no such file."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -113,17 +113,17 @@ def tables_of(path: Path) -> dict[str, Table]:
 
 
 @cache
-def built_in() -> dict[str, Table]:
+def built_in_tables() -> dict[str, Table]:
     """The tables of endpoints.toml, without the one for all."""
-    return {name: table for name, table in _all().items() if name != _FOR_ALL}
+    return {name: table for name, table in _read_built_in().items() if name != _DEFAULTS_TABLE}
 
 
 @cache
-def _all() -> dict[str, Table]:
+def _read_built_in() -> dict[str, Table]:
     return tomllib.loads(files("dragoman_compatible").joinpath("endpoints.toml").read_text(encoding="utf-8"))
 
 
-def whole(name: str, tables: Mapping[str, Table], place: str) -> Table:
+def resolve_table(name: str, tables: Mapping[str, Table], origin: str) -> Table:
     """A table with the fields of those that it is like, and those for all.
 
     Raises ConfigurationError where there is no such table.
@@ -132,7 +132,7 @@ def whole(name: str, tables: Mapping[str, Table], place: str) -> Table:
     seen = {name}
     while (like := table.pop("like", None)) is not None:
         if not isinstance(like, str) or like in seen or like not in tables:
-            raise ConfigurationError(f"{place}: {name}.like: {like!r} is no other endpoint")
+            raise ConfigurationError(f"{origin}: {name}.like: {like!r} is no other endpoint")
         seen.add(like)
-        table = merged(tables[like], table)
-    return merged(_all()[_FOR_ALL], table)
+        table = deep_merge(tables[like], table)
+    return deep_merge(_read_built_in()[_DEFAULTS_TABLE], table)

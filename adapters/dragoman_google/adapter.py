@@ -4,21 +4,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.assembly import Reply
-from dragoman.adapter.beginning import begin
+from dragoman.adapter.assembly import ReplyBuilder
+from dragoman.adapter.beginning import prepare_request
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.decoding import StreamDecoder, reading, replay
+from dragoman.adapter.decoding import StreamDecoder, replay, wrap_malformed
 from dragoman.adapter.errors import ProviderError, RequestError
-from dragoman.adapter.failures import Origin, error_object
-from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.failures import ErrorContext, parse_error_body
+from dragoman.adapter.incoming import HistoryReader, parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_google import decode, encode, errors, history
-from dragoman_google.parameters import MERGED
-from dragoman_google.stream import GenerateDecoder
+from dragoman_google.parameters import MERGED_FIELDS
+from dragoman_google.stream import GoogleStreamDecoder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
 """What a model's name may hold. No slash, dot segment, query, fragment or escape gets into a path with it."""
@@ -51,15 +51,15 @@ class GoogleAdapter(Adapter):
     ) -> WireRequest:
         """Raises RequestError for a model's name that no path can hold."""
         path = self.path(stream=options.stream)
-        request, tools = begin(self, messages, tools, options)
-        return request.wire(path, encode.body(request, tools), merged=MERGED)
+        request, tools = prepare_request(self, messages, tools, options)
+        return request.build(path, encode.encode_body(request, tools), merged=MERGED_FIELDS)
 
     def path(self, *, stream: bool) -> str:
         """Where the model generates. Without ``alt=sse`` a stream would come as one JSON array."""
         name, resource = self.model, self.resource
-        for prefix, place in self.resources.items():
+        for prefix, resource_path in self.resources.items():
             if name.startswith(prefix):
-                name, resource = name.removeprefix(prefix), place
+                name, resource = name.removeprefix(prefix), resource_path
         if not _NAME.fullmatch(name) or ".." in name:
             raise RequestError(
                 f"{self.model!r:.80} is no name of a model of {self.provider}: it does not fit into a path"
@@ -68,17 +68,17 @@ class GoogleAdapter(Adapter):
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         """As always; a stream that came as one JSON array is read as what it is."""
-        with reading(self.provider):
+        with wrap_malformed(self.provider):
             if response.status >= 400:
                 raise self.error(response.status, response.body, response.headers)
             if response.body.lstrip().startswith(b"["):
-                return self._streamed(response, context)
-            native = decode.reply_object(response.body)
+                return self._decode_json_stream(response, context)
+            native = decode.parse_reply(response.body)
             if "error" in native:
                 raise self.error(response.status, response.body, response.headers)
-            return decode.message(native, Reply(context, self.provider), self.capabilities.wire)
+            return decode.decode_message(native, ReplyBuilder(context, self.provider), self.capabilities.wire)
 
-    def _streamed(self, response: WireResponse, context: RequestContext) -> Message:
+    def _decode_json_stream(self, response: WireResponse, context: RequestContext) -> Message:
         last = replay(self.decoder(context), [response.body])[-1]
         if isinstance(last, MessageComplete):
             return last.message
@@ -86,23 +86,25 @@ class GoogleAdapter(Adapter):
         raise last.error
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
-        return GenerateDecoder(self.provider, context, self.capabilities.wire)
+        return GoogleStreamDecoder(self.provider, context, self.capabilities.wire)
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
         """As always. Neither the model nor whether to stream stands in the body: the options do not stream."""
-        native = request_object(body)
-        with reading(self.provider, request=True):
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
-            conversation = history.read(native, reader)
-            tools = history.tools(native, self.provider)
+            covered = history.decode_history(native, reader)
+            tools = history.decode_tools(native, self.provider)
             if tools:
-                conversation.append("tools")
-            return reader.messages, tools, decode.options(native, self, context, conversation)
+                covered.append("tools")
+            return reader.messages, tools, decode.decode_options(native, self, context, covered)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.read(error_object(body), Origin(self.provider, self.model, status, headers, body))
+        return errors.decode_error(
+            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
+        )
 
 
 class VertexAdapter(GoogleAdapter):

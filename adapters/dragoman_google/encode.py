@@ -5,31 +5,31 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter import schemas
-from dragoman.adapter.outgoing import Outgoing
-from dragoman.adapter.residue import restore
+from dragoman.adapter.outgoing import RequestBuilder
+from dragoman.adapter.residue import apply_diff
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_google.contents import contents, parts_of
-from dragoman_google.parameters import parameters
-from dragoman_google.parts import Note, restored
-from dragoman_google.spelling import camel_name
+from dragoman_google.contents import encode_messages, encode_parts
+from dragoman_google.parameters import encode_options
+from dragoman_google.parts import Note, apply_note
+from dragoman_google.spelling import camel_case_name
 
-DECLARATIONS = "functionDeclarations"
+DECLARATIONS_FIELD = "functionDeclarations"
 
 
-def body(request: Outgoing, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
+def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body; the model and whether to stream stand in the path."""
-    system, listed = _hoist(request.turns)
+    system, listed = _split_system(request.turns)
     encoded: dict[str, Any] = {}
-    encoded |= _system(request, system)
-    encoded["contents"] = request.history(listed, partial(contents, request))
-    if usable := schemas.fit_tools(request, request.usable(definitions)):
-        encoded["tools"] = tools(usable, request.provider)
-    return encoded | parameters(request, tools=bool(usable))
+    encoded |= _encode_system(request, system)
+    encoded["contents"] = request.encode_history(listed, partial(encode_messages, request))
+    if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
+        encoded["tools"] = encode_tools(usable, request.provider)
+    return encoded | encode_options(request, tools=bool(usable))
 
 
-def _hoist(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:
+def _split_system(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:
     """Leading system turns, and the rest."""
     for position, turn in enumerate(turns):
         if turn.role is not Role.SYSTEM:
@@ -37,13 +37,13 @@ def _hoist(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:
     return turns, ()
 
 
-def _system(request: Outgoing, turns: Sequence[Turn]) -> dict[str, Any]:
+def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:
     """All of the instruction in one content, which need not have a role."""
     notes = turns[0].raw(request.provider) if turns else {}
-    parts = [encoded for turn in turns for encoded in parts_of(request, turn)]
+    parts = [encoded for turn in turns for encoded in encode_parts(request, turn)]
     if not parts and not notes:
         return {}
-    content: Any = restore({"parts": parts}, notes.get("content"))
+    content: Any = apply_diff({"parts": parts}, notes.get("content"))
     if notes.get("single") and len(parts) == 1:
         content["parts"] = parts[0]
     if notes.get("string") and len(parts) == 1:
@@ -51,7 +51,7 @@ def _system(request: Outgoing, turns: Sequence[Turn]) -> dict[str, Any]:
     return {notes.get("named", "systemInstruction"): content}
 
 
-def tools(definitions: Sequence[ToolDefinition], provider: str) -> list[dict[str, Any]]:
+def encode_tools(definitions: Sequence[ToolDefinition], provider: str) -> list[dict[str, Any]]:
     """Functions share one entry. Entries that were read stand as they did, with tools that Google runs itself."""
     entries: list[dict[str, Any]] = []
     notes: list[Note] = []
@@ -59,22 +59,24 @@ def tools(definitions: Sequence[ToolDefinition], provider: str) -> list[dict[str
         raw = definition.provider_raw or {}
         own = raw if raw.get("by") == provider else {}
         native = own.get("native")
-        joins = own["joined"] if "joined" in own else bool(native is None and entries and DECLARATIONS in entries[-1])
+        joins = (
+            own["joined"] if "joined" in own else bool(native is None and entries and DECLARATIONS_FIELD in entries[-1])
+        )
         if not joins or not entries:
             entries.append({})
             notes.append(own.get("entry", {}))
         if native is not None:
             entries[-1] |= native
         else:
-            entries[-1].setdefault(DECLARATIONS, []).append(declaration(definition, own))
-    return [restored(entry, note) for entry, note in zip(entries, notes, strict=True)]
+            entries[-1].setdefault(DECLARATIONS_FIELD, []).append(encode_function(definition, own))
+    return [apply_note(entry, note) for entry, note in zip(entries, notes, strict=True)]
 
 
-def declaration(definition: ToolDefinition, own: Note) -> dict[str, Any]:
+def encode_function(definition: ToolDefinition, own: Note) -> dict[str, Any]:
     """A function, its parameters as JSON Schema."""
     encoded: dict[str, Any] = {"name": definition.name}
     if definition.description:
         encoded["description"] = definition.description
     encoded["parametersJsonSchema"] = definition.input_schema
-    spelling = {camel_name(name): name for name in own.get("spelling", ())}
-    return restore({spelling.get(key, key): value for key, value in encoded.items()}, own.get("residue"))
+    spelling = {camel_case_name(name): name for name in own.get("spelling", ())}
+    return apply_diff({spelling.get(key, key): value for key, value in encoded.items()}, own.get("residue"))

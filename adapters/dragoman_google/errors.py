@@ -18,7 +18,7 @@ from dragoman.adapter.errors import (
     ServerError,
     class_for_status,
 )
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.wire import Headers
 
 BY_STATUS: dict[str, type[ProviderError]] = {
@@ -51,17 +51,17 @@ _OVERFLOW = ("exceeds the maximum number of tokens", "input token count", "conte
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
-def read(native: dict[str, Any], origin: Origin) -> ProviderError:
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """The error of ``{"error": {"code": ..., "message": ..., "status": ..., "details": [...]}}``, however it came."""
-    said = native.get("error")
-    inner: dict[str, Any] = said if isinstance(said, dict) else {}
+    error = native.get("error")
+    inner: dict[str, Any] = error if isinstance(error, dict) else {}
     listed = inner.get("details")
     details = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     reason = next((each["reason"] for each in details if isinstance(each.get("reason"), str)), None)
-    named = inner.get("status") or (inner.get("code") if isinstance(inner.get("code"), str) else None)
-    origin = replace(origin, headers=_with_delay(origin.headers, details))
-    failure = origin.failure(message=inner.get("message") or said, code=reason or named or inner.get("code"))
-    kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(named).upper())
+    status_name = inner.get("status") or (inner.get("code") if isinstance(inner.get("code"), str) else None)
+    origin = replace(origin, headers=_add_retry_after(origin.headers, details))
+    failure = origin.failure(message=inner.get("message") or error, code=reason or status_name or inner.get("code"))
+    kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(status_name).upper())
     if kind in (InvalidRequestError, None) and any(words in failure.text.lower() for words in _OVERFLOW):
         kind = ContextOverflowError
     if kind is None and origin.status is None and isinstance(inner.get("code"), int):
@@ -70,7 +70,7 @@ def read(native: dict[str, Any], origin: Origin) -> ProviderError:
     return failure.error(kind)
 
 
-def _with_delay(headers: Mapping[str, str], details: list[dict[str, Any]]) -> Mapping[str, str]:
+def _add_retry_after(headers: Mapping[str, str], details: list[dict[str, Any]]) -> Mapping[str, str]:
     """The headers with the wait that a RetryInfo asks for, where no header says it."""
     for each in details:
         delay = each.get("retryDelay")

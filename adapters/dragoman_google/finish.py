@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman.canonical.message import MessageStatus, StopReason
 
-_REASONS = {
+STOP_REASONS = {
     "STOP": StopReason.END_TURN,
     "MAX_TOKENS": StopReason.MAX_TOKENS,
     "CONTINUATION": StopReason.PAUSE,
@@ -26,7 +26,7 @@ _REASONS = {
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 
 
-def word(native: Any, facts: Mapping[str, Any]) -> str | None:
+def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
     """A finish reason as its word, whether it came as that or as a number; None where none was given."""
     if isinstance(native, int) and not isinstance(native, bool):
         words = facts["finish_reasons"]
@@ -34,15 +34,15 @@ def word(native: Any, facts: Mapping[str, Any]) -> str | None:
     return None if native is None or native in _UNSPECIFIED else str(native)
 
 
-def stop_reason(reason: str | None, status: MessageStatus, *, called: bool, blocked: bool) -> StopReason | None:
+def stop_reason(reason: str | None, status: MessageStatus, *, has_calls: bool, is_blocked: bool) -> StopReason | None:
     """Calls finish with STOP as anything else does, so they are seen by looking. A blocked prompt has no reason."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
         return StopReason.ERROR
-    if blocked:
+    if is_blocked:
         return StopReason.REFUSAL
     if reason is None:
-        return StopReason.TOOL_USE if called else StopReason.END_TURN
-    found = _REASONS.get(reason, StopReason.ERROR)
-    return StopReason.TOOL_USE if called and found is StopReason.END_TURN else found
+        return StopReason.TOOL_USE if has_calls else StopReason.END_TURN
+    found = STOP_REASONS.get(reason, StopReason.ERROR)
+    return StopReason.TOOL_USE if has_calls and found is StopReason.END_TURN else found

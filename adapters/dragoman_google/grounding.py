@@ -5,28 +5,28 @@ from typing import Any
 
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock
 
-Cited = dict[int, list[Citation]]
+CitationsByBlock = dict[int, list[Citation]]
 """Citations by the index of their block."""
 
 
-def cited(content: Sequence[ContentBlock], candidate: Mapping[str, Any]) -> list[ContentBlock]:
+def attach_citations(content: Sequence[ContentBlock], candidate: Mapping[str, Any]) -> list[ContentBlock]:
     """The blocks, their texts with the citations that the candidate's metadata gives them."""
-    answer = _Answer(content)
-    found: Cited = {}
+    answer = _AnswerText(content)
+    found: CitationsByBlock = {}
     grounding = candidate.get("groundingMetadata") or {}
     chunks = grounding.get("groundingChunks") or ()
     for support in grounding.get("groundingSupports") or ():
-        place = answer.place(support.get("segment") or {})
-        if place is not None:
+        position = answer.place(support.get("segment") or {})
+        if position is not None:
             for number in support.get("groundingChunkIndices") or ():
                 if isinstance(number, int) and 0 <= number < len(chunks):
-                    found.setdefault(place[0], []).append(_source(chunks[number], support, place))
-    recited = candidate.get("citationMetadata") or {}
-    for source in recited.get("citationSources") or recited.get("citations") or ():
-        place = answer.place(source)
-        if place is not None:
-            _, start, end = place
-            found.setdefault(place[0], []).append(
+                    found.setdefault(position[0], []).append(_decode_citation(chunks[number], support, position))
+    citation_metadata = candidate.get("citationMetadata") or {}
+    for source in citation_metadata.get("citationSources") or citation_metadata.get("citations") or ():
+        position = answer.place(source)
+        if position is not None:
+            _, start, end = position
+            found.setdefault(position[0], []).append(
                 Citation(
                     kind="citation", title=source.get("title"), url=source.get("uri"), start=start, end=end, data=source
                 )
@@ -39,7 +39,7 @@ def cited(content: Sequence[ContentBlock], candidate: Mapping[str, Any]) -> list
     ]
 
 
-def searches(candidate: Mapping[str, Any], unit: str) -> dict[str, int]:
+def count_searches(candidate: Mapping[str, Any], unit: str) -> dict[str, int]:
     """Billed calls of Google's tools: each distinct query, or one for a prompt that led to any (``unit``)."""
     grounding = candidate.get("groundingMetadata") or {}
     queries = {query for query in grounding.get("webSearchQueries") or () if query}
@@ -49,7 +49,7 @@ def searches(candidate: Mapping[str, Any], unit: str) -> dict[str, int]:
     return found
 
 
-def _source(chunk: dict[str, Any], support: dict[str, Any], place: tuple[int, int, int]) -> Citation:
+def _decode_citation(chunk: dict[str, Any], support: dict[str, Any], position: tuple[int, int, int]) -> Citation:
     kind = next(iter(chunk), "unknown")
     inner = chunk.get(kind)
     source: Mapping[str, Any] = inner if isinstance(inner, dict) else {}
@@ -58,13 +58,13 @@ def _source(chunk: dict[str, Any], support: dict[str, Any], place: tuple[int, in
         title=source.get("title"),
         url=source.get("uri"),
         cited_text=source.get("text"),
-        start=place[1],
-        end=place[2],
+        start=position[1],
+        end=position[2],
         data={"chunk": chunk, "support": {key: value for key, value in support.items() if key != "segment"}},
     )
 
 
-class _Answer:
+class _AnswerText:
     """The answer's texts, thoughts left out, in which segments are counted in bytes of UTF-8."""
 
     def __init__(self, content: Sequence[ContentBlock]) -> None:
@@ -73,23 +73,23 @@ class _Answer:
 
     def place(self, segment: Mapping[str, Any]) -> tuple[int, int, int] | None:
         """The block in which a segment begins, and its first and last character (exclusive) there; None if nowhere."""
-        start, end, said = segment.get("startIndex") or 0, segment.get("endIndex"), segment.get("text")
+        start, end, quoted = segment.get("startIndex") or 0, segment.get("endIndex"), segment.get("text")
         if not isinstance(end, int) or not 0 <= start < end <= len(self._bytes):
-            return self._find(said)
-        meant = self._bytes[start:end].decode(errors="replace")
-        if said and meant != said:
-            return self._find(said)
-        return self._spot(len(self._bytes[:start].decode(errors="replace")), len(meant))
+            return self._find_text(quoted)
+        text_at = self._bytes[start:end].decode(errors="replace")
+        if quoted and text_at != quoted:
+            return self._find_text(quoted)
+        return self._to_characters(len(self._bytes[:start].decode(errors="replace")), len(text_at))
 
-    def _find(self, said: Any) -> tuple[int, int, int] | None:
-        if not isinstance(said, str) or not said:
+    def _find_text(self, quoted: Any) -> tuple[int, int, int] | None:
+        if not isinstance(quoted, str) or not quoted:
             return None
         for index, text in self._texts:
-            if (start := text.find(said)) >= 0:
-                return index, start, start + len(said)
+            if (start := text.find(quoted)) >= 0:
+                return index, start, start + len(quoted)
         return None
 
-    def _spot(self, start: int, length: int) -> tuple[int, int, int] | None:
+    def _to_characters(self, start: int, length: int) -> tuple[int, int, int] | None:
         for index, text in self._texts:
             if start < len(text):
                 return index, start, min(len(text), start + length)

@@ -9,74 +9,74 @@ _STEP = re.compile(r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['"]
 _VALUES = ("numberValue", "boolValue")
 
 
-class PartialArgs:
+class ArgumentsAccumulator:
     """Puts the values in their places. Text comes in pieces, which are joined when the next place begins."""
 
     def __init__(self) -> None:
         self._root: dict[str, Any] = {}
-        self._place: str | None = None
+        self._path: str | None = None
         self._pieces: list[str] = []
 
     def add(self, native: Mapping[str, Any]) -> None:
         """One value. Raises ValueError where its path is none, or leads to a place that cannot be."""
-        place = native["jsonPath"]
-        if place != self._place:
-            self._leave()
+        path = native["jsonPath"]
+        if path != self._path:
+            self._close_place()
         if isinstance(native.get("stringValue"), str):
-            self._place = place
+            self._path = path
             self._pieces.append(native["stringValue"])
         elif "nullValue" in native:
-            self._put(place, None)
+            self._set(path, None)
         for name in _VALUES:
             if name in native:
-                self._put(place, native[name])
+                self._set(path, native[name])
 
     def extend(self, arguments: Mapping[str, Any]) -> None:
         """Arguments that came whole."""
-        self._leave()
+        self._close_place()
         self._root |= arguments
 
-    def so_far(self) -> dict[str, Any]:
+    def current(self) -> dict[str, Any]:
         """The arguments as far as they have come."""
-        if self._place is not None:
-            self._put(self._place, "".join(self._pieces))
+        if self._path is not None:
+            self._set(self._path, "".join(self._pieces))
         return self._root
 
-    def _leave(self) -> None:
+    def _close_place(self) -> None:
         """Another place is next: the text of the one before is whole."""
-        self.so_far()
-        self._place = None
+        self.current()
+        self._path = None
         self._pieces.clear()
 
-    def _put(self, place: str, value: Any) -> None:
-        steps = _steps(place)
+    def _set(self, path: str, value: Any) -> None:
+        steps = _parse_path(path)
         node: Any = self._root
         for step, following in pairwise(steps):
-            node = _child(node, step, [] if isinstance(following, int) else {})
+            node = _descend(node, step, [] if isinstance(following, int) else {})
         last = steps[-1]
         if isinstance(node, list) and isinstance(last, int):
             node[last : last + 1] = [value]  # an item in its order, or one that is told again
             if last >= len(node):
-                raise ValueError(f"the path {place[:80]!r} leaves items out")
+                raise ValueError(f"the path {path[:80]!r} leaves items out")
         elif isinstance(node, dict) and isinstance(last, str):
             node[last] = value
         else:
-            raise ValueError(f"the path {place[:80]!r} leads through a value")
+            raise ValueError(f"the path {path[:80]!r} leads through a value")
 
 
-def _steps(place: str) -> list[str | int]:
+def _parse_path(path: str) -> list[str | int]:
     """``$.recipe.steps[0]`` as its names and numbers."""
     steps: list[str | int] = []
     position = 1
-    while place.startswith("$") and (found := _STEP.match(place, position)):
+    while path.startswith("$") and (found := _STEP.match(path, position)):
         steps.append(int(found["index"]) if found["index"] else found["name"] or found["quoted"])
         position = found.end()
-    if not steps or position != len(place):
-        raise ValueError(f"{place[:80]!r} is no path into the arguments")
+    if not steps or position != len(path):
+        raise ValueError(f"{path[:80]!r} is no path into the arguments")
     return steps
 
 
-def _child(node: Any, step: str | int, fresh: Any) -> Any:
+def _descend(node: Any, step: str | int, fresh: Any) -> Any:
     """What stands at a step, made where nothing does; items are made in order only."""
     if isinstance(node, list) and isinstance(step, int):
         if step == len(node):

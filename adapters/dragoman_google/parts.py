@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.residue import residue, restore
+from dragoman.adapter.residue import apply_diff, diff_objects
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -24,8 +24,8 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman_google.base64_text import as_it_was, standard, standardised
-from dragoman_google.spelling import camel, respelled
+from dragoman_google.base64_text import restore_base64, to_standard_base64, to_standard_part
+from dragoman_google.spelling import restore_spelling, to_camel_case
 
 Note = Mapping[str, Any]
 """What an adapter remembers of something that it has read."""
@@ -41,7 +41,7 @@ RAW_INPUT = "rawInput"
 _FILES_API = "generativelanguage.googleapis.com"
 _YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
 _DEFAULT_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/pdf"}
-_BY_ENDING = {
+_TYPES_BY_EXTENSION = {
     "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "heic": "image/heic",
     "heif": "image/heif", "wav": "audio/wav", "mp3": "audio/mp3", "aac": "audio/aac", "ogg": "audio/ogg",
     "flac": "audio/flac", "m4a": "audio/m4a", "mp4": "video/mp4", "mpeg": "video/mpeg", "mov": "video/quicktime",
@@ -52,36 +52,36 @@ _BY_ENDING = {
 """Types for links without one. Python's own table is another with each version and on each machine."""
 
 
-def kind(part: Mapping[str, Any]) -> str:
+def part_kind(part: Mapping[str, Any]) -> str:
     """The name of a part's data field; empty where it has none."""
     return next((key for key in part if key not in FLAGS), "")
 
 
-def block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: bool = True) -> ContentBlock:
+def decode_block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: bool = True) -> ContentBlock:
     """The block of a part; what the canonical form has no word for is kept whole. Only a model thinks and calls."""
-    part, _ = camel(native)
-    thought = bool(part.get("thought"))
-    match kind(part):
-        case "text" | "" if thought and by_model:
+    part, _ = to_camel_case(native)
+    is_thinking = bool(part.get("thought"))
+    match part_kind(part):
+        case "text" | "" if is_thinking and by_model:
             return ThinkingBlock(text=part.get("text", ""), signature=part.get("thoughtSignature") or None)
-        case "text" if not thought:
+        case "text" if not is_thinking:
             return TextBlock(text=part["text"])
-        case "" if "thoughtSignature" in part and not thought:
+        case "" if "thoughtSignature" in part and not is_thinking:
             return TextBlock(text="")
         case "functionCall" if by_model and isinstance(part["functionCall"].get("name"), str):
-            return _call(part["functionCall"], tool_use_id)
-        case "inlineData" if not thought:
+            return _decode_tool_call(part["functionCall"], tool_use_id)
+        case "inlineData" if not is_thinking:
             data = part["inlineData"]
-            source = MediaSource(kind="base64", data=standard(data["data"]))
-            return _media(source, data.get("mimeType"), part)
-        case "fileData" if not thought:
+            source = MediaSource(kind="base64", data=to_standard_base64(data["data"]))
+            return _decode_media(source, data.get("mimeType"), part)
+        case "fileData" if not is_thinking:
             data = part["fileData"]
-            return _media(file_source(data["fileUri"], provider), data.get("mimeType"), part)
+            return _decode_media(decode_file_source(data["fileUri"], provider), data.get("mimeType"), part)
         case other:
             return ProviderBlock(provider=provider, kind=other or "part", data=native)
 
 
-def _call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+def _decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     arguments = native.get("args")
     raw = native.get(RAW_INPUT)
     if isinstance(arguments, str):
@@ -91,14 +91,14 @@ def _call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments or {}, raw_input=raw)
 
 
-def _media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> Media:
+def _decode_media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> Media:
     """The block for a media type; without one, a link to YouTube is a video and anything else a document."""
     family = (media_type or "").partition("/")[0]
     if not family and source.kind == "url" and urlsplit(source.data).hostname in _YOUTUBE:
         family = "video"
     match family:
         case "image":
-            return ImageBlock(source=source, media_type=media_type, detail=_detail(part))
+            return ImageBlock(source=source, media_type=media_type, detail=_decode_resolution(part))
         case "audio":
             return AudioBlock(source=source, media_type=media_type)
         case "video":
@@ -107,13 +107,13 @@ def _media(source: MediaSource, media_type: str | None, part: Mapping[str, Any])
             return DocumentBlock(source=source, media_type=media_type)
 
 
-def _detail(part: Mapping[str, Any]) -> str | None:
+def _decode_resolution(part: Mapping[str, Any]) -> str | None:
     level = part.get("mediaResolution")
     level = level.get("level") if isinstance(level, dict) else None
     return level.removeprefix("MEDIA_RESOLUTION_").lower() if isinstance(level, str) else None
 
 
-def file_source(uri: str, provider: str) -> MediaSource:
+def decode_file_source(uri: str, provider: str) -> MediaSource:
     """A public link, or a file that only this provider can read: of its Files API, or of a bucket."""
     place = urlsplit(uri)
     if place.scheme in ("http", "https") and place.hostname != _FILES_API:
@@ -121,7 +121,7 @@ def file_source(uri: str, provider: str) -> MediaSource:
     return MediaSource(kind="file_id", data=uri, provider=provider)
 
 
-def part(content: ContentBlock, wire_id: str | None = None) -> dict[str, Any]:
+def encode_block(content: ContentBlock, wire_id: str | None = None) -> dict[str, Any]:
     """The part of a block. ``wire_id`` is the id of a call, where it has one on this wire."""
     match content:
         case TextBlock():
@@ -130,20 +130,20 @@ def part(content: ContentBlock, wire_id: str | None = None) -> dict[str, Any]:
             signed = {"thoughtSignature": content.signature} if content.signature else {}
             return {"text": content.text, "thought": True, **signed}
         case ToolUseBlock():
-            return {"functionCall": {**_id(wire_id), "name": content.name, "args": content.input}}
+            return {"functionCall": {**_id_field(wire_id), "name": content.name, "args": content.input}}
         case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            return media_part(content)
+            return encode_media(content)
         case ProviderBlock():
             return content.data
         case _:
             raise TypeError(f"the projection let a {content.type} block through")
 
 
-def _id(wire_id: str | None) -> dict[str, str]:
+def _id_field(wire_id: str | None) -> dict[str, str]:
     return {"id": wire_id} if wire_id else {}
 
 
-def media_part(content: Media) -> dict[str, Any]:
+def encode_media(content: Media) -> dict[str, Any]:
     source, media_type = content.source, content.media_type
     match source.kind:
         case "base64":
@@ -152,61 +152,67 @@ def media_part(content: Media) -> dict[str, Any]:
             data = base64.b64encode(source.data.encode()).decode()
             return {"inlineData": {"mimeType": media_type or "text/plain", "data": data}}
         case _:
-            media_type = media_type or _BY_ENDING.get(urlsplit(source.data).path.rpartition(".")[2].lower())
+            media_type = media_type or _TYPES_BY_EXTENSION.get(urlsplit(source.data).path.rpartition(".")[2].lower())
             return {"fileData": {**({"mimeType": media_type} if media_type else {}), "fileUri": source.data}}
 
 
-def result(native: dict[str, Any], tool_use_id: str, provider: str) -> ToolResultBlock:
+def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) -> ToolResultBlock:
     """A tool's answer. ``output`` and ``error`` alone have a meaning; any other object is the answer as a whole."""
     response = native.get("response")
-    answered = response if isinstance(response, dict) else {}
-    failed = answered.keys() == {"error"}
-    said = answered["error"] if failed else answered["output"] if answered.keys() == {"output"} else response
+    response_object = response if isinstance(response, dict) else {}
+    is_error = response_object.keys() == {"error"}
+    answer = (
+        response_object["error"]
+        if is_error
+        else response_object["output"]
+        if response_object.keys() == {"output"}
+        else response
+    )
     content: list[ContentBlock] = []
-    if said or isinstance(said, (int, float)):
-        content.append(TextBlock(text=said if isinstance(said, str) else wirejson.dumps_text(said)))
-    content += [block(each, "", provider, by_model=False) for each in native.get("parts") or ()]
-    return ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content), is_error=failed)
+    if answer or isinstance(answer, (int, float)):
+        content.append(TextBlock(text=answer if isinstance(answer, str) else wirejson.dumps_text(answer)))
+    content += [decode_block(each, "", provider, by_model=False) for each in native.get("parts") or ()]
+    return ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content), is_error=is_error)
 
 
-def result_part(content: ToolResultBlock, name: str, wire_id: str | None) -> dict[str, Any]:
+def encode_tool_result(content: ToolResultBlock, name: str, wire_id: str | None) -> dict[str, Any]:
     """A tool's answer: its texts under ``output`` or ``error``, and its media beside them."""
     texts = [each.text for each in content.content if isinstance(each, TextBlock)]
-    media = [part(each) for each in content.content if not isinstance(each, TextBlock)]
-    said = (
+    media = [encode_block(each) for each in content.content if not isinstance(each, TextBlock)]
+    answer = (
         {"error" if content.is_error else "output": "\n".join(texts)} if texts or content.is_error or not media else {}
     )
-    encoded: dict[str, Any] = {**_id(wire_id), "name": name, "response": said}
+    encoded: dict[str, Any] = {**_id_field(wire_id), "name": name, "response": answer}
     return {"functionResponse": encoded | ({"parts": media} if media else {})}
 
 
-def note(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
+def note_part(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
     """What a part holds beyond our encoding of its block; empty where nothing."""
-    camelled, spelling = camel(native)
-    camelled, base64_spelling = standardised(camelled)
+    camel_cased, spelling = to_camel_case(native)
+    camel_cased, base64_spelling = to_standard_part(camel_cased)
     found: dict[str, Any] = {"spelling": spelling} if spelling else {}
     if base64_spelling:
         found["base64"] = base64_spelling
     inner: dict[str, Any] = {}
     for key, ours in encoded.items():
-        theirs = camelled.get(key)
+        theirs = camel_cased.get(key)
         if isinstance(ours, dict) and isinstance(theirs, dict):
-            if difference := residue(theirs, ours):
+            if difference := diff_objects(theirs, ours):
                 inner[key] = difference
-            camelled[key] = ours
+            camel_cased[key] = ours
     if inner:
         found["inner"] = inner
-    found |= residue(camelled, encoded) or {}
+    found |= diff_objects(camel_cased, encoded) or {}
     # Names that are spelled in both ways within one part cannot be told by their spelling alone.
-    return found if residue(native, restored(encoded, found)) is None else residue(native, encoded) or {}
+    return found if diff_objects(native, apply_note(encoded, found)) is None else diff_objects(native, encoded) or {}
 
 
-def restored(encoded: dict[str, Any], noted: Mapping[str, Any] | None) -> dict[str, Any]:
+def apply_note(encoded: dict[str, Any], note: Mapping[str, Any] | None) -> dict[str, Any]:
     """The part with its note laid over it."""
-    if not noted:
+    if not note:
         return encoded
-    inner = noted.get("inner", {})
-    whole = {key: restore(value, inner[key]) if key in inner else value for key, value in encoded.items()}
-    laid = as_it_was(restore(whole, noted), noted.get("base64", ()))
-    spelled: dict[str, Any] = respelled(laid, noted.get("spelling", ()))
-    return spelled
+    inner = note.get("inner", {})
+    whole = {key: apply_diff(value, inner[key]) if key in inner else value for key, value in encoded.items()}
+    merged = restore_base64(apply_diff(whole, note), note.get("base64", ()))
+    respelled: dict[str, Any] = restore_spelling(merged, note.get("spelling", ()))
+    return respelled

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import FrameTooLargeError
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.framing import Frame, JsonArrayDecoder, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -27,12 +27,12 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_google import decode, errors
-from dragoman_google.gather import Change, Gatherer
+from dragoman_google.gather import PartChange, ReplyAccumulator
 
 _BOM = b"\xef\xbb\xbf"
 
 
-class ReplyFraming:
+class ReplyFrameDecoder:
     """Server-sent events, unless the first byte that is not blank begins a JSON value."""
 
     def __init__(self, frame_cap: int, body_cap: int) -> None:
@@ -53,8 +53,8 @@ class ReplyFraming:
         if len(self._head) > self._frame_cap:
             raise FrameTooLargeError(f"the reply begins with over {self._frame_cap} blanks")
         head = bytes(self._head) if chunk.strip() else b""
-        said = b"" if _BOM.startswith(head) else head.removeprefix(_BOM).lstrip()
-        return self._choose(json=said[:1] in (b"[", b"{")).feed(head) if said else []
+        content = b"" if _BOM.startswith(head) else head.removeprefix(_BOM).lstrip()
+        return self._choose(json=content[:1] in (b"[", b"{")).feed(head) if content else []
 
     def finish(self) -> list[Frame]:
         return self._chosen.finish() if self._chosen is not None else []
@@ -64,23 +64,23 @@ class ReplyFraming:
         return self._chosen
 
 
-class GenerateDecoder(StreamDecoder):
+class GoogleStreamDecoder(StreamDecoder):
     """Gathers the reply object that the chunks add up to, and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext, facts: Mapping[str, Any]) -> None:
-        self._frames = ReplyFraming(context.frame_cap, context.body_cap)
+        self._frames = ReplyFrameDecoder(context.frame_cap, context.body_cap)
         super().__init__(provider, self._frames)
-        self._reply = Reply(context, provider)
+        self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._facts = facts
-        self._gathered = Gatherer()
+        self._accumulator = ReplyAccumulator()
         self._started = False
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
         chunk = wirejson.loads_object(frame.data, what="a stream chunk")
         if "error" in chunk:
-            raise errors.read(chunk, Origin(self.provider, self._model))
-        changes = self._gathered.add(chunk)
+            raise errors.decode_error(chunk, ErrorContext(self.provider, self._model))
+        changes = self._accumulator.add(chunk)
         if not self._started:
             self._started = True
             served = chunk.get("modelVersion") or chunk.get("model_version")
@@ -90,22 +90,22 @@ class GenerateDecoder(StreamDecoder):
 
     def end(self) -> Iterable[StreamEvent]:
         """Only the end itself marks it: the reply is whole if its finish reason stands and nothing is open."""
-        if not (self._gathered.finished and self._frames.closed):
+        if not (self._accumulator.finished and self._frames.closed):
             return super().end()
         return self._complete()
 
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._started:
             return None
-        return decode.message(self._gathered.reply(broken=True), self._reply, self._facts, status)
+        return decode.decode_message(self._accumulator.reply(broken=True), self._reply, self._facts, status)
 
     def _complete(self) -> Iterator[StreamEvent]:
-        message = decode.message(self._gathered.reply(), self._reply, self._facts)
+        message = decode.decode_message(self._accumulator.reply(), self._reply, self._facts)
         if message.usage is not None:
             yield UsageUpdate(self._reply.message_id, message.usage)
         yield MessageComplete(message)
 
-    def _change(self, change: Change) -> Iterator[StreamEvent]:
+    def _change(self, change: PartChange) -> Iterator[StreamEvent]:
         part, message_id = change.part, self._reply.message_id
         if "functionCall" in part or "function_call" in part:
             yield from self._call(change)
@@ -116,22 +116,22 @@ class GenerateDecoder(StreamDecoder):
         elif part.get("text"):
             yield TextDelta(message_id, change.index, part["text"])
 
-    def _call(self, change: Change) -> Iterator[StreamEvent]:
+    def _call(self, change: PartChange) -> Iterator[StreamEvent]:
         """Arguments that come one value at a time are no fragments of JSON: they are told when they are whole."""
-        draft = self._gathered.candidates[0].drafts[change.index]
-        call = draft.part.get("functionCall") or draft.part.get("function_call") or {}
+        accumulator = self._accumulator.candidates[0].parts[change.index]
+        call = accumulator.part.get("functionCall") or accumulator.part.get("function_call") or {}
         if not isinstance(call.get("name"), str):
             return
         message_id, index = self._reply.message_id, change.index
         tool_use_id = self._reply.call_id(index, call.get("id"))
         if change.first:
             yield ToolUseStart(message_id, index, tool_use_id, call["name"])
-        if draft.arguments is not None:
+        if accumulator.arguments is not None:
             return
         arguments = call.get("args") or {}
         text = arguments if isinstance(arguments, str) else wirejson.dumps_text(arguments)
         parsed, malformed = wirejson.parse_arguments(text)
         yield ToolUseInputDelta(message_id, index, tool_use_id, text)
         if malformed is None:
-            draft.told = True
+            accumulator.end_sent = True
             yield ToolUseEnd(message_id, index, tool_use_id, parsed)

@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from dragoman.adapter.assembly import Reply
-from dragoman.adapter.beginning import begin
+from dragoman.adapter.assembly import ReplyBuilder
+from dragoman.adapter.beginning import prepare_request
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.decoding import StreamDecoder, reading
+from dragoman.adapter.decoding import StreamDecoder, wrap_malformed
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.failures import Origin, error_object
-from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.failures import ErrorContext, parse_error_body
+from dragoman.adapter.incoming import HistoryReader, parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_local import decode, encode, errors
-from dragoman_local.stream import LocalDecoder
+from dragoman_local.stream import LocalStreamDecoder
 
 PATH = "/chat"
 
@@ -37,26 +37,28 @@ class LocalAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = begin(self, messages, tools, options)
-        return request.wire(PATH, encode.body(request, tools))
+        request, tools = prepare_request(self, messages, tools, options)
+        return request.build(PATH, encode.encode_body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with reading(self.provider):
+        with wrap_malformed(self.provider):
             if response.status >= 400:
                 raise self.error(response.status, response.body, response.headers)
-            return decode.message(decode.reply_object(response.body), Reply(context, self.provider))
+            return decode.decode_message(decode.parse_reply(response.body), ReplyBuilder(context, self.provider))
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
-        return LocalDecoder(self.provider, context)
+        return LocalStreamDecoder(self.provider, context)
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = request_object(body)
-        with reading(self.provider, request=True):
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
-            decode.history(native, reader)
-            return reader.messages, decode.tools(native), decode.options(native, self, context)
+            decode.decode_history(native, reader)
+            return reader.messages, decode.decode_tools(native), decode.decode_options(native, self, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.read(error_object(body), Origin(self.provider, self.model, status, headers, body))
+        return errors.decode_error(
+            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
+        )

@@ -17,12 +17,12 @@ from typing import Any
 
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.outgoing import RequestBuilder
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.tools import ToolDefinition
 
-OPTIONS = {
+OPTION_FIELDS = {
     "max_output_tokens": "max_tokens",
     "temperature": "temperature",
     "top_p": "top_p",
@@ -34,17 +34,19 @@ OPTIONS = {
 ToolId = Callable[[str], str]
 
 
-def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
     encoded: dict[str, Any] = {"model": request.adapter.model}
     encoded["prompting"] = request.adapter.capabilities.wire["prompting"]
-    encoded["messages"] = request.history(request.turns, lambda turns: [_message(request, each) for each in turns])
-    if usable := request.usable(tools):
-        encoded["tools"] = [tool(definition) for definition in usable]
-    return encoded | parameters(request)
+    encoded["messages"] = request.encode_history(
+        request.turns, lambda turns: [_encode_turn(request, each) for each in turns]
+    )
+    if usable := request.usable_tools(tools):
+        encoded["tools"] = [encode_tool(definition) for definition in usable]
+    return encoded | encode_options(request)
 
 
-def parameters(request: Outgoing) -> dict[str, Any]:
+def encode_options(request: RequestBuilder) -> dict[str, Any]:
     """Everything but the conversation and the tools."""
     options = request.options
     encoded: dict[str, Any] = {}
@@ -56,7 +58,7 @@ def parameters(request: Outgoing) -> dict[str, Any]:
     if options.output_schema is not None:
         encoded["output_schema"] = dict(options.output_schema)
     settings: dict[str, Any] = {
-        theirs: value for ours, theirs in OPTIONS.items() if (value := getattr(options, ours)) is not None
+        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
     }
     if options.stop_sequences:
         settings["stop"] = list(options.stop_sequences)
@@ -64,24 +66,24 @@ def parameters(request: Outgoing) -> dict[str, Any]:
         encoded["options"] = settings
     if options.stream:
         encoded["stream"] = True
-    _lose_the_rest(request)
+    _record_unsupported_options(request)
     return encoded
 
 
-def _lose_the_rest(request: Outgoing) -> None:
+def _record_unsupported_options(request: RequestBuilder) -> None:
     options, model = request.options, request.adapter.model
     if options.thinking or options.effort not in (None, "none"):
-        request.lose_option("thinking" if options.thinking else "effort", f"{model} does not reason")
+        request.record_option_loss("thinking" if options.thinking else "effort", f"{model} does not reason")
     if options.thinking_budget is not None:
-        request.lose_option("thinking_budget", f"{model} does not reason")
+        request.record_option_loss("thinking_budget", f"{model} does not reason")
     if options.prompt_cache is not None:
         reason = "prompt_cache: a model in this process keeps no prompt between requests"
-        request.lose(LossKind.OPTION, reason, Severity.INFO)
+        request.record_loss(LossKind.OPTION, reason, Severity.INFO)
     if options.parallel_tool_calls and not request.adapter.capabilities.supports_parallel_tool_calls:
-        request.lose_option("parallel_tool_calls", f"{model} calls one tool at a time")
+        request.record_option_loss("parallel_tool_calls", f"{model} calls one tool at a time")
 
 
-def tool(definition: ToolDefinition) -> dict[str, Any]:
+def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
     return {
         "name": definition.name,
         "description": definition.description,
@@ -89,13 +91,13 @@ def tool(definition: ToolDefinition) -> dict[str, Any]:
     }
 
 
-def _message(request: Outgoing, turn: Turn) -> dict[str, Any]:
+def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
     for index in range(len(turn.blocks)):
-        request.lose_details(turn, index, "citations")
-    return {"role": str(turn.role), "content": [part(block, request.tool_id) for block in turn.blocks]}
+        request.record_field_losses(turn, index, "citations")
+    return {"role": str(turn.role), "content": [encode_block(block, request.tool_id) for block in turn.blocks]}
 
 
-def part(block: ContentBlock, tool_id: ToolId) -> dict[str, Any]:
+def encode_block(block: ContentBlock, tool_id: ToolId) -> dict[str, Any]:
     """One block. A call whose arguments were no object carries them as the text that they were."""
     match block:
         case TextBlock():
@@ -105,7 +107,7 @@ def part(block: ContentBlock, tool_id: ToolId) -> dict[str, Any]:
             return {"type": "call", "id": tool_id(block.id), "name": block.name, "arguments": arguments}
         case ToolResultBlock():
             encoded: dict[str, Any] = {"type": "result", "id": tool_id(block.tool_use_id)}
-            encoded["content"] = [part(inner, tool_id) for inner in block.content]
+            encoded["content"] = [encode_block(inner, tool_id) for inner in block.content]
             return encoded | ({"is_error": True} if block.is_error else {})
         case ProviderBlock():
             return block.data

@@ -10,7 +10,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     ServerError,
 )
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 
 BY_TYPE: dict[str, type[ProviderError]] = {
     "invalid_request": InvalidRequestError,
@@ -21,7 +21,7 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 }
 
 
-def read(native: dict[str, Any], origin: Origin) -> ProviderError:
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """The error of an error object, whichever way it came."""
     inner = native.get("error")
     inner = inner if isinstance(inner, dict) else {}

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.framing import Frame, NdjsonDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -23,7 +23,7 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman_local import decode, errors
 
 
-class LocalDecoder(StreamDecoder):
+class LocalStreamDecoder(StreamDecoder):
     """Gathers the reply object that the lines describe, and emits an event for each change.
 
     The lines are start, then text pieces and calls (call, arguments, call_end), then end with the reason and the
@@ -32,7 +32,7 @@ class LocalDecoder(StreamDecoder):
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
-        self._reply = Reply(context, provider)
+        self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
         self._content: list[dict[str, Any]] = []
@@ -54,14 +54,14 @@ class LocalDecoder(StreamDecoder):
             case "end":
                 return self._end(line)
             case "error":
-                raise errors.read(line, Origin(self.provider, self._model))
+                raise errors.decode_error(line, ErrorContext(self.provider, self._model))
             case kind:
-                return self.unknown(kind)
+                return self.skip_unknown(kind)
 
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._native:
             return None
-        return decode.message(self._gathered(), self._reply, status)
+        return decode.decode_message(self._accumulated_reply(), self._reply, status)
 
     def _start(self, model: str) -> Iterator[StreamEvent]:
         if self._native:
@@ -72,7 +72,7 @@ class LocalDecoder(StreamDecoder):
     def _text(self, text: str) -> Iterator[StreamEvent]:
         if not self._content or self._content[-1]["type"] != "text":
             self._add({"type": "text"})
-        self._gather(text)
+        self._append_fragment(text)
         yield TextDelta(self._reply.message_id, len(self._content) - 1, text)
 
     def _call(self, name: str) -> Iterator[StreamEvent]:
@@ -82,7 +82,7 @@ class LocalDecoder(StreamDecoder):
 
     def _arguments(self, text: str) -> Iterator[StreamEvent]:
         index = self._open_call()
-        self._gather(text)
+        self._append_fragment(text)
         yield ToolUseInputDelta(self._reply.message_id, index, self._reply.call_id(index, None), text)
 
     def _call_end(self) -> Iterator[StreamEvent]:
@@ -93,7 +93,7 @@ class LocalDecoder(StreamDecoder):
             self._content[index]["arguments"] = arguments
             yield ToolUseEnd(self._reply.message_id, index, self._reply.call_id(index, None), arguments)
 
-    def _gather(self, piece: str) -> None:
+    def _append_fragment(self, piece: str) -> None:
         if not isinstance(piece, str):
             raise TypeError("a piece of a stream is no text")
         self._pieces.append(piece)
@@ -107,17 +107,17 @@ class LocalDecoder(StreamDecoder):
         if not self._native:
             raise ValueError("a message ends that has not started")
         self._native |= {key: value for key, value in line.items() if key != "type"}
-        if (counted := decode.usage(line.get("usage"))) is not None:
-            yield UsageUpdate(self._reply.message_id, counted)
-        yield MessageComplete(decode.message(self._gathered(), self._reply))
+        if (usage := decode.decode_usage(line.get("usage"))) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
+        yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
 
     def _add(self, item: dict[str, Any]) -> None:
         if not self._native:
             raise ValueError("a message goes on that has not started")
-        self._settle()
+        self._join_fragments()
         self._content.append(item)
 
-    def _settle(self) -> None:
+    def _join_fragments(self) -> None:
         """Joins what the last part's pieces brought. Arguments that have not ended stay text."""
         if not self._content:
             return
@@ -128,7 +128,7 @@ class LocalDecoder(StreamDecoder):
             last["arguments"] = "".join(self._pieces)
         self._pieces.clear()
 
-    def _gathered(self) -> dict[str, Any]:
+    def _accumulated_reply(self) -> dict[str, Any]:
         """The reply object as far as it came."""
-        self._settle()
+        self._join_fragments()
         return {**self._native, "content": self._content}

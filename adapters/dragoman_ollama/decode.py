@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.counting import Counts
-from dragoman.adapter.incoming import HistoryReader, leftover
-from dragoman.adapter.outgoing import Outgoing
-from dragoman.adapter.residue import residue
+from dragoman.adapter.counting import UsageReader
+from dragoman.adapter.incoming import HistoryReader, extra_fields
+from dragoman.adapter.outgoing import RequestBuilder
+from dragoman.adapter.residue import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
     ImageBlock,
@@ -31,54 +31,59 @@ PROVIDER = "ollama"
 
 STOP_REASONS = {"stop": StopReason.END_TURN, "length": StopReason.MAX_TOKENS}
 
-_SPOKEN_FOR = {"message", "model"}
+_COVERED_FIELDS = {"message", "model"}
 _CONTENT_FIELDS = ("content", "thinking", "images", "tool_calls")
 
 
-def reply_object(body: bytes) -> dict[str, Any]:
+def parse_reply(body: bytes) -> dict[str, Any]:
     return wirejson.loads_object(body)
 
 
-def message(native: dict[str, Any], reply: Reply, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+def decode_message(
+    native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
+) -> Message:
     """A whole reply object, or the one that a stream has gathered."""
-    said = native["message"]
-    calls = said.get("tool_calls") or []
-    content = [*_speech(said), *(_call(call, reply.call_id(i, call.get("id"))) for i, call in enumerate(calls))]
-    raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _SPOKEN_FOR}
-    raw |= _notes(said, content)
-    return reply.message(
+    native_message = native["message"]
+    calls = native_message.get("tool_calls") or []
+    content = [
+        *_decode_content(native_message),
+        *(_decode_tool_call(call, reply.call_id(i, call.get("id"))) for i, call in enumerate(calls)),
+    ]
+    raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
+    raw |= _note_message(native_message, content)
+    return reply.build(
         content,
         model=native.get("model"),
-        stop_reason=_stop_reason(native.get("done_reason"), bool(calls), status),
-        usage=usage(native),
+        stop_reason=_decode_stop_reason(native.get("done_reason"), bool(calls), status),
+        usage=decode_usage(native),
         raw=raw,
         status=status,
     )
 
 
-def _stop_reason(native: str | None, called: bool, status: MessageStatus) -> StopReason | None:
+def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStatus) -> StopReason | None:
     """The server says "stop" for calls as well (wire reference 5), so calls are seen by looking."""
     if status is MessageStatus.CANCELLED:
         return StopReason.CANCELLED
     if status is MessageStatus.ERROR:
         return StopReason.ERROR
-    if called and native != "length":
+    if has_calls and native != "length":
         return StopReason.TOOL_USE
     return STOP_REASONS.get(native or "stop", StopReason.END_TURN)
 
 
-def usage(native: dict[str, Any]) -> TokenUsage | None:
+def decode_usage(native: dict[str, Any]) -> TokenUsage | None:
     """Counts stand in the last object; the server leaves out those that are zero, and tells nothing of its cache."""
     if "eval_count" not in native and "prompt_eval_count" not in native:
         return None
     raw = {key: value for key, value in native.items() if key.endswith(("_count", "_duration"))}
-    count = Counts(raw)
+    count = UsageReader(raw)
     return TokenUsage(
         input_tokens=count("prompt_eval_count"), output_tokens=count("eval_count"), unread=count.unread, raw=raw
     )
 
 
-def _speech(native: dict[str, Any]) -> list[ContentBlock]:
+def _decode_content(native: dict[str, Any]) -> list[ContentBlock]:
     """What a message says, in the order in which models say it: thinking, text, images."""
     blocks: list[ContentBlock] = []
     if native.get("thinking"):
@@ -89,7 +94,7 @@ def _speech(native: dict[str, Any]) -> list[ContentBlock]:
     return blocks
 
 
-def _call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+def _decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     function = native["function"]
     arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
@@ -98,18 +103,18 @@ def _call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments)
 
 
-def _notes(native: dict[str, Any], content: list[ContentBlock]) -> dict[str, Any]:
+def _note_message(native: dict[str, Any], content: list[ContentBlock]) -> dict[str, Any]:
     """What the message, and each of its calls, holds beyond what our encoder would write."""
     notes: dict[str, Any] = {}
     calls = iter(native.get("tool_calls") or ())
     blocks: dict[str, Any] = {}
     for index, block in enumerate(content):
-        if isinstance(block, ToolUseBlock) and (note := _call_note(next(calls), block)):
+        if isinstance(block, ToolUseBlock) and (note := _note_call(next(calls), block)):
             blocks[str(index)] = note
     if blocks:
         notes["blocks"] = blocks
-    encoded = encode.message(native["role"], content)
-    difference = residue(
+    encoded = encode.encode_message(native["role"], content)
+    difference = diff_objects(
         {key: value for key, value in native.items() if key not in _CONTENT_FIELDS or not value},
         {key: value for key, value in encoded.items() if key not in _CONTENT_FIELDS or not value},
     )
@@ -118,49 +123,49 @@ def _notes(native: dict[str, Any], content: list[ContentBlock]) -> dict[str, Any
     return notes
 
 
-def _call_note(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
-    ours = encode.tool_call(block, lambda _: native.get("id", ""), {})
-    note = residue({**native, "function": ours["function"]}, ours) or {}
-    if inner := residue(native["function"], ours["function"]):
+def _note_call(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
+    ours = encode.encode_tool_call(block, lambda _: native.get("id", ""), {})
+    note = diff_objects({**native, "function": ours["function"]}, ours) or {}
+    if inner := diff_objects(native["function"], ours["function"]):
         note["function"] = inner
     return note
 
 
-def history(native: dict[str, Any], reader: HistoryReader) -> None:
+def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     """The messages of a request. Results without an id answer the open calls of their tool's name, in order."""
     open_calls: list[tuple[str, str]] = []
     for item in native["messages"]:
         role = Role(item["role"])
         if role is Role.TOOL:
-            _add_result(reader, item, open_calls)
+            _add_tool_result(reader, item, open_calls)
             continue
-        calls = [_call(call, reader.call_id(call.get("id"))) for call in item.get("tool_calls") or ()]
+        calls = [_decode_tool_call(call, reader.call_id(call.get("id"))) for call in item.get("tool_calls") or ()]
         open_calls = [(call.name, call.id) for call in calls]
-        content: list[ContentBlock] = [*_speech(item), *calls]
-        reader.add(role, content, _notes(item, content))
+        content: list[ContentBlock] = [*_decode_content(item), *calls]
+        reader.add(role, content, _note_message(item, content))
 
 
-def _add_result(reader: HistoryReader, native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:
-    named = native.get("tool_call_id")
-    if named:
-        tool_use_id = reader.result_id(named)
+def _add_tool_result(reader: HistoryReader, native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:
+    call_id = native.get("tool_call_id")
+    if call_id:
+        tool_use_id = reader.result_id(call_id)
     else:
-        tool_use_id = _take(open_calls, native.get("tool_name")) or reader.result_id(None)
-    result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(_speech(native)))
+        tool_use_id = _pop_call(open_calls, native.get("tool_name")) or reader.result_id(None)
+    result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(_decode_content(native)))
     names = {tool_use_id: native["tool_name"]} if "tool_name" in native else {}
-    note = residue(native, encode.tool_result(result, lambda _: named or "", names))
+    note = diff_objects(native, encode.encode_tool_result(result, lambda _: call_id or "", names))
     reader.add(Role.TOOL, (result,), {"blocks": {"0": note}} if note else {})
 
 
-def _take(open_calls: list[tuple[str, str]], name: str | None) -> str | None:
-    for position, (called, tool_use_id) in enumerate(open_calls):
-        if name is None or called == name:
+def _pop_call(open_calls: list[tuple[str, str]], name: str | None) -> str | None:
+    for position, (called_name, tool_use_id) in enumerate(open_calls):
+        if name is None or called_name == name:
             del open_calls[position]
             return tool_use_id
     return None
 
 
-def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
     """The tools of a request."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
@@ -169,22 +174,22 @@ def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         definition = ToolDefinition(
             name=function["name"], description=function.get("description") or "", input_schema=schema
         )
-        ours = encode.tool(definition)
-        raw = {"function": residue(function, ours["function"])}
-        raw["residue"] = residue({**item, "function": ours["function"]}, ours)
+        ours = encode.encode_tool(definition)
+        raw = {"function": diff_objects(function, ours["function"])}
+        raw["residue"] = diff_objects({**item, "function": ours["function"]}, ours)
         found.append(definition.model_copy(update={"provider_raw": {"by": provider, **raw}}))
     return found
 
 
-def options(native: dict[str, Any], adapter: "OllamaAdapter", context: RequestContext) -> AdapterOptions:
+def decode_options(native: dict[str, Any], adapter: "OllamaAdapter", context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     settings = native.get("options") or {}
     think = native.get("think")
     schema = native.get("format")
     stop = settings.get("stop") or ()
-    named: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in encode.OPTIONS.items()}
-    read = AdapterOptions(
-        **named,
+    values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
         stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
         output_schema=schema if isinstance(schema, dict) else None,
         thinking=think if isinstance(think, bool) else None,
@@ -192,7 +197,7 @@ def options(native: dict[str, Any], adapter: "OllamaAdapter", context: RequestCo
         stream=native.get("stream", True),
         context=context,
     )
-    written = encode.parameters(Outgoing(adapter, read, context, (), []))
-    spoken_for = ["model", "messages"] + (["tools"] if native.get("tools") else [])
-    extra = leftover(native, written, spoken_for)
-    return replace(read, extra={PROVIDER: extra} if extra else {})
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
+    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={PROVIDER: extra} if extra else {})

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.framing import Frame, NdjsonDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -24,22 +24,22 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman_ollama import decode, errors
 
 
-class ChatDecoder(StreamDecoder):
+class OllamaStreamDecoder(StreamDecoder):
     """Gathers the reply object that the lines add up to, and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
-        self._reply = Reply(context, provider)
+        self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
-        self._said: dict[str, list[str]] = {"thinking": [], "content": []}
+        self._texts: dict[str, list[str]] = {"thinking": [], "content": []}
         self._indexes: dict[str, int] = {}
         self._calls: list[dict[str, Any]] = []
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
         line = wirejson.loads_object(frame.data, what="a stream line")
         if "error" in line:
-            raise errors.read(line, Origin(self.provider, self._model))
+            raise errors.decode_error(line, ErrorContext(self.provider, self._model))
         if not self._native:
             yield MessageStart(self._reply.message_id, line.get("model") or self._model)
         delta = line.get("message") or {}
@@ -47,20 +47,20 @@ class ChatDecoder(StreamDecoder):
         self._native.setdefault("message", {"role": delta.get("role", "assistant")})
         yield from self._delta(delta)
         if line.get("done"):
-            native = self._gathered()
-            if (counted := decode.usage(native)) is not None:
-                yield UsageUpdate(self._reply.message_id, counted)
-            yield MessageComplete(decode.message(native, self._reply))
+            native = self._accumulated_reply()
+            if (usage := decode.decode_usage(native)) is not None:
+                yield UsageUpdate(self._reply.message_id, usage)
+            yield MessageComplete(decode.decode_message(native, self._reply))
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return decode.message(self._gathered(), self._reply, status) if self._native else None
+        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._native else None
 
     def _delta(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         if thinking := delta.get("thinking"):
-            self._said["thinking"].append(thinking)
+            self._texts["thinking"].append(thinking)
             yield ThinkingDelta(self._reply.message_id, self._index("thinking"), thinking)
         if text := delta.get("content"):
-            self._said["content"].append(text)
+            self._texts["content"].append(text)
             yield TextDelta(self._reply.message_id, self._index("content"), text)
         for call in delta.get("tool_calls") or ():
             yield from self._call(call)
@@ -82,10 +82,10 @@ class ChatDecoder(StreamDecoder):
     def _index(self, part: str) -> int:
         return self._indexes.setdefault(part, len(self._indexes))
 
-    def _gathered(self) -> dict[str, Any]:
+    def _accumulated_reply(self) -> dict[str, Any]:
         """The reply object as far as it came."""
-        said = {name: "".join(pieces) for name, pieces in self._said.items() if pieces or name == "content"}
-        message = {**self._native["message"], **said}
+        texts = {name: "".join(pieces) for name, pieces in self._texts.items() if pieces or name == "content"}
+        message = {**self._native["message"], **texts}
         if self._calls:
             message["tool_calls"] = self._calls
         return {**self._native, "message": message}

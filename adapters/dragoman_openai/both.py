@@ -14,7 +14,7 @@ from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import MalformedReplyError, ProviderError
 from dragoman.adapter.framing import Frame, SseDecoder
-from dragoman.adapter.incoming import request_object
+from dragoman.adapter.incoming import parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
@@ -25,13 +25,13 @@ from dragoman_openai.responses.adapter import ResponsesAdapter
 
 Api = Literal["chat", "responses"]
 
-_NOTE = "api"
+_API_NOTE = "api"
 """The key of provider_raw under which a message keeps the API that it was read in."""
-_STORED = ("previous_response_id", "conversation")
+_STORED_FIELDS = ("previous_response_id", "conversation")
 """Fields that go on from what the Responses API stored."""
 
 
-class BothApisAdapter(Adapter):
+class DualApiAdapter(Adapter):
     """Subclasses declare ``provider``, ``endpoint`` and ``apis``: an adapter of the same provider for each."""
 
     apis: ClassVar[Mapping[Api, type[ChatAdapter] | type[ResponsesAdapter]]]
@@ -49,63 +49,63 @@ class BothApisAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        api = self._api(messages, options)
-        return self._adapters[api].to_wire([self._fitting(message, api) for message in messages], tools, options)
+        api = self._choose_api(messages, options)
+        return self._adapters[api].to_wire([self._for_api(message, api) for message in messages], tools, options)
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        api = self._shape(response.body) if response.status < 400 else self._first
-        return _noted(self._adapters[api].from_wire_response(response, context), api)
+        api = self._detect_reply_api(response.body) if response.status < 400 else self._first
+        return _with_api_note(self._adapters[api].from_wire_response(response, context), api)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
-        return _BothApisDecoder(self.provider, context, self._adapters, self._first)
+        return _DualApiStreamDecoder(self.provider, context, self._adapters, self._first)
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = request_object(body)
+        native = parse_request(body)
         api: Api = "chat" if "messages" in native else "responses"
         messages, tools, options = self._adapters[api].from_wire_request(native, context)
-        return [_noted(message, api) for message in messages], tools, options
+        return [_with_api_note(message, api) for message in messages], tools, options
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return self._adapters[self._first].error(status, body, headers)
 
-    def _api(self, messages: Sequence[Message], options: AdapterOptions) -> Api:
+    def _choose_api(self, messages: Sequence[Message], options: AdapterOptions) -> Api:
         """The API that the earliest message was had in: so it stays the same as the history grows."""
         extra = options.extra.get(self.provider, {})
-        if any(extra.get(name) for name in _STORED):
+        if any(extra.get(name) for name in _STORED_FIELDS):
             return "responses"
-        found = (self._read_in(message) for message in messages)
+        found = (self._noted_api(message) for message in messages)
         return next((api for api in found if api is not None), self._first)
 
-    def _read_in(self, message: Message) -> Api | None:
+    def _noted_api(self, message: Message) -> Api | None:
         raw = message.metadata.provider_raw
-        return raw.get(_NOTE) if raw is not None and raw.get("by") == self.provider else None
+        return raw.get(_API_NOTE) if raw is not None and raw.get("by") == self.provider else None
 
-    def _fitting(self, message: Message, api: Api) -> Message:
+    def _for_api(self, message: Message, api: Api) -> Message:
         """The message without what only the other API has words for; native blocks are left to be named as lost."""
         raw = message.metadata.provider_raw
-        if raw is None or self._read_in(message) in (None, api):
+        if raw is None or self._noted_api(message) in (None, api):
             return message
-        kept = {key: raw[key] for key in ("by", "tool_ids") if key in raw}
-        content = tuple(self._elsewhere(block) for block in message.content)
+        note = {key: raw[key] for key in ("by", "tool_ids") if key in raw}
+        content = tuple(self._mark_foreign(block) for block in message.content)
         return message.model_copy(
-            update={"content": content, "metadata": message.metadata.model_copy(update={"provider_raw": kept})}
+            update={"content": content, "metadata": message.metadata.model_copy(update={"provider_raw": note})}
         )
 
-    def _elsewhere(self, block: ContentBlock) -> ContentBlock:
+    def _mark_foreign(self, block: ContentBlock) -> ContentBlock:
         if isinstance(block, ProviderBlock) and block.provider == self.provider:
             return block.model_copy(update={"provider": f"{self.provider}'s other API"})
         return block
 
-    def _shape(self, body: bytes) -> Api:
+    def _detect_reply_api(self, body: bytes) -> Api:
         try:
-            return _api_of(wirejson.loads_object(body)) or self._first
+            return _detect_api(wirejson.loads_object(body)) or self._first
         except MalformedReplyError:
             return self._first
 
 
-def _api_of(native: Mapping[str, Any]) -> Api | None:
+def _detect_api(native: Mapping[str, Any]) -> Api | None:
     """The API of a reply or of an event; None where it may be either, as errors are."""
     if "choices" in native:
         return "chat"
@@ -113,12 +113,12 @@ def _api_of(native: Mapping[str, Any]) -> Api | None:
     return "responses" if is_response or str(native.get("type")).startswith("response.") else None
 
 
-def _noted(message: Message, api: Api) -> Message:
-    raw = {**(message.metadata.provider_raw or {}), _NOTE: api}
+def _with_api_note(message: Message, api: Api) -> Message:
+    raw = {**(message.metadata.provider_raw or {}), _API_NOTE: api}
     return message.model_copy(update={"metadata": message.metadata.model_copy(update={"provider_raw": raw})})
 
 
-class _BothApisDecoder(StreamDecoder):
+class _DualApiStreamDecoder(StreamDecoder):
     """The first event that tells decides whose stream it is."""
 
     def __init__(self, provider: str, context: RequestContext, adapters: Mapping[Api, Adapter], first: Api) -> None:
@@ -130,27 +130,27 @@ class _BothApisDecoder(StreamDecoder):
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         if self._decoder is None and b'"keepalive"' in frame.data:
-            yield from self.keep_alive()
+            yield from self.skip_keep_alive()
             return
-        decoder = self._decoder or self._begin(frame)
-        heard = decoder.heard
+        decoder = self._decoder or self._choose_decoder(frame)
+        count = decoder.frames_received
         for event in decoder.read(frame):
             if decoder is self._decoder:  # a frame that says nothing of its API can report an error, and no more
-                yield self._marked(event)
-        self.heard += decoder.heard - heard  # keep-alives count as nothing
+                yield self._with_note(event)
+        self.frames_received += decoder.frames_received - count  # keep-alives count as nothing
 
     def partial(self, status: MessageStatus) -> Message | None:
         message = self._decoder.partial(status) if self._decoder else None
-        return message and _noted(message, self._api)
+        return message and _with_api_note(message, self._api)
 
     def end(self) -> Iterable[StreamEvent]:
         for event in self._decoder.end() if self._decoder else super().end():
-            yield self._marked(event)
+            yield self._with_note(event)
 
-    def _begin(self, frame: Frame) -> StreamDecoder:
+    def _choose_decoder(self, frame: Frame) -> StreamDecoder:
         """A decoder for this frame; it is kept once a frame says which API it is."""
         try:
-            found = _api_of(wirejson.loads_object(frame.data, what="a stream event"))
+            found = _detect_api(wirejson.loads_object(frame.data, what="a stream event"))
         except MalformedReplyError:
             found = None  # [DONE], or garbage that the decoder names
         decoder = self._adapters[found or self._api].decoder(self._context)
@@ -158,5 +158,7 @@ class _BothApisDecoder(StreamDecoder):
             self._api, self._decoder = found, decoder
         return decoder
 
-    def _marked(self, event: StreamEvent) -> StreamEvent:
-        return MessageComplete(_noted(event.message, self._api)) if isinstance(event, MessageComplete) else event
+    def _with_note(self, event: StreamEvent) -> StreamEvent:
+        return (
+            MessageComplete(_with_api_note(event.message, self._api)) if isinstance(event, MessageComplete) else event
+        )

@@ -26,7 +26,7 @@ from dragoman.adapter.errors import (
     ServerError,
     class_for_status,
 )
-from dragoman.adapter.failures import Failure, Origin
+from dragoman.adapter.failures import ErrorContext, Failure
 
 BY_CODE: dict[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationError,
@@ -66,14 +66,14 @@ BY_TYPE: dict[str, type[ProviderError]] = {
 }
 """Types decide only where there is no status: a wrong key is an ``invalid_request_error`` with status 401."""
 
-_OVERFLOW = (
+_OVERFLOW_MESSAGES = (
     "maximum context length", "context window", "context length", "prompt is too long",
     "length of all messages is too long",
 )  # fmt: skip
-_BAD_KEY = ("incorrect api key", "invalid api key", "api key not valid")
+_BAD_KEY_MESSAGES = ("incorrect api key", "invalid api key", "api key not valid")
 
 
-def read(native: Mapping[str, Any], origin: Origin) -> ProviderError:
+def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderError:
     """The error that an object describes, whichever way it came. ``native`` holds ``error``, or is the error."""
     inner = native.get("error")
     if isinstance(inner, str):
@@ -86,23 +86,23 @@ def read(native: Mapping[str, Any], origin: Origin) -> ProviderError:
         code=code if code is not None else kind_word,
         request_id=native.get("request_id"),
     )
-    return failure.error(_class(failure, code, kind_word))
+    return failure.error(_error_class(failure, code, kind_word))
 
 
 def _message(inner: Mapping[str, Any]) -> Any:
     """What was said; a router that only says "Provider returned error" has the provider's words beside it."""
-    said = inner.get("message") or inner.get("detail")
-    if isinstance(said, dict):
-        said = said.get("detail") or said
-    if isinstance(said, list):
-        said = "; ".join(_detail(fault) for fault in said)
+    text = inner.get("message") or inner.get("detail")
+    if isinstance(text, dict):
+        text = text.get("detail") or text
+    if isinstance(text, list):
+        text = "; ".join(_fault_text(fault) for fault in text)
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):
-        return f"{said}: {metadata.get('provider_name') or 'upstream'}: {metadata['raw']}"
-    return said
+        return f"{text}: {metadata.get('provider_name') or 'upstream'}: {metadata['raw']}"
+    return text
 
 
-def _detail(fault: Any) -> str:
+def _fault_text(fault: Any) -> str:
     """One fault of a list of them, as servers that check a body by its fields give it."""
     if not isinstance(fault, dict) or "msg" not in fault:
         return str(fault)
@@ -110,7 +110,7 @@ def _detail(fault: Any) -> str:
     return f"{'.'.join(map(str, place))}: {fault['msg']}" if isinstance(place, list) else str(fault["msg"])
 
 
-def _class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderError] | None:
+def _error_class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderError] | None:
     for word in (code, kind_word):
         if found := BY_CODE.get(str(word).lower()):
             return found
@@ -118,9 +118,9 @@ def _class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderError] |
     if status is None and isinstance(code, int) and 400 <= code <= 599:
         status = code  # routers give the HTTP status as the code
     kind = BY_TYPE.get(str(kind_word)) if status is None else class_for_status(status)
-    said = failure.text.lower()
-    if kind in (InvalidRequestError, None) and any(words in said for words in _OVERFLOW):
+    text = failure.text.lower()
+    if kind in (InvalidRequestError, None) and any(words in text for words in _OVERFLOW_MESSAGES):
         return ContextOverflowError
-    if kind is InvalidRequestError and any(words in said for words in _BAD_KEY):
+    if kind is InvalidRequestError and any(words in text for words in _BAD_KEY_MESSAGES):
         return AuthenticationError
     return kind

@@ -22,12 +22,12 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     if schema.get("type") != "object":
         return None
     try:
-        return _strict(dict(schema))
+        return _make_strict(dict(schema))
     except _NoStrictFormError:
         return None
 
 
-def _strict(schema: Any) -> dict[str, Any]:
+def _make_strict(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, dict) or any(keyword in schema for keyword in _UNKNOWN):
         raise _NoStrictFormError
     strict = dict(schema)
@@ -44,12 +44,12 @@ def _strict(schema: Any) -> dict[str, Any]:
         strict["required"] = list(properties)
     for key in _NAMED:
         if key in schema:
-            strict[key] = {name: _strict(inner) for name, inner in schema[key].items()}
+            strict[key] = {name: _make_strict(inner) for name, inner in schema[key].items()}
     for key in _LISTED:
         if key in schema:
-            strict[key] = [_strict(inner) for inner in schema[key]]
+            strict[key] = [_make_strict(inner) for inner in schema[key]]
     if "items" in schema:
-        strict["items"] = _strict(schema["items"])
+        strict["items"] = _make_strict(schema["items"])
     return strict
 
 

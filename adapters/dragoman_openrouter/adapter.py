@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from dragoman.adapter.capabilities import ModelTable
 from dragoman.adapter.contract import Endpoint
-from dragoman_openai.both import BothApisAdapter
+from dragoman_openai.both import DualApiAdapter
 from dragoman_openai.chat.adapter import ChatAdapter
 from dragoman_openai.chat.dialect import Dialect
 from dragoman_openai.responses.adapter import ResponsesAdapter
@@ -51,7 +51,7 @@ class OpenRouterResponsesAdapter(ResponsesAdapter):
     models: ClassVar[ModelTable] = ModelTable.of("dragoman_openrouter", "models.toml", "responses.toml")
 
 
-class OpenRouterAdapter(BothApisAdapter):
+class OpenRouterAdapter(DualApiAdapter):
     """A new conversation begins in Chat Completions, which all of its models speak."""
 
     provider: ClassVar[str] = "openrouter"

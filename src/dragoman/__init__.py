@@ -48,7 +48,7 @@ __all__ = [
     "tool",
 ]
 
-_PLACES = {
+_EXPORTS = {
     "adapter.capabilities": ("AdapterCapabilities",),
     "adapter.contract": ("Adapter", "AdapterOptions", "RequestContext"),
     "adapter.errors": ("DragomanError",),
@@ -61,15 +61,15 @@ _PLACES = {
     "canonical.usage": ("Usage",),
     "session": ("AsyncSession", "Session", "Tool", "ask", "tool"),
 }
-_PLACE = {name: place for place, names in _PLACES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACE:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_PLACE[name]}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ from dragoman.adapter.errors import ConfigurationError
 _PACKAGE = Path(__file__).parent
 
 
-def bundled(name: str) -> Path:
+def bundled_path(name: str) -> Path:
     """The folder of that name: inside the package where it was installed, at the root in a checkout.
 
     Raises ConfigurationError where neither exists.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import AdapterOptions, Message, RequestContext, WireResponse, get_adapter
-from tests.benchmarks.wires import SENTENCE, WIRES, Wire, arguments, words
+from tests.benchmarks.wires import SENTENCE, WIRES, MockWire, arguments, words
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,13 +43,13 @@ def calls_of(work: Work) -> int:
     return total
 
 
-def works(wire: Wire) -> dict[str, Work]:
+def works(wire: MockWire) -> dict[str, Work]:
     """The pieces of work of one wire, without a network below."""
     adapter = get_adapter(wire.model)
-    body = json.dumps(wire.said(SENTENCE)).encode()
+    body = json.dumps(wire.text_reply(SENTENCE)).encode()
     question = [Message.user("What is the capital of France?")]
-    frames = list(wire.spoken(words(DELTAS)))
-    fragments = list(wire.called([arguments(1000)] * 2))
+    frames = list(wire.text_stream(words(DELTAS)))
+    fragments = list(wire.call_stream([arguments(1000)] * 2))
     history = [
         message
         for number in range(MESSAGES // 2)
@@ -85,7 +85,7 @@ def works(wire: Wire) -> dict[str, Work]:
     }
 
 
-def _context(wire: Wire) -> RequestContext:
+def _context(wire: MockWire) -> RequestContext:
     """A context without clock or chance: the count may depend on neither."""
     numbers, now = count(), datetime(2026, 11, 1, tzinfo=UTC)
     return RequestContext.for_model(

@@ -45,7 +45,7 @@ def _transport(engine: str, base: str) -> Any:
     return AsyncHttpTransport(base_url=base, api_key="none", max_connections=1000, **ENGINES[engine]())
 
 
-def _alone(library: str) -> dict[str, Any]:
+def _library_client(library: str) -> dict[str, Any]:
     module = __import__(library)
     limits = module.Limits(max_connections=1000, max_keepalive_connections=1000)
     return {"client": module.AsyncClient(limits=limits)}
@@ -60,9 +60,9 @@ def _httpx_over_aiohttp() -> dict[str, Any]:
 
 
 ENGINES: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "httpx, one client": lambda: _alone("httpx"),
+    "httpx, one client": lambda: _library_client("httpx"),
     "httpx (the default)": lambda: {"engine": "httpx"},
-    "httpx2, one client": lambda: _alone("httpx2"),
+    "httpx2, one client": lambda: _library_client("httpx2"),
     "httpx2": lambda: {"engine": "httpx2"},
     "httpx over aiohttp": _httpx_over_aiohttp,
     "aiohttp (`dragoman[speed]`)": lambda: {"engine": "aiohttp"},
@@ -81,8 +81,8 @@ def _adapter() -> Any:
 
 def _expected(shape: str) -> str:
     if shape in ("call", "slow"):
-        return _sum(json.dumps(WIRE.said(SENTENCE)).encode())
-    return _sum(b"".join(WIRE.spoken(words(DELTAS if shape == "burst" else PACED))))
+        return _sum(json.dumps(WIRE.text_reply(SENTENCE)).encode())
+    return _sum(b"".join(WIRE.text_stream(words(DELTAS if shape == "burst" else PACED))))
 
 
 def _sum(body: bytes) -> str:
@@ -230,12 +230,12 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=default, help="the folder for the environment")
     parser.add_argument("--python", type=Path, help="an interpreter that has every engine, instead of the environment")
     parser.add_argument("--engine", nargs=2, metavar=("ENGINE", "BASE"), help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.engine:
-        asyncio.run(_work(*asked.engine))
+    options = parser.parse_args()
+    if options.engine:
+        asyncio.run(_work(*options.engine))
         return
-    asked.cache.mkdir(parents=True, exist_ok=True)
-    measure(asked.python or _environment(asked.cache), asked.rounds, asked.row or list(ROWS))
+    options.cache.mkdir(parents=True, exist_ok=True)
+    measure(options.python or _environment(options.cache), options.rounds, options.row or list(ROWS))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Row:
         return self.ours_us / self.peer_us
 
 
-def in_turns(contestants: dict[str, Callable[[], object]], *, rounds: int, repeat: int = 1) -> dict[str, float]:
+def time_in_turns(contestants: dict[str, Callable[[], object]], *, rounds: int, repeat: int = 1) -> dict[str, float]:
     """Median CPU microseconds of one call of each, measured in turns after one warm-up each."""
     for run in contestants.values():
         run()

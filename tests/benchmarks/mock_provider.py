@@ -10,7 +10,7 @@ import json
 import sys
 from dataclasses import dataclass
 
-from tests.benchmarks.wires import SENTENCE, WIRES, Wire, arguments, words
+from tests.benchmarks.wires import SENTENCE, WIRES, MockWire, arguments, words
 
 DELTAS = 500
 PACED = 200
@@ -21,7 +21,7 @@ SLOW = 0.05
 OPENING, STILL = 20, 4.0
 """Frames that a stream begins with before it stands still, and the seconds that it does."""
 
-STREAM = b"".join(WIRES["messages"].spoken(words(DELTAS)))
+STREAM = b"".join(WIRES["messages"].text_stream(words(DELTAS)))
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ def _open(frames: list[bytes], kind: str) -> Answer:
     return Answer((b"".join(paced.pieces[:OPENING]), b"".join(paced.pieces[OPENING:])), STILL)
 
 
-def _answers(wire: Wire) -> dict[str, Answer]:
+def _answers(wire: MockWire) -> dict[str, Answer]:
     """The answers of a wire, by the shape that a path names; ``call`` is the one that is no stream."""
-    said = json.dumps(wire.said(SENTENCE)).encode()
-    spoken = list(wire.spoken(words(DELTAS)))
+    text_body = json.dumps(wire.text_reply(SENTENCE)).encode()
+    text_frames = list(wire.text_stream(words(DELTAS)))
     return {
-        "call": _whole(said, "application/json"),
-        "slow": _whole(said, "application/json", SLOW),
-        "burst": _whole(b"".join(spoken), wire.kind),
-        "paced": _paced(list(wire.spoken(words(PACED))), wire.kind),
-        "open": _open(list(wire.spoken(words(PACED))), wire.kind),
-        "calls": _whole(b"".join(wire.called([arguments(1_000)] * 20)), wire.kind),
-        "long": _whole(b"".join(wire.called([arguments(20_000)])), wire.kind),
+        "call": _whole(text_body, "application/json"),
+        "slow": _whole(text_body, "application/json", SLOW),
+        "burst": _whole(b"".join(text_frames), wire.kind),
+        "paced": _paced(list(wire.text_stream(words(PACED))), wire.kind),
+        "open": _open(list(wire.text_stream(words(PACED))), wire.kind),
+        "calls": _whole(b"".join(wire.call_stream([arguments(1_000)] * 20)), wire.kind),
+        "long": _whole(b"".join(wire.call_stream([arguments(20_000)])), wire.kind),
     }
 
 

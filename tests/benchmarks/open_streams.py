@@ -21,7 +21,7 @@ from tests.benchmarks.wires import WIRES
 _MODEL = WIRES["messages"].model
 
 
-class Opened:
+class OpenStreams:
     """Those that are open, until all of them are."""
 
     def __init__(self, streams: int) -> None:
@@ -44,9 +44,9 @@ def _kilobytes() -> float:
     return pages * resource.getpagesize() / 1024
 
 
-async def _grown(stream: Callable[[Opened], Awaitable[None]], streams: int) -> float:
-    await stream(Opened(1))
-    before, opened = _kilobytes(), Opened(streams)
+async def _memory_growth(stream: Callable[[OpenStreams], Awaitable[None]], streams: int) -> float:
+    await stream(OpenStreams(1))
+    before, opened = _kilobytes(), OpenStreams(streams)
     await asyncio.gather(*(stream(opened) for _ in range(streams)))
     return (opened.kilobytes - before) / streams
 
@@ -54,7 +54,7 @@ async def _grown(stream: Callable[[Opened], Awaitable[None]], streams: int) -> f
 async def _dragoman(base: str, streams: int) -> float:
     async with AsyncHttpTransport(base_url=f"{base}/open", api_key="none", max_connections=streams) as transport:
 
-        async def stream(opened: Opened) -> None:
+        async def stream(opened: OpenStreams) -> None:
             adapter, context = get_adapter(_MODEL), RequestContext.for_model(_MODEL)
             options = AdapterOptions(max_output_tokens=100, stream=True, context=context)
             async with transport.stream(adapter, adapter.to_wire([Message.user("Go.")], [], options)) as reply:
@@ -63,21 +63,21 @@ async def _dragoman(base: str, streams: int) -> float:
                         await opened.one()
                         return
 
-        return await _grown(stream, streams)
+        return await _memory_growth(stream, streams)
 
 
 async def _raw(base: str, streams: int) -> float:
     async with httpx.AsyncClient(limits=httpx.Limits(max_connections=streams), timeout=60) as client:
         body = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "stream": True}
 
-        async def stream(opened: Opened) -> None:
+        async def stream(opened: OpenStreams) -> None:
             async with client.stream("POST", f"{base}/open/v1/messages", json=body) as reply:
                 async for line in reply.aiter_lines():
                     if "text_delta" in line:
                         await opened.one()
                         return
 
-        return await _grown(stream, streams)
+        return await _memory_growth(stream, streams)
 
 
 CLIENTS = {"raw httpx": _raw, "Dragoman": _dragoman}

@@ -12,7 +12,7 @@ import httpx
 from dragoman.canonical.events import TextDelta
 from dragoman.policy import Pipeline, Plugin, Step, hook
 from dragoman.session import Session
-from tests.benchmarks.measuring import Row, in_turns
+from tests.benchmarks.measuring import Row, time_in_turns
 
 MODEL = "anthropic:claude-opus-5-5"
 TURNS, DELTAS = 10, 500
@@ -66,8 +66,8 @@ def five_plugins() -> list[Plugin]:
 def policy() -> list[Row]:
     """A turn of a question and an answer, and a delta of a reply of 500."""
     kinds: dict[str, Pipeline | None] = {"none": None, "empty": Pipeline(), "five": Pipeline(five_plugins())}
-    turns = in_turns({name: _turns(policy) for name, policy in kinds.items()}, rounds=15)
-    deltas = in_turns({name: _deltas(policy) for name, policy in kinds.items()}, rounds=15)
+    turns = time_in_turns({name: _turns(policy) for name, policy in kinds.items()}, rounds=15)
+    deltas = time_in_turns({name: _deltas(policy) for name, policy in kinds.items()}, rounds=15)
     goals = {"empty": ("at most 1.1x", "at most 1.1x"), "five": ("at most 2x", "at most 4x")}
     titles = {"empty": "an empty pipeline", "five": "five plugins"}
     return [

@@ -15,17 +15,17 @@ from pathlib import Path
 from dragoman import RequestContext, get_adapter
 from dragoman.adapter import wirejson
 from dragoman.adapter.framing import Frame, NdjsonDecoder, SseDecoder
-from tests.benchmarks.wires import FRAGMENT, WIRES, Wire, arguments, words
+from tests.benchmarks.wires import FRAGMENT, WIRES, MockWire, arguments, words
 
 _DELTAS = 2_000
 _SHOWN = 14
 _ROUNDS = 40
 
 
-def _chunk(wire: Wire, shape: str) -> bytes:
+def _chunk(wire: MockWire, shape: str) -> bytes:
     if shape == "spoken":
-        return b"".join(wire.spoken(words(_DELTAS)))
-    return b"".join(wire.called([arguments(_DELTAS * FRAGMENT)]))
+        return b"".join(wire.text_stream(words(_DELTAS)))
+    return b"".join(wire.call_stream([arguments(_DELTAS * FRAGMENT)]))
 
 
 def _best(work: Callable[[], object]) -> float:
@@ -38,31 +38,31 @@ def _best(work: Callable[[], object]) -> float:
     return min(found) / _DELTAS * 1e6
 
 
-def floors(wire: Wire, chunk: bytes) -> dict[str, float]:
+def time_by_floor(wire: MockWire, chunk: bytes) -> dict[str, float]:
     """Microseconds of one delta by floor; each is measured by itself, on what the one before hands it."""
     adapter = get_adapter(wire.model)
 
-    def framed() -> list[Frame]:
+    def frame_body() -> list[Frame]:
         return (SseDecoder() if "event-stream" in wire.kind else NdjsonDecoder()).feed(chunk)
 
-    frames = framed()
+    frames = frame_body()
     data = [frame.data for frame in frames if frame.data != b"[DONE]"]
 
-    def parsed() -> None:
+    def parse_frames() -> None:
         for each in data:
             wirejson.loads(each)
 
-    def read() -> None:
+    def read_frames() -> None:
         decoder = adapter.decoder(RequestContext.for_model(wire.model))
         for frame in frames:
-            for _ in decoder.read(frame):
+            for _ in decoder.read_frames(frame):
                 pass
 
-    def decoded() -> None:
+    def decode_body() -> None:
         for _ in adapter.iter_stream([chunk], RequestContext.for_model(wire.model)):
             pass
 
-    framing, parsing, reading, whole = map(_best, (framed, parsed, read, decoded))
+    framing, parsing, reading, whole = map(_best, (frame_body, parse_frames, read_frames, decode_body))
     return {
         "bytes to frames (`adapter/framing.py`)": framing,
         "the JSON parser (`adapter/wirejson.py`)": parsing,
@@ -72,7 +72,7 @@ def floors(wire: Wire, chunk: bytes) -> dict[str, float]:
     }
 
 
-def functions(wire: Wire, chunk: bytes) -> list[tuple[str, float, float]]:
+def time_by_function(wire: MockWire, chunk: bytes) -> list[tuple[str, float, float]]:
     """How often a delta goes through each function, and the microseconds in it; the dearest first."""
     adapter, profile = get_adapter(wire.model), cProfile.Profile()
     profile.runcall(lambda: list(adapter.iter_stream([chunk], RequestContext.for_model(wire.model))))
@@ -88,10 +88,10 @@ def main(names: list[str]) -> None:
     wire = WIRES[names[0] if names else "messages"]
     chunk = _chunk(wire, names[1] if len(names) > 1 else "spoken")
     print("| floor | microseconds |\n| --- | --- |")
-    for floor, taken in floors(wire, chunk).items():
+    for floor, taken in time_by_floor(wire, chunk).items():
         print(f"| {floor} | {taken:.2f} |")
     print("\n| function | times | microseconds under the profiler |\n| --- | --- | --- |")
-    for name, times, own in functions(wire, chunk):
+    for name, times, own in time_by_function(wire, chunk):
         print(f"| {name} | {times:.1f} | {own:.2f} |")
 
 

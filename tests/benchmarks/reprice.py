@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from dragoman.canonical.usage import TokenUsage, Usage
-from dragoman.pricing import Spent, price_table, reprice
+from dragoman.pricing import UsageRecord, price_table, reprice
 from dragoman.pricing.at_scale import Usages
 from dragoman.pricing.rate_sheet import COUNTS
 
@@ -32,7 +32,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHUNK = 100_000
 
 
-def made_up(connection: duckdb.DuckDBPyConnection, rows: int, seed: int = 0) -> duckdb.DuckDBPyRelation:
+def random_usages(connection: duckdb.DuckDBPyConnection, rows: int, seed: int = 0) -> duckdb.DuckDBPyRelation:
     """Usages of two years. What each has is drawn from a hash of its place, so that a seed names its rows."""
 
     def drawn(what: str, below: int) -> str:
@@ -69,7 +69,7 @@ def made_up(connection: duckdb.DuckDBPyConnection, rows: int, seed: int = 0) -> 
     return connection.sql(f"SELECT i AS place, {select} FROM range({rows}) numbers(i)")
 
 
-def spent(row: dict[str, Any]) -> Spent:
+def usage_of_row(row: dict[str, Any]) -> UsageRecord:
     """A row as the Python path takes it."""
     counts = {name: row[name] for name in COUNTS if row.get(name) is not None}
     calls = row["server_tools.web_search_requests"]
@@ -80,7 +80,7 @@ def spent(row: dict[str, Any]) -> Spent:
         server_tools={} if calls is None else {"web_search_requests": calls},
         raw=None if row["inference_geo"] is None else {"inference_geo": row["inference_geo"]},
     )
-    return Spent(row["model"], usage, EPOCH + timedelta(microseconds=row["moment"]), row["batch"])
+    return UsageRecord(row["model"], usage, EPOCH + timedelta(microseconds=row["moment"]), row["batch"])
 
 
 def differences(relation: duckdb.DuckDBPyRelation, **how: Any) -> Iterator[str]:
@@ -89,7 +89,7 @@ def differences(relation: duckdb.DuckDBPyRelation, **how: Any) -> Iterator[str]:
         priced = Usages(relation.filter(f"place BETWEEN {start} AND {start + CHUNK - 1}")).rows(**how)
         priced = priced.project('* EXCLUDE ("at"), epoch_us("at") AS moment')  # DuckDB would want pytz for the time
         rows = [dict(zip(priced.columns, values, strict=True)) for values in priced.fetchall()]
-        for row, usage in zip(rows, reprice(map(spent, rows), **how), strict=True):
+        for row, usage in zip(rows, reprice(map(usage_of_row, rows), **how), strict=True):
             if figures(row) != _expected(usage):
                 yield f"{row}: should be {_expected(usage)}"
 
@@ -115,7 +115,7 @@ def main() -> None:
         with duckdb.connect() as connection:
             connection.execute(f"SET threads = {given.threads}; SET memory_limit = '{given.memory}'")
             connection.execute("SET preserve_insertion_order = false")
-            made_up(connection, given.rows).write_parquet(str(path))
+            random_usages(connection, given.rows).write_parquet(str(path))
         print(f"{given.rows:,} usages, {path.stat().st_size / 1e6:,.0f} MB of Parquet")
         if given.check:
             with duckdb.connect() as connection:

@@ -13,7 +13,7 @@ from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.usage import TokenUsage
 from dragoman.pricing import price_table
 from dragoman.transport import AsyncHttpTransport, HttpTransport
-from tests.benchmarks.measuring import Row, import_cpu, in_turns, process_cpu
+from tests.benchmarks.measuring import Row, import_cpu, process_cpu, time_in_turns
 from tests.benchmarks.mock_provider import DELTAS
 
 MODEL = "anthropic:claude-sonnet-4-6"
@@ -82,7 +82,7 @@ def one_call(base_url: str) -> list[Row]:
 
         contestants: dict[str, Callable[[], object]] = {"raw httpx + json": raw, "ours": ours}
         contestants |= _vendor_call(base_url)
-        times = in_turns(contestants, rounds=25, repeat=20)
+        times = time_in_turns(contestants, rounds=25, repeat=20)
     transport.close()
     return [
         Row(f"one call, against {peer}", peer, times[peer], times["ours"], goal)
@@ -137,7 +137,7 @@ def one_delta(base_url: str) -> list[Row]:
                     count += json.loads(line[5:])["type"] == "content_block_delta"
         assert count == DELTAS
 
-    sync = in_turns({"raw": raw, "ours": ours}, rounds=15, repeat=2)
+    sync = time_in_turns({"raw": raw, "ours": ours}, rounds=15, repeat=2)
     transport.close()
     client.close()
     asynchronous = asyncio.run(_async_deltas(base_url, prepare, streamed))
@@ -209,7 +209,7 @@ def long_history() -> list[Row]:
 
     assert len(json.loads(first())["messages"]) == 2001
     assert len(json.loads(built(growing, session))["messages"]) == 2001
-    times = in_turns({"raw": raw, "first": first, "again": again}, rounds=9)
+    times = time_in_turns({"raw": raw, "first": first, "again": again}, rounds=9)
     return [
         Row("2,000 messages, first request", "json.dumps", times["raw"], times["first"], "at most 3x"),
         Row("2,000 messages, next turn", "json.dumps", times["raw"], times["again"], "at most 0.2x"),
@@ -232,5 +232,5 @@ def pricing() -> list[Row]:
         return calc_price(theirs, "claude-sonnet-4-6", provider_id="anthropic", genai_request_timestamp=now).total_price
 
     assert ours() == genai()
-    times = in_turns({"genai-prices": genai, "ours": ours}, rounds=15, repeat=200)
+    times = time_in_turns({"genai-prices": genai, "ours": ours}, rounds=15, repeat=200)
     return [Row("cost of one reply", "genai-prices", times["genai-prices"], times["ours"], "at most 20 us")]

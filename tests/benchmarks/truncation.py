@@ -21,10 +21,10 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.testing import faults
-from dragoman.testing.event_bytes import events_of
+from dragoman.testing.event_bytes import split_events
 from dragoman.transport import HttpTransport, RetryPolicy
 from tests.laws.streams import handwritten_anthropic, handwritten_chat
-from tests.laws.streams.said import handwritten_shortest
+from tests.laws.streams.said import shortest_reply
 from tests.laws.streams.wire import Wire
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Tidy up"}]
@@ -35,11 +35,11 @@ URL = "http://mocked.invalid/v1"
 class Result:
     """What a caller is left with: something to compare, and the input of each call."""
 
-    said: Any
+    content: Any
     calls: tuple[Any, ...] = ()
 
 
-Read = Callable[[faults.Cut], Result]
+ReadStream = Callable[[faults.Cut], Result]
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Counts:
         return self.typed + self.bare + self.whole + self.partial
 
 
-def count(read: Read, plans: Iterator[faults.Cut], size: int, own: type[Exception]) -> Counts:
+def count(read: ReadStream, plans: Iterator[faults.Cut], size: int, own: type[Exception]) -> Counts:
     """``own`` is the class that callers are told to catch."""
     counts, due = Counts(), read(faults.Cut(size))
     for plan in plans:
@@ -86,7 +86,7 @@ class Chunks(httpx2.SyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         try:
             for chunk in self._plan.apply(self._body):
-                yield from events_of(chunk)
+                yield from split_events(chunk)
         except ConnectionResetError as error:
             raise httpx2.ReadError(str(error)) from error
 
@@ -132,7 +132,7 @@ def openai_client(plan: faults.Cut) -> openai.OpenAI:
     return openai.OpenAI(api_key="k", base_url=URL, http_client=mocked(plan, BODIES["openai-chat"]), max_retries=0)
 
 
-def ours(provider: str) -> Read:
+def ours(provider: str) -> ReadStream:
     """From the HTTP client up, as a session does it."""
     adapter = get_adapter(f"{provider}:m")
 
@@ -143,8 +143,8 @@ def ours(provider: str) -> Read:
     def read(plan: faults.Cut) -> Result:
         names = iter(range(100))
         context = RequestContext(model=f"{provider}:m", session_id="s", new_id=lambda: str(next(names)))
-        asked = AdapterOptions(max_output_tokens=9, stream=True, context=context)
-        request = adapter.to_wire([Message.user("Tidy up")], [], asked)
+        options = AdapterOptions(max_output_tokens=9, stream=True, context=context)
+        request = adapter.to_wire([Message.user("Tidy up")], [], options)
         client = httpx.Client(transport=faults.FaultyTransport(Recorded(), plan))
         transport = HttpTransport(api_key="k", base_url=URL, client=client, retry=RetryPolicy(max_retries=0))
         with transport.stream(adapter, request) as reply:
@@ -159,13 +159,13 @@ def ours(provider: str) -> Read:
 
 
 WIRES: dict[str, Wire] = {"anthropic": handwritten_anthropic.WIRE, "openai-chat": handwritten_chat.WIRE}
-BODIES = {provider: wire.stream(handwritten_shortest()) for provider, wire in WIRES.items()}
+BODIES = {provider: wire.stream(shortest_reply()) for provider, wire in WIRES.items()}
 # OpenAI's helper passes over chunks that do not say what they are.
 BODIES["openai-chat"] = BODIES["openai-chat"].replace(
     b'{"id":', b'{"object":"chat.completion.chunk","created":1795219200,"id":'
 )
 
-ROWS: list[tuple[str, str, Read, type[Exception]]] = [
+ROWS: list[tuple[str, str, ReadStream, type[Exception]]] = [
     (f"anthropic {anthropic.__version__}, create(stream=True)", "anthropic", anthropic_raw, anthropic.AnthropicError),
     (f"anthropic {anthropic.__version__}, messages.stream()", "anthropic", anthropic_helper, anthropic.AnthropicError),
     ("dragoman, anthropic", "anthropic", ours("anthropic"), DragomanError),

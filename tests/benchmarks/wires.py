@@ -13,15 +13,15 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Wire:
+class MockWire:
     """``said`` is a whole reply of one text, ``spoken`` its stream, ``called`` a stream of calls with arguments."""
 
     model: str
     path: str
     kind: str
-    said: Callable[[str], Json]
-    spoken: Callable[[list[str]], Iterator[bytes]]
-    called: Callable[[list[str]], Iterator[bytes]]
+    text_reply: Callable[[str], Json]
+    text_stream: Callable[[list[str]], Iterator[bytes]]
+    call_stream: Callable[[list[str]], Iterator[bytes]]
 
 
 def words(count: int) -> list[str]:
@@ -53,7 +53,7 @@ def _line(data: Json) -> bytes:
 _CLAUDE, _GPT, _LLAMA = "claude-sonnet-4-6", "gpt-5.2", "llama3.2"
 
 
-def _messages_said(text: str) -> Json:
+def _messages_text_reply(text: str) -> Json:
     return {
         "id": "msg_01", "type": "message", "role": "assistant", "model": _CLAUDE,
         "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": None,
@@ -62,7 +62,7 @@ def _messages_said(text: str) -> Json:
 
 
 def _messages_start() -> bytes:
-    opened = _messages_said("") | {"content": [], "stop_reason": None}
+    opened = _messages_text_reply("") | {"content": [], "stop_reason": None}
     return _event({"type": "message_start", "message": opened})
 
 
@@ -71,7 +71,7 @@ def _messages_end(reason: str) -> Iterator[bytes]:
     yield _event({"type": "message_stop"})
 
 
-def _messages_spoken(deltas: list[str]) -> Iterator[bytes]:
+def _messages_text_stream(deltas: list[str]) -> Iterator[bytes]:
     yield _messages_start()
     yield _event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
     for text in deltas:
@@ -80,7 +80,7 @@ def _messages_spoken(deltas: list[str]) -> Iterator[bytes]:
     yield from _messages_end("end_turn")
 
 
-def _messages_called(calls: list[str]) -> Iterator[bytes]:
+def _messages_call_stream(calls: list[str]) -> Iterator[bytes]:
     yield _messages_start()
     for index, text in enumerate(calls):
         block = {"type": "tool_use", "id": f"toolu_{index}", "name": "write", "input": {}}
@@ -100,9 +100,9 @@ def _chat(choice: Json, **more: Any) -> Json:
 _CHAT_USAGE = {"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29}
 
 
-def _chat_said(text: str) -> Json:
-    spoken = {"message": {"role": "assistant", "content": text, "refusal": None}, "finish_reason": "stop"}
-    return _chat(spoken, object="chat.completion", usage=_CHAT_USAGE)
+def _chat_text_reply(text: str) -> Json:
+    choice = {"message": {"role": "assistant", "content": text, "refusal": None}, "finish_reason": "stop"}
+    return _chat(choice, object="chat.completion", usage=_CHAT_USAGE)
 
 
 def _chat_end(reason: str) -> Iterator[bytes]:
@@ -111,14 +111,14 @@ def _chat_end(reason: str) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def _chat_spoken(deltas: list[str]) -> Iterator[bytes]:
+def _chat_text_stream(deltas: list[str]) -> Iterator[bytes]:
     yield _data(_chat({"delta": {"role": "assistant", "content": ""}}))
     for text in deltas:
         yield _data(_chat({"delta": {"content": text}}))
     yield from _chat_end("stop")
 
 
-def _chat_called(calls: list[str]) -> Iterator[bytes]:
+def _chat_call_stream(calls: list[str]) -> Iterator[bytes]:
     yield _data(_chat({"delta": {"role": "assistant", "content": None}}))
     for index, text in enumerate(calls):
         function = {"name": "write", "arguments": ""}
@@ -140,7 +140,7 @@ def _response(items: list[Json], status: str = "completed") -> Json:
     }  # fmt: skip
 
 
-def _spoken_item(text: str, status: str = "completed") -> Json:
+def _text_item(text: str, status: str = "completed") -> Json:
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     content = [part] if status == "completed" else []
     return {"id": "msg_1", "type": "message", "role": "assistant", "status": status, "content": content}
@@ -151,13 +151,13 @@ def _responses(events: Iterator[Json]) -> Iterator[bytes]:
         yield _event({**event, "sequence_number": number})
 
 
-def _responses_spoken(deltas: list[str]) -> Iterator[bytes]:
+def _responses_text_stream(deltas: list[str]) -> Iterator[bytes]:
     def events() -> Iterator[Json]:
         text, where = "".join(deltas), {"item_id": "msg_1", "output_index": 0, "content_index": 0}
         empty = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        whole, done = {**empty, "text": text}, _spoken_item(text)
+        whole, done = {**empty, "text": text}, _text_item(text)
         yield {"type": "response.created", "response": _response([], "in_progress")}
-        yield {"type": "response.output_item.added", "output_index": 0, "item": _spoken_item("", "in_progress")}
+        yield {"type": "response.output_item.added", "output_index": 0, "item": _text_item("", "in_progress")}
         yield {"type": "response.content_part.added", **where, "part": empty}
         for delta in deltas:
             yield {"type": "response.output_text.delta", **where, "delta": delta, "logprobs": []}
@@ -169,7 +169,7 @@ def _responses_spoken(deltas: list[str]) -> Iterator[bytes]:
     return _responses(events())
 
 
-def _responses_called(calls: list[str]) -> Iterator[bytes]:
+def _responses_call_stream(calls: list[str]) -> Iterator[bytes]:
     def item(index: int, text: str, status: str) -> Json:
         named = {"type": "function_call", "id": f"fc_{index}", "call_id": f"call_{index}", "name": "write"}
         return {**named, "arguments": text, "status": status}
@@ -192,18 +192,18 @@ def _responses_called(calls: list[str]) -> Iterator[bytes]:
 
 
 def _ollama(message: Json, *, done: bool = False) -> Json:
-    told: Json = {"model": _LLAMA, "created_at": "2026-11-01T00:00:00Z", "message": {"role": "assistant", **message}}
-    ended = {"done_reason": "stop", "total_duration": 9, "prompt_eval_count": 20, "eval_count": 9}
-    return {**told, "done": done, **(ended if done else {})}
+    chunk: Json = {"model": _LLAMA, "created_at": "2026-11-01T00:00:00Z", "message": {"role": "assistant", **message}}
+    counts = {"done_reason": "stop", "total_duration": 9, "prompt_eval_count": 20, "eval_count": 9}
+    return {**chunk, "done": done, **(counts if done else {})}
 
 
-def _ollama_spoken(deltas: list[str]) -> Iterator[bytes]:
+def _ollama_text_stream(deltas: list[str]) -> Iterator[bytes]:
     for text in deltas:
         yield _line(_ollama({"content": text}))
     yield _line(_ollama({"content": ""}, done=True))
 
 
-def _ollama_called(calls: list[str]) -> Iterator[bytes]:
+def _ollama_call_stream(calls: list[str]) -> Iterator[bytes]:
     """Calls come whole on this wire."""
     for text in calls:
         function = {"name": "write", "arguments": json.loads(text)}
@@ -212,20 +212,20 @@ def _ollama_called(calls: list[str]) -> Iterator[bytes]:
 
 
 WIRES = {
-    "messages": Wire(
+    "messages": MockWire(
         f"anthropic:{_CLAUDE}", "/v1/messages", "text/event-stream",
-        _messages_said, _messages_spoken, _messages_called,
+        _messages_text_reply, _messages_text_stream, _messages_call_stream,
     ),
-    "responses": Wire(
+    "responses": MockWire(
         f"openai:{_GPT}", "/v1/responses", "text/event-stream",
-        lambda text: _response([_spoken_item(text)]), _responses_spoken, _responses_called,
+        lambda text: _response([_text_item(text)]), _responses_text_stream, _responses_call_stream,
     ),
-    "chat": Wire(
+    "chat": MockWire(
         f"openai-chat:{_GPT}", "/v1/chat/completions", "text/event-stream",
-        _chat_said, _chat_spoken, _chat_called,
+        _chat_text_reply, _chat_text_stream, _chat_call_stream,
     ),
-    "ollama": Wire(
+    "ollama": MockWire(
         f"ollama:{_LLAMA}", "/api/chat", "application/x-ndjson",
-        lambda text: _ollama({"content": text}, done=True), _ollama_spoken, _ollama_called,
+        lambda text: _ollama({"content": text}, done=True), _ollama_text_stream, _ollama_call_stream,
     ),
 }  # fmt: skip

@@ -86,7 +86,7 @@ def cluster(cpus: int = 1) -> Iterator[Nodes]:
 
 
 @dataclass
-class Watched:
+class WorkerUsage:
     """What workers took, by their processes: seconds of processor time, and bytes at the peak."""
 
     cpu: dict[int, float] = field(default_factory=dict)
@@ -96,14 +96,14 @@ class Watched:
         for pid in nodes.workers():
             try:
                 used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                told = Path(f"/proc/{pid}/status").read_text()
+                process_status = Path(f"/proc/{pid}/status").read_text()
             except (FileNotFoundError, ProcessLookupError):
                 continue
             self.cpu[pid] = (int(used[11]) + int(used[12])) * _TICK
-            self.memory[pid] = 1024 * int(told.partition("VmHWM:")[2].split()[0])
+            self.memory[pid] = 1024 * int(process_status.partition("VmHWM:")[2].split()[0])
 
 
-def _workers_of(raylet: int, begins: bytes) -> list[int]:
+def _workers_of(raylet: int, start_request: bytes) -> list[int]:
     """Children of the node's process of that name; others wait for something to do."""
     found = []
     try:
@@ -115,61 +115,63 @@ def _workers_of(raylet: int, begins: bytes) -> list[int]:
             name = Path(f"/proc/{child}/cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if name.startswith(begins):
+        if name.startswith(start_request):
             found.append(int(child))
     return found
 
 
 @dataclass(frozen=True)
-class Ran:
-    here: scale.Ended
-    watched: Watched
-    seen: dict[str, int]
+class ClusterRun:
+    here: scale.ProcessResult
+    usage: WorkerUsage
+    request_counts: dict[str, int]
     faults: list[str]
     kills: int = 0
     nodes: int = 0
 
 
-def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random, seconds: float) -> Ran:
+def run(nodes: Nodes, rows: Path, count: int, kills: int, chance: random.Random, seconds: float) -> ClusterRun:
     """``seconds`` is how long an answer takes, so that kills find requests under way."""
     output = rows.with_suffix(".answers.jsonl")
     scale.write_rows(rows, count)
-    watched = Watched()
+    usage = WorkerUsage()
     with mock_provider(seconds) as url:
         command = [sys.executable, "-m", "tests.bulk.cluster", "--worker", str(rows), str(output), url, nodes.address]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-        killer = Killer(nodes, url, count, kills, chance, watched)
+        killer = Killer(nodes, url, count, kills, chance, usage)
         while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             killer.look()
             time.sleep(0.05)
         here = scale.wait(process, None)
-        seen = scale.seen(url)
+        seen = scale.request_counts(url)
         assert process.stdout is not None
-        told = json.loads([b"{}", *process.stdout.read().splitlines()][-1])  # Ray says what it has lost before it
+        summary = json.loads([b"{}", *process.stdout.read().splitlines()][-1])  # Ray says what it has lost before it
         process.stdout.close()
-    faults = [*scale.check(rows, output), *scale.unlike("rows that were asked", seen["rows"], count)]
-    if here.code or not told.get("finished") or told.get("errors"):
-        faults.append(f"the run ended with {here.code} and {told}")
-    faults += scale.unlike("kills", killer.kills, kills)
-    return Ran(here, watched, seen, faults, killer.kills, killer.nodes)
+    faults = [*scale.check(rows, output), *scale.count_mismatch("rows that were asked", seen["rows"], count)]
+    if here.code or not summary.get("finished") or summary.get("errors"):
+        faults.append(f"the run ended with {here.code} and {summary}")
+    faults += scale.count_mismatch("kills", killer.kills, kills)
+    return ClusterRun(here, usage, seen, faults, killer.kills, killer.nodes)
 
 
 class Killer:
     """Watches the workers, and ends one each time that some more rows were asked."""
 
-    def __init__(self, nodes: Nodes, url: str, count: int, kills: int, chance: random.Random, watched: Watched) -> None:
+    def __init__(
+        self, nodes: Nodes, url: str, count: int, kills: int, chance: random.Random, usage: WorkerUsage
+    ) -> None:
         self.kills = self.nodes = 0
         self._cluster = nodes
         self._url = url
         share = count / (kills + 1)
         self._moments = [int(share * (kill + chance.uniform(0.3, 0.9))) for kill in range(kills)]
         self._chance = chance
-        self._watched = watched
+        self._watched = usage
 
     def look(self) -> None:
         self._watched.look(self._cluster)
         workers = self._cluster.workers()
-        if self._moments and workers and scale.seen(self._url)["rows"] >= self._moments[0]:
+        if self._moments and workers and scale.request_counts(self._url)["rows"] >= self._moments[0]:
             del self._moments[0]
             self._end(*self._chance.choice(sorted(workers.items())))
 
@@ -182,10 +184,10 @@ class Killer:
             self._cluster.end_node(place)
 
 
-def faults_of(ran: Ran, count: int, lost: list[str | None]) -> list[str]:
+def faults_of(ran: ClusterRun, count: int, lost: list[str | None]) -> list[str]:
     """What must not be in a run that was disturbed."""
     faults = list(ran.faults)
-    twice = ran.seen["requests"] - count
+    twice = ran.request_counts["requests"] - count
     if twice > len(lost):
         faults.append(f"{twice} requests too many, and {len(lost)} are recorded")
     if len(lost) > ran.kills * scale.CONCURRENCY:
@@ -195,14 +197,14 @@ def faults_of(ran: Ran, count: int, lost: list[str | None]) -> list[str]:
     return faults
 
 
-def _line(what: str, count: int, here: scale.Ended, watched: Watched) -> str:
-    cpu = sum(watched.cpu.values())
-    told = f"{what:<14}{count:>9,} rows  {1e6 * here.cpu / count:6.0f} us a row and {here.memory / 2**20:4.0f} MB here"
-    if watched.memory:
-        told += (
-            f"  {1e6 * cpu / count:6.0f} us a row in the workers, {max(watched.memory.values()) / 2**20:4.0f} MB in one"
+def _line(what: str, count: int, here: scale.ProcessResult, usage: WorkerUsage) -> str:
+    cpu = sum(usage.cpu.values())
+    line = f"{what:<14}{count:>9,} rows  {1e6 * here.cpu / count:6.0f} us a row and {here.memory / 2**20:4.0f} MB here"
+    if usage.memory:
+        line += (
+            f"  {1e6 * cpu / count:6.0f} us a row in the workers, {max(usage.memory.values()) / 2**20:4.0f} MB in one"
         )
-    return told
+    return line
 
 
 def main() -> int:
@@ -222,27 +224,27 @@ def main() -> int:
         folder = Path(name)
         ended, found = scale.undisturbed(folder, chosen.rows)
         faults += found
-        print(_line("one process", chosen.rows, ended, Watched()), flush=True)
+        print(_line("one process", chosen.rows, ended, WorkerUsage()), flush=True)
         with cluster() as nodes:
             peaks = []
             for count in (chosen.rows, 2 * chosen.rows):
                 ran = run(nodes, folder / f"ray-{count}.jsonl", count, 0, chance, 0.0)
-                faults += [*ran.faults, *scale.unlike("requests", ran.seen["requests"], count)]
-                peaks.append((ran.here.memory, max(ran.watched.memory.values(), default=0)))
-                print(_line("two workers", count, ran.here, ran.watched), flush=True)
+                faults += [*ran.faults, *scale.count_mismatch("requests", ran.request_counts["requests"], count)]
+                peaks.append((ran.here.memory, max(ran.usage.memory.values(), default=0)))
+                print(_line("two workers", count, ran.here, ran.usage), flush=True)
             for where, (one, two) in zip(("here", "in a worker"), zip(*peaks, strict=True), strict=True):
                 if two > scale.MOST_GROWTH * one:
                     faults.append(f"twice the rows take {two / one:.2f} times the memory {where}")
             rows = folder / "killed.jsonl"
             ran = run(nodes, rows, chosen.rows, chosen.kills, chance, chosen.seconds)
-        lost = scale.lost(f"sqlite:///{rows.with_suffix('.answers.jsonl')}.manifest")
+        lost = scale.lost_estimates(f"sqlite:///{rows.with_suffix('.answers.jsonl')}.manifest")
         faults += faults_of(ran, chosen.rows, lost)
         if chosen.kills and not lost:
             faults.append("no kill found a request under way, so nothing was shown: take more rows")
         usd = sum((Decimal(each) for each in lost if each is not None), Decimal(0))
-        print(_line("killed", chosen.rows, ran.here, ran.watched))
+        print(_line("killed", chosen.rows, ran.here, ran.usage))
         print(
-            f"{ran.kills} kills, {ran.nodes} of them of nodes: {ran.seen['requests'] - chosen.rows} requests sent"
+            f"{ran.kills} kills, {ran.nodes} of them of nodes: {ran.request_counts['requests'] - chosen.rows} requests sent"
             f" twice, {len(lost)} recorded as lost with ${usd}, {lost.count(None)} of them without a cost"
         )
     print("\n".join(faults) or "nothing is missing, and nothing was sent twice that is not recorded")

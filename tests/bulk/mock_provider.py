@@ -30,19 +30,19 @@ def _reply(row: int) -> bytes:
     return _HEAD.format(len(body)).encode() + body
 
 
-class Seen:
+class RequestCounts:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.rows: Counter[int] = Counter()
-        self.under_way = 0
+        self.in_flight = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 if head.startswith(b"GET"):
-                    counts = {"rows": len(self.rows), "requests": self.rows.total(), "under_way": self.under_way}
-                    told = json.dumps(counts).encode()
-                    writer.write(_HEAD.format(len(told)).encode() + told)
+                    counts = {"rows": len(self.rows), "requests": self.rows.total(), "under_way": self.in_flight}
+                    payload = json.dumps(counts).encode()
+                    writer.write(_HEAD.format(len(payload)).encode() + payload)
                 else:
                     lines = head.split(b"\r\n")
                     length = next(int(each[15:]) for each in lines if each.lower().startswith(b"content-length:"))
@@ -58,9 +58,9 @@ class Seen:
 
     async def answer(self, row: int) -> bytes:
         self.rows[row] += 1  # it is paid for from here on, whether anybody reads the answer or not
-        self.under_way += 1
+        self.in_flight += 1
         await asyncio.sleep(self._seconds)
-        self.under_way -= 1
+        self.in_flight -= 1
         return _reply(row)
 
 
@@ -77,7 +77,7 @@ def mock_provider(seconds: float = 0.0) -> Iterator[str]:
 
 
 async def _main(seconds: float) -> None:
-    server = await asyncio.start_server(Seen(seconds).serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(RequestCounts(seconds).serve, "127.0.0.1", 0)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()

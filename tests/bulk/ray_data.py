@@ -43,13 +43,13 @@ class Ask:
         yield {"id": batch["id"], "answer": await asyncio.gather(*map(ask, batch["id"]))}
 
 
-def kill_twice(nodes: Nodes, url: str, rows: int, under_way: list[int], over: threading.Event) -> None:
+def kill_twice(nodes: Nodes, url: str, rows: int, in_flight: list[int], over: threading.Event) -> None:
     """At a quarter of the rows, and at half of them, where a worker is at work."""
-    while len(under_way) < KILLS and not over.wait(0.05):
+    while len(in_flight) < KILLS and not over.wait(0.05):
         seen = scale.seen(url)
         workers = sorted(nodes.workers(b"ray::MapWorker"))
-        if workers and seen["under_way"] and seen["rows"] >= (len(under_way) + 1) * rows / 4:
-            under_way.append(seen["under_way"])
+        if workers and seen["under_way"] and seen["rows"] >= (len(in_flight) + 1) * rows / 4:
+            in_flight.append(seen["under_way"])
             os.kill(workers[0], signal.SIGKILL)
 
 
@@ -62,15 +62,15 @@ def main() -> int:
         data: Any = import_module("ray.data")
         ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
         data.DataContext.get_current().enable_progress_bars = False
-        under_way: list[int] = []
+        in_flight: list[int] = []
         over = threading.Event()
-        killing = threading.Thread(target=kill_twice, args=(nodes, url, rows, under_way, over))
+        killing = threading.Thread(target=kill_twice, args=(nodes, url, rows, in_flight, over))
         killing.start()
-        asked = data.range(rows, override_num_blocks=max(1, rows // _BLOCK)).map_batches(
+        dataset = data.range(rows, override_num_blocks=max(1, rows // _BLOCK)).map_batches(
             Ask, fn_constructor_args=(url,), batch_size=_BATCH, compute=data.ActorPoolStrategy(size=2)
         )
         came, paid, began = 0, 0, time.monotonic()
-        for _ in asked.iter_rows():
+        for _ in dataset.iter_rows():
             paid = paid or scale.seen(url)["requests"]
             came += 1
         over.set()
@@ -79,7 +79,7 @@ def main() -> int:
         ray.shutdown()
     print(f"{came:,} of {rows:,} rows came back in {time.monotonic() - began:.0f} s")
     print(f"{paid:,} requests were paid for when the first of them did")
-    print(f"{len(under_way)} kills: {again:,} rows asked again, and {sum(under_way):,} were under way in both workers")
+    print(f"{len(in_flight)} kills: {again:,} rows asked again, and {sum(in_flight):,} were under way in both workers")
     return 0 if came == rows else 1
 
 

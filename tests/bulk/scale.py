@@ -34,7 +34,7 @@ _SLOWEST_START = 60.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessResult:
     """A process that ended. ``cpu`` is seconds, ``memory`` bytes at its peak."""
 
     killed: bool
@@ -47,9 +47,9 @@ def one_run(rows: Path, output: Path, url: str, manifest: str | None) -> None:
     """What a process does."""
     providers = {"anthropic": {"base_url": url, "api_key": "none"}}
     with bulk(rows, MODEL, output=output, manifest=manifest, providers=providers, concurrency=CONCURRENCY) as report:
-        told = {"finished": report.finished, "errors": report.errors, "usd": str(report.gone.usd)}
-        gone = report.gone
-        sys.stdout.write(json.dumps({**told, "killed": gone.killed, "network": gone.network}))
+        summary = {"finished": report.finished, "errors": report.errors, "usd": str(report.lost.usd)}
+        gone = report.lost
+        sys.stdout.write(json.dumps({**summary, "killed": gone.killed, "network": gone.network}))
 
 
 def _start(rows: Path, output: Path, url: str, manifest: str | None = None) -> "subprocess.Popen[bytes]":
@@ -58,38 +58,38 @@ def _start(rows: Path, output: Path, url: str, manifest: str | None = None) -> "
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
 
 
-def wait(process: "subprocess.Popen[bytes]", kill_after: float | None) -> Ended:
+def wait(process: "subprocess.Popen[bytes]", kill_after: float | None) -> ProcessResult:
     """The process as it ended: by itself, or by a signal after so many seconds."""
     deadline = None if kill_after is None else time.monotonic() + kill_after
     while True:
         pid, status, used = os.wait4(process.pid, 0 if deadline is None else os.WNOHANG)
         if pid:
             process.returncode = code = os.waitstatus_to_exitcode(status)
-            return Ended(code == -signal.SIGKILL, code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+            return ProcessResult(code == -signal.SIGKILL, code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
         if deadline is not None and time.monotonic() >= deadline:
             os.kill(process.pid, signal.SIGKILL)
             deadline = None
         time.sleep(0.01)
 
 
-def undisturbed(folder: Path, count: int) -> tuple[Ended, list[str]]:
+def run_undisturbed(folder: Path, count: int) -> tuple[ProcessResult, list[str]]:
     rows, output = folder / f"{count}.jsonl", folder / f"{count}.answers.jsonl"
     write_rows(rows, count)
     with mock_provider() as url:
         process = _start(rows, output, url)
-        ended = wait(process, None)
-        counted = seen(url)
+        result = wait(process, None)
+        counted = request_counts(url)
         assert process.stdout is not None
-        told = json.loads(process.stdout.read() or b"{}")
+        summary = json.loads(process.stdout.read() or b"{}")
         process.stdout.close()
-    faults = [*check(rows, output), *unlike("requests", counted["requests"], count)]
-    if ended.code or not told.get("finished") or told.get("errors"):
-        faults.append(f"the run ended with {ended.code} and {told}")
-    return ended, faults
+    faults = [*check(rows, output), *count_mismatch("requests", counted["requests"], count)]
+    if result.code or not summary.get("finished") or summary.get("errors"):
+        faults.append(f"the run ended with {result.code} and {summary}")
+    return result, faults
 
 
 @dataclass(frozen=True)
-class Disturbed:
+class DisturbedRun:
     kills: int
     processes: int
     asked_twice: int
@@ -100,9 +100,9 @@ class Disturbed:
     faults: list[str]
 
 
-def disturbed(
+def run_disturbed(
     folder: Path, count: int, kills: int, chance: random.Random, seconds: float, manifest: str | None = None
-) -> Disturbed:
+) -> DisturbedRun:
     """``seconds`` is how long an answer takes, so that kills find requests under way. ``manifest`` is the URL of an
     empty database; None: a file."""
     rows, output = folder / "killed.jsonl", folder / "killed.answers.jsonl"
@@ -113,18 +113,20 @@ def disturbed(
         while True:
             process = _start(rows, output, url, manifest)
             processes += 1
-            ended = wait(process, _moment(process.pid, url, count, kills - killed, chance) if killed < kills else None)
+            result = wait(
+                process, _kill_delay(process.pid, url, count, kills - killed, chance) if killed < kills else None
+            )
             assert process.stdout is not None
             process.stdout.close()
-            cpu, killed = cpu + ended.cpu, killed + ended.killed
-            if not ended.killed:
+            cpu, killed = cpu + result.cpu, killed + result.killed
+            if not result.killed:
                 break
-        counted = seen(url)
-    if ended.code:
-        faults.append(f"the last process ended with {ended.code}")
+        counted = request_counts(url)
+    if result.code:
+        faults.append(f"the last process ended with {result.code}")
     faults += check(rows, output)
-    faults += unlike("rows that were asked", counted["rows"], count)
-    gone = lost(manifest or f"sqlite:///{output}.manifest")
+    faults += count_mismatch("rows that were asked", counted["rows"], count)
+    gone = lost_estimates(manifest or f"sqlite:///{output}.manifest")
     twice = counted["requests"] - count
     if twice > len(gone):
         faults.append(f"{twice} requests too many, and {len(gone)} are recorded")
@@ -133,17 +135,19 @@ def disturbed(
     costs = [Decimal(cost) for cost in gone if cost is not None]
     if len(costs) < len(gone):
         faults.append(f"{len(gone) - len(costs)} lost requests have no cost")
-    return Disturbed(killed, processes, twice, len(gone), sum(costs, Decimal(0)), len(gone) - len(costs), cpu, faults)
+    return DisturbedRun(
+        killed, processes, twice, len(gone), sum(costs, Decimal(0)), len(gone) - len(costs), cpu, faults
+    )
 
 
-def _moment(pid: int, url: str, count: int, kills_left: int, chance: random.Random) -> float:
+def _kill_delay(pid: int, url: str, count: int, kills_left: int, chance: random.Random) -> float:
     """Seconds until the kill: some from the moment that the process has begun to ask, so that all kills find a run."""
-    before, began = seen(url)["requests"], time.monotonic()
-    while seen(url)["requests"] == before and time.monotonic() - began < _SLOWEST_START:
+    before, began = request_counts(url)["requests"], time.monotonic()
+    while request_counts(url)["requests"] == before and time.monotonic() - began < _SLOWEST_START:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             break  # there was nothing left to ask
         time.sleep(0.02)
-    share = max(count - seen(url)["rows"], 0) / max(kills_left + 1, 1)
+    share = max(count - request_counts(url)["rows"], 0) / max(kills_left + 1, 1)
     return chance.uniform(0, 2 * share / 400)  # some 400 rows a second, on a machine that is busy
 
 
@@ -156,37 +160,37 @@ def check(rows: Path, output: Path) -> list[str]:
     """Each row stands in the output once, in its place, with its own answer."""
     if not output.exists():
         return ["there is no output"]
-    with rows.open() as asked, output.open() as answered:
-        for number, (row, line) in enumerate(zip(asked, _endless(answered), strict=False)):
+    with rows.open() as expected_rows, output.open() as written_lines:
+        for number, (row, line) in enumerate(zip(expected_rows, _pad_lines(written_lines), strict=False)):
             found: dict[str, Any] = json.loads(line or "{}")
             if found.get("id") != json.loads(row)["id"] or found.get("answer") != f"answer {number}":
                 return [f"row {number} came back as {line!r:.200}"]
-        return ["there are more rows than there were"] if answered.read(1) else []
+        return ["there are more rows than there were"] if written_lines.read(1) else []
 
 
-def _endless(lines: Any) -> Iterator[str]:
+def _pad_lines(lines: Any) -> Iterator[str]:
     while True:
         yield next(lines, "")
 
 
-def seen(url: str) -> dict[str, int]:
+def request_counts(url: str) -> dict[str, int]:
     with urllib.request.urlopen(url) as reply:
         found: dict[str, int] = json.loads(reply.read())
         return found
 
 
-def lost(manifest: str) -> list[str | None]:
+def lost_estimates(manifest: str) -> list[str | None]:
     database = Database(manifest, timeout=10, synchronous="full", pool_size=1)
     try:
-        asked = "SELECT estimate_usd FROM bulk_lost"
+        query = "SELECT estimate_usd FROM bulk_lost"
         return database.read(
-            lambda connection: [None if row[0] is None else str(row[0]) for row in connection.exec_driver_sql(asked)]
+            lambda connection: [None if row[0] is None else str(row[0]) for row in connection.exec_driver_sql(query)]
         )
     finally:
         database.close()
 
 
-def unlike(what: str, found: int, due: int) -> list[str]:
+def count_mismatch(what: str, found: int, due: int) -> list[str]:
     return [] if found == due else [f"{found:,} {what} and not {due:,}"]
 
 
@@ -207,18 +211,18 @@ def main() -> int:
         folder = Path(name)
         memories = []
         for count in (chosen.rows, 2 * chosen.rows):
-            ended, found = undisturbed(folder, count)
-            memories.append(ended.memory)
+            result, found = run_undisturbed(folder, count)
+            memories.append(result.memory)
             faults += found
             print(
-                f"{count:>9,} rows  {1e6 * ended.cpu / count:7.0f} us a row  {ended.memory / 2**20:6.1f} MB at the peak"
+                f"{count:>9,} rows  {1e6 * result.cpu / count:7.0f} us a row  {result.memory / 2**20:6.1f} MB at the peak"
             )
         growth = memories[1] / memories[0]
         if growth > MOST_GROWTH:
             faults.append(f"twice the rows take {growth:.2f} times the memory")
         if chosen.kills:
             chance = random.Random(chosen.seed)
-            run = disturbed(folder, chosen.rows, chosen.kills, chance, chosen.seconds, chosen.manifest)
+            run = run_disturbed(folder, chosen.rows, chosen.kills, chance, chosen.seconds, chosen.manifest)
             faults += run.faults
             if not run.recorded:
                 faults.append("no kill found a request under way, so nothing was shown: take more rows")

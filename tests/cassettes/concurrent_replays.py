@@ -16,7 +16,7 @@ import httpx
 
 from dragoman.testing import cassette
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import write
+from dragoman.testing.cassette_file import dump_exchanges
 
 AT_ONCE = 64
 ROUNDS = 1_000
@@ -33,7 +33,7 @@ def question(number: int) -> int:
     return number if number < AT_ONCE - SAME else number - SAME
 
 
-def written(path: Path) -> Path:
+def write_cassette(path: Path) -> Path:
     """As many exchanges as there are requests; the last ones repeat questions, with replies of their own."""
     exchanges = [
         Exchange(
@@ -42,7 +42,7 @@ def written(path: Path) -> Path:
         )
         for number in range(AT_ONCE)
     ]
-    path.write_text(write(exchanges, server="by hand"), encoding="utf-8")
+    path.write_text(dump_exchanges(exchanges, server="by hand"), encoding="utf-8")
     return path
 
 
@@ -69,7 +69,7 @@ async def main(rounds: int = ROUNDS) -> int:
     wrong = 0
     rng = random.Random(1)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool, httpx.Client() as client:
-        path = written(Path(folder) / "c.yaml")
+        path = write_cassette(Path(folder) / "c.yaml")
         async with httpx.AsyncClient() as awaited:
             for number in range(rounds):
                 order = list(map(question, range(AT_ONCE)))

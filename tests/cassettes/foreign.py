@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tests import exchanges
-from tests.exchanges import Exchange
+from tests.exchanges import RecordedExchange
 
 HOSTS = {
     "anthropic": "api.anthropic.com", "openai-chat": "api.openai.com", "openai-responses": "api.openai.com",
@@ -22,24 +22,24 @@ HOSTS = {
 LARGEST = 6_000
 """Bytes of all replies of one recording."""
 
-Style = Callable[[list[Exchange]], bytes]
+Style = Callable[[list[RecordedExchange]], bytes]
 
 
-def recordings(limit: int) -> Iterator[tuple[str, list[Exchange]]]:
+def sample_recordings(limit: int) -> Iterator[tuple[str, list[RecordedExchange]]]:
     """So many recordings a provider, each with all of its exchanges in their order; none of the largest."""
     for provider in HOSTS:
-        genuine = [each for each in exchanges.load(provider) if each.genuine and isinstance(each.request, dict)]
+        genuine = [each for each in exchanges.load(provider) if each.is_genuine and isinstance(each.request, dict)]
         groups = (list(group) for _, group in groupby(genuine, lambda each: each.source))
         small = (group for group in groups if sum(len(each.body) for each in group) < LARGEST)
         for group in islice(small, limit):
             yield provider, group
 
 
-def _uri(exchange: Exchange) -> str:
+def _uri(exchange: RecordedExchange) -> str:
     return f"https://{HOSTS[exchange.provider]}{exchange.url_path}"
 
 
-def _request(exchange: Exchange) -> dict[str, Any]:
+def _request(exchange: RecordedExchange) -> dict[str, Any]:
     return {
         "method": exchange.method,
         "uri": _uri(exchange),
@@ -48,7 +48,7 @@ def _request(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def _response(exchange: Exchange, body: Any) -> dict[str, Any]:
+def _response(exchange: RecordedExchange, body: Any) -> dict[str, Any]:
     headers = {name: [value] for name, value in exchange.headers.items()}
     return {
         "status": {"code": exchange.status, "message": "OK"},
@@ -61,19 +61,19 @@ def _dump(data: Any) -> bytes:
     return yaml.dump(data, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), allow_unicode=True).encode()
 
 
-def vcrpy(group: list[Exchange]) -> bytes:
+def vcrpy(group: list[RecordedExchange]) -> bytes:
     """As vcrpy writes it: bodies as texts, or as binary YAML where they are none."""
     pairs = [{"request": _request(each), "response": _response(each, _textual(each.body))} for each in group]
     return _dump({"version": 1, "interactions": pairs})
 
 
-def vcrpy_json(group: list[Exchange]) -> bytes:
+def vcrpy_json(group: list[RecordedExchange]) -> bytes:
     """vcrpy with its other serializer, which has no binary."""
     pairs = [{"request": _request(each), "response": _response(each, each.body.decode())} for each in group]
     return json.dumps({"version": 1, "interactions": pairs}).encode()
 
 
-def compressed(group: list[Exchange]) -> bytes:
+def vcrpy_compressed(group: list[RecordedExchange]) -> bytes:
     """vcrpy without `decode_compressed_response`: bodies as they came."""
     pairs = []
     for each in group:
@@ -83,7 +83,7 @@ def compressed(group: list[Exchange]) -> bytes:
     return _dump({"version": 1, "interactions": pairs})
 
 
-def pydantic_ai(group: list[Exchange]) -> bytes:
+def pydantic_ai(group: list[RecordedExchange]) -> bytes:
     """JSON bodies parsed, streams as texts."""
     pairs = []
     for each in group:
@@ -97,7 +97,7 @@ def pydantic_ai(group: list[Exchange]) -> bytes:
     return _dump({"version": 1, "interactions": pairs})
 
 
-def langchain(group: list[Exchange]) -> bytes:
+def langchain(group: list[RecordedExchange]) -> bytes:
     """Two lists, gzipped, without addresses and headers."""
     requests = [
         {
@@ -122,7 +122,7 @@ def _textual(body: bytes) -> str | bytes:
 STYLES: dict[str, tuple[str, Style]] = {
     "vcrpy": (".yaml", vcrpy),
     "vcrpy-json": (".json", vcrpy_json),
-    "compressed": (".yaml", compressed),
+    "compressed": (".yaml", vcrpy_compressed),
     "pydantic-ai": (".yaml", pydantic_ai),
     "langchain": (".yaml.gz", langchain),
 }
@@ -130,13 +130,13 @@ BLANKED = ("anthropic", "openai-chat", "openai-responses")
 """The wires that LangChain records with its own recorder: without an address, these are told by what was said."""
 
 
-def fits(style: str, provider: str, group: list[Exchange]) -> bool:
+def fits(style: str, provider: str, group: list[RecordedExchange]) -> bool:
     if style == "langchain":
         return provider in BLANKED and all("/count_tokens" not in each.url_path for each in group)
     return style != "vcrpy-json" or not any(isinstance(each.response, bytes) for each in group)
 
 
-def write(folder: Path, style: str, name: str, group: list[Exchange]) -> Path:
+def write(folder: Path, style: str, name: str, group: list[RecordedExchange]) -> Path:
     suffix, write_as = STYLES[style]
     path = folder / f"{name}{suffix}"
     path.write_bytes(write_as(group))

@@ -34,21 +34,21 @@ Body = dict[str, Any]
 Rewrite = Callable[[Body, random.Random, str], Body]
 
 
-def recorded(provider: str) -> list[exchanges.Exchange]:
+def recorded(provider: str) -> list[exchanges.RecordedExchange]:
     return [each for each in exchanges.load(provider) if isinstance(each.request, dict) and each.request]
 
 
-def request(exchange: exchanges.Exchange, body: bytes) -> RecordedRequest:
+def request(exchange: exchanges.RecordedExchange, body: bytes) -> RecordedRequest:
     return RecordedRequest(exchange.method, exchange.url_path, body)
 
 
-def cassette(asked: RecordedRequest) -> Cassette:
-    return Cassette("recorded", [Exchange(asked, RecordedResponse(200, b"{}"))])
+def cassette(request: RecordedRequest) -> Cassette:
+    return Cassette("recorded", [Exchange(request, RecordedResponse(200, b"{}"))])
 
 
-def hits(tape: RecordedRequest, asked: RecordedRequest) -> bool:
+def hits(recorded_request: RecordedRequest, wanted: RecordedRequest) -> bool:
     try:
-        cassette(tape).play(asked)
+        cassette(recorded_request).play(wanted)
     except CassetteMissError:
         return False
     return True
@@ -69,7 +69,7 @@ def ids(body: Body, rng: random.Random, _: str) -> Body:
 
     def named(value: Any, key: str | None = None) -> Any:
         if isinstance(value, dict):
-            return {k: v if own(k, v) else named(v, k) for k, v in value.items()}
+            return {k: v if is_caller_data(k, v) else named(v, k) for k, v in value.items()}
         if isinstance(value, list):
             return [named(each) for each in value]
         if key in IDS and isinstance(value, str) and value:
@@ -87,7 +87,7 @@ def unhinted(body: Body, _: random.Random, __: str) -> Body:
 
     def bare(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: v if own(k, v) else bare(v) for k, v in value.items() if k not in HINTS}
+            return {k: v if is_caller_data(k, v) else bare(v) for k, v in value.items() if k not in HINTS}
         if isinstance(value, list):
             return [each for each in map(bare, value) if each != {}]
         return value
@@ -165,7 +165,7 @@ def arguments(body: Body, rng: random.Random, _: str) -> Body:
 REWRITES: tuple[Rewrite, ...] = (ids, unhinted, hinted, parts, numbers, nulls, arguments)
 
 
-def rewritten(exchange: exchanges.Exchange, rng: random.Random) -> bytes:
+def rewrite(exchange: exchanges.RecordedExchange, rng: random.Random) -> bytes:
     """The request in other words: always other keys and white space, and some of the rewrites."""
     body = deepcopy(exchange.request)
     for rewrite in rng.sample(REWRITES, rng.randint(1, len(REWRITES))):
@@ -176,7 +176,7 @@ def rewritten(exchange: exchanges.Exchange, rng: random.Random) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def own(key: str, value: Any) -> bool:
+def is_caller_data(key: str, value: Any) -> bool:
     """Whether the caller's own data stands there; in Responses, `input` is the list of messages."""
     return key in OWN and not isinstance(value, list)
 
@@ -186,7 +186,7 @@ def texts(value: Any, path: tuple[str | int, ...] = (), within: bool = False) ->
     if isinstance(value, dict):
         for key, each in value.items():
             if within or (key not in HINTS and not (key in IDS and isinstance(each, str))):
-                yield from texts(each, (*path, key), within or own(key, each))
+                yield from texts(each, (*path, key), within or is_caller_data(key, each))
     elif isinstance(value, list):
         for number, each in enumerate(value):
             yield from texts(each, (*path, number), within)
@@ -194,7 +194,9 @@ def texts(value: Any, path: tuple[str | int, ...] = (), within: bool = False) ->
         yield path
 
 
-def edited(exchange: exchanges.Exchange, rng: random.Random) -> tuple[bytes, tuple[str | int, ...]] | None:
+def edit_one_character(
+    exchange: exchanges.RecordedExchange, rng: random.Random
+) -> tuple[bytes, tuple[str | int, ...]] | None:
     """The request with one character changed, added or taken away in one text, and where; None where it has none."""
     body = deepcopy(exchange.request)
     places = list(texts(body))
@@ -219,7 +221,7 @@ def spelling(text: str) -> Any:
         return text
 
 
-def means_the_same(exchange: exchanges.Exchange, body: bytes, place: tuple[str | int, ...]) -> bool:
+def means_the_same(exchange: exchanges.RecordedExchange, body: bytes, place: tuple[str | int, ...]) -> bool:
     """Whether the edit only touched the spelling of arguments, such as their white space."""
     before, after = exchange.request, json.loads(body)
     for step in place:
@@ -239,9 +241,9 @@ def trial(count: int, seed: int) -> Iterator[tuple[str, str, bool, str]]:
         tape = request(exchange, json.dumps(exchange.request).encode("utf-8", "surrogatepass"))
         if done["rewrite"] < count:
             done["rewrite"] += 1
-            body = rewritten(exchange, rng)
+            body = rewrite(exchange, rng)
             yield provider, "rewrite", hits(tape, request(exchange, body)), exchange.id
-        if done["edit"] < count and (edit := edited(exchange, rng)) and not means_the_same(exchange, *edit):
+        if done["edit"] < count and (edit := edit_one_character(exchange, rng)) and not means_the_same(exchange, *edit):
             done["edit"] += 1
             body, place = edit
             yield provider, "edit", not hits(tape, request(exchange, body)), f"{exchange.id} {place}"

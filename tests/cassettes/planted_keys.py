@@ -102,14 +102,14 @@ URL = "https://api.anthropic.com/v1/messages"
 Place = Callable[[str], tuple[httpx.Request, httpx.Response]]
 
 
-def _asked(body: Any = None, url: str = URL, **headers: str) -> httpx.Request:
+def _record_request(body: Any = None, url: str = URL, **headers: str) -> httpx.Request:
     if isinstance(body, bytes):
         return httpx.Request("POST", url, content=body, headers=headers)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.Request("POST", url, json=body or _prompt(), headers=named)
 
 
-def _answered(body: Any = None, status: int = 200, headers: dict[str, str] | None = None) -> httpx.Response:
+def _record_response(body: Any = None, status: int = 200, headers: dict[str, str] | None = None) -> httpx.Response:
     content = body if isinstance(body, bytes) else json.dumps(body or _reply()).encode()
     return httpx.Response(status, content=content, headers=headers or _JSON)
 
@@ -136,30 +136,39 @@ def _thirds(secret: str) -> tuple[str, str, str]:
 
 
 PLACES: dict[str, Place] = {
-    "a header that is kept": lambda k: (_asked(anthropic_beta=k), _answered()),
-    "the path": lambda k: (_asked(url=f"https://api.anthropic.com/{k}/v1/messages"), _answered()),
-    "the query": lambda k: (_asked(url=f"{URL}?trace={k}"), _answered()),
-    "a prompt": lambda k: (_asked(_prompt(f"my key is {k}, keep it")), _answered()),
-    "a tool's arguments": lambda k: (_asked(_call(k), "https://api.openai.com/v1/chat/completions"), _answered()),
-    "a name in JSON": lambda k: (_asked(_prompt(metadata={k: 1})), _answered()),
-    "a form": lambda k: (_asked(_form(k), "https://api.openai.com/v1/files"), _answered()),
-    "a reply's header": lambda k: (_asked(), _answered(headers={**_JSON, "request-id": k})),
-    "a reply": lambda k: (_asked(), _answered(_reply(f"It is {k}."))),
-    "an escaped reply": lambda k: (_asked(), _answered(_escaped(k))),
-    "an error": lambda k: (_asked(), _answered(f"Incorrect API key provided: {k}".encode(), 401, {})),
-    "an event": lambda k: (_asked(_prompt(stream=True)), _answered(_stream("It is ", k), headers=_EVENTS)),
+    "a header that is kept": lambda k: (_record_request(anthropic_beta=k), _record_response()),
+    "the path": lambda k: (_record_request(url=f"https://api.anthropic.com/{k}/v1/messages"), _record_response()),
+    "the query": lambda k: (_record_request(url=f"{URL}?trace={k}"), _record_response()),
+    "a prompt": lambda k: (_record_request(_prompt(f"my key is {k}, keep it")), _record_response()),
+    "a tool's arguments": lambda k: (
+        _record_request(_call(k), "https://api.openai.com/v1/chat/completions"),
+        _record_response(),
+    ),
+    "a name in JSON": lambda k: (_record_request(_prompt(metadata={k: 1})), _record_response()),
+    "a form": lambda k: (_record_request(_form(k), "https://api.openai.com/v1/files"), _record_response()),
+    "a reply's header": lambda k: (_record_request(), _record_response(headers={**_JSON, "request-id": k})),
+    "a reply": lambda k: (_record_request(), _record_response(_reply(f"It is {k}."))),
+    "an escaped reply": lambda k: (_record_request(), _record_response(_escaped(k))),
+    "an error": lambda k: (_record_request(), _record_response(f"Incorrect API key provided: {k}".encode(), 401, {})),
+    "an event": lambda k: (
+        _record_request(_prompt(stream=True)),
+        _record_response(_stream("It is ", k), headers=_EVENTS),
+    ),
     "the deltas of a stream": lambda k: (
-        _asked(_prompt(stream=True)),
-        _answered(_stream("It is ", *_thirds(k), "."), headers=_EVENTS),
+        _record_request(_prompt(stream=True)),
+        _record_response(_stream("It is ", *_thirds(k), "."), headers=_EVENTS),
     ),
 }
 
 DROPPED: dict[str, Place] = {
-    "the authorization": lambda k: (_asked(authorization=f"Bearer {k}"), _answered()),
-    "the key's header": lambda k: (_asked(x_api_key=k), _answered()),
-    "a cookie": lambda k: (_asked(cookie=f"session={k}"), _answered()),
-    "a cookie of the server": lambda k: (_asked(), _answered(headers={**_JSON, "set-cookie": f"session={k}"})),
-    "the key's argument": lambda k: (_asked(url=f"{URL}?key={k}"), _answered()),
-    "the address": lambda k: (_asked(url=f"https://me:{k}@api.anthropic.com/v1/messages"), _answered()),
+    "the authorization": lambda k: (_record_request(authorization=f"Bearer {k}"), _record_response()),
+    "the key's header": lambda k: (_record_request(x_api_key=k), _record_response()),
+    "a cookie": lambda k: (_record_request(cookie=f"session={k}"), _record_response()),
+    "a cookie of the server": lambda k: (
+        _record_request(),
+        _record_response(headers={**_JSON, "set-cookie": f"session={k}"}),
+    ),
+    "the key's argument": lambda k: (_record_request(url=f"{URL}?key={k}"), _record_response()),
+    "the address": lambda k: (_record_request(url=f"https://me:{k}@api.anthropic.com/v1/messages"), _record_response()),
 }
 """Places that are never recorded, so that a key there harms nobody."""

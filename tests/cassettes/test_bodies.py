@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing import cassette
-from dragoman.testing.cassette_body import spell, unspell
+from dragoman.testing.cassette_body import decode_body, encode_body
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import read, write
-from dragoman.testing.cassette_reply import said
-from dragoman.testing.faults import Framing, events_of
+from dragoman.testing.cassette_file import dump_exchanges, load_exchanges
+from dragoman.testing.cassette_reply import describe_reply
+from dragoman.testing.faults import Framing, split_events
 from tests import exchanges
 from tests.unit.testing.kinds_of_streams import BODIES
 
@@ -35,7 +35,7 @@ bodies = st.one_of(st.binary(max_size=60), st.lists(pieces, max_size=6).map(lamb
 
 def again(body: bytes) -> bytes:
     exchange = Exchange(RecordedRequest("POST", "/x"), RecordedResponse(200, body))
-    _, (back,) = read(write([exchange], server="s"))
+    _, (back,) = load_exchanges(dump_exchanges([exchange], server="s"))
     return back.response.body
 
 
@@ -61,24 +61,24 @@ def test_a_body_comes_back(body: bytes) -> None:
 def test_a_stream_is_one_event_a_line(framing: Framing, form: str) -> None:
     """In every framing that a person can read: also in AWS's, whose lengths and checksums are computed anew."""
     body = BODIES[framing]
-    fields = spell(body)
+    fields = encode_body(body)
     assert list(fields) == [form]
     if form != "json":
-        assert fields[form].count("\n") == len(events_of(body))
-        assert unspell(fields) == body
+        assert fields[form].count("\n") == len(split_events(body))
+        assert decode_body(fields) == body
 
 
 def test_line_ends_are_kept() -> None:
     """CR LF throughout is noted once; a stream that mixes its ends is kept as it is."""
-    assert spell(b"data: 1\r\n\r\ndata: 2\r\n\r\n") == {"line_end": "crlf", "events": "data: 1\ndata: 2\n"}
-    assert spell(b"data: 1\r\n\r\ndata: 2\n\n") == {"stream": ["data: 1\r\n\r\n", "data: 2\n\n"]}
+    assert encode_body(b"data: 1\r\n\r\ndata: 2\r\n\r\n") == {"line_end": "crlf", "events": "data: 1\ndata: 2\n"}
+    assert encode_body(b"data: 1\r\n\r\ndata: 2\n\n") == {"stream": ["data: 1\r\n\r\n", "data: 2\n\n"]}
 
 
 def test_what_is_no_text_is_base64() -> None:
     """A picture, and an AWS message that was cut or whose headers are no texts."""
     whole = BODIES[Framing.AWS]
     for body in (b"\x89PNG\xff", whole[:-3], whole[:20] + b"\xff" + whole[21:]):
-        assert list(spell(body)) == ["base64"]
+        assert list(encode_body(body)) == ["base64"]
         assert again(body) == body
 
 
@@ -89,9 +89,9 @@ def test_recorded_bodies_come_back() -> None:
     forms = set()
     for provider in ("anthropic", "bedrock", "ollama", "openai-chat", "openrouter", "google"):
         for each in [each for each in exchanges.load(provider) if each.streamed][::10]:
-            fields = spell(each.body)
+            fields = encode_body(each.body)
             forms |= set(fields)
-            assert unspell(fields) == each.body
+            assert decode_body(fields) == each.body
     assert {"events", "lines", "aws"} <= forms
     assert "base64" not in forms
 
@@ -109,7 +109,7 @@ def test_recorded_bodies_come_back() -> None:
 def test_what_is_no_cassette(text: str) -> None:
     """It is said so, without a traceback of YAML's."""
     with pytest.raises(ConfigurationError, match="this is no cassette"):
-        read(text)
+        load_exchanges(text)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_what_is_no_cassette(text: str) -> None:
 def test_what_a_reply_says(path: str, body: bytes, words: str | None) -> None:
     """An error by its class; nothing of what no adapter reads."""
     status = 529 if words else 200
-    found = said(Exchange(RecordedRequest("POST", path, b"{}"), RecordedResponse(status, body)))
+    found = describe_reply(Exchange(RecordedRequest("POST", path, b"{}"), RecordedResponse(status, body)))
     assert found is None if words is None else words in str(found)
 
 

@@ -48,9 +48,9 @@ def with_openai(url: str) -> str:
 
 def with_ollama(url: str) -> str:
     client = ollama.Client(host=url)
-    said = client.chat(model="m", messages=ASKED).message.content
+    text = client.chat(model="m", messages=ASKED).message.content
     client._client.close()
-    return said or ""
+    return text or ""
 
 
 def with_botocore(url: str) -> str:

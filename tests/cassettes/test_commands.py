@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from dragoman.cli.app import app
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import Recording, load, save, write
+from dragoman.testing.cassette_file import Recording, dump_exchanges, dumps, loads
 from tests.cassettes.planted_keys import key
 
 SHIPPED = Path(__file__).resolve().parents[2] / "cassettes"
@@ -25,19 +25,19 @@ def run(*words: str | Path) -> tuple[int, str]:
 def dirty(path: Path) -> Path:
     """A file that somebody put a key into by hand."""
     exchange = Exchange(RecordedRequest("POST", "/v1/messages", b'{"a":"@"}'), RecordedResponse(200, b"{}"))
-    path.write_text(write([exchange], server="s").replace("'@'", SECRET), encoding="utf-8")
+    path.write_text(dump_exchanges([exchange], server="s").replace("'@'", SECRET), encoding="utf-8")
     return path
 
 
 def test_list_and_show() -> None:
     """Who was asked for what, and what was said, without opening the file."""
-    code, said = run("list", SHIPPED)
+    code, output = run("list", SHIPPED)
     assert code == 0
-    assert said.count("llama-server") >= 16
-    code, said = run("show", SWAP)
+    assert output.count("llama-server") >= 16
+    code, output = run("show", SWAP)
     assert code == 0
-    assert "5. openai-chat chat.completions -> 200" in said
-    assert '[calls add] {"a": 17, "b": 25}' in said
+    assert "5. openai-chat chat.completions -> 200" in output
+    assert '[calls add] {"a": 17, "b": 25}' in output
 
 
 def test_the_shipped_cassettes_are_clean() -> None:
@@ -47,30 +47,30 @@ def test_the_shipped_cassettes_are_clean() -> None:
 
 def test_check_fails_on_secrets_and_damage_and_reports_the_rest(tmp_path: Path) -> None:
     """What is found is named by its place; `--strict` fails on what is only stale."""
-    code, said = run("check", dirty(tmp_path / "a.yaml"))
+    code, output = run("check", dirty(tmp_path / "a.yaml"))
     assert code == 1
-    assert "secret: exchange 1, request $.a: shaped like a secret (Groq)" in said
-    assert SECRET not in said
+    assert "secret: exchange 1, request $.a: shaped like a secret (Groq)" in output
+    assert SECRET not in output
     (tmp_path / "b.yaml").write_text("format: 9", encoding="utf-8")
-    code, said = run("check", tmp_path / "b.yaml")
-    assert (code, "unreadable" in said) == (1, True)
+    code, output = run("check", tmp_path / "b.yaml")
+    assert (code, "unreadable" in output) == (1, True)
     cut = Exchange(RecordedRequest("POST", "/v1/messages", b"{}"), RecordedResponse(200, b"data: {}\n\ndata: {}\n\n"))
     old = Recording("s", [cut], datetime.date(2020, 1, 1))
-    (tmp_path / "c.yaml").write_text(save(old), encoding="utf-8")
-    code, said = run("check", tmp_path / "c.yaml")
+    (tmp_path / "c.yaml").write_text(dumps(old), encoding="utf-8")
+    code, output = run("check", tmp_path / "c.yaml")
     assert code == 0
-    assert "stale: recorded on 2020-01-01" in said
-    assert "reply: exchange 1: MalformedReplyError" in said
+    assert "stale: recorded on 2020-01-01" in output
+    assert "reply: exchange 1: MalformedReplyError" in output
     assert run("check", "--strict", tmp_path / "c.yaml")[0] == 1
 
 
 def test_scrub_masks_in_place(tmp_path: Path) -> None:
     """Once; a clean file keeps its bytes."""
     path = dirty(tmp_path / "a.yaml")
-    code, said = run("scrub", tmp_path)
-    assert (code, "masked" in said) == (0, True)
+    code, output = run("scrub", tmp_path)
+    assert (code, "masked" in output) == (0, True)
     assert SECRET not in path.read_text(encoding="utf-8")
-    assert json.loads(load(path.read_text(encoding="utf-8")).exchanges[0].request.body) == {"a": "***"}
+    assert json.loads(loads(path.read_text(encoding="utf-8")).exchanges[0].request.body) == {"a": "***"}
     before = path.read_bytes()
     assert run("scrub", tmp_path) == (0, "")
     assert path.read_bytes() == before
@@ -87,9 +87,9 @@ def test_import_writes_ours(tmp_path: Path) -> None:
     assert done.exit_code != 0
     assert not (tmp_path / "new").exists()
     assert SECRET not in str(done.exception)
-    code, said = run("import", tmp_path / "old", "--into", tmp_path / "new", "--scrub")
-    assert (code, "1 exchanges" in said) == (0, True)
-    assert load((tmp_path / "new" / "inner" / "a.yaml").read_text(encoding="utf-8")).server == "api.openai.com"
+    code, output = run("import", tmp_path / "old", "--into", tmp_path / "new", "--scrub")
+    assert (code, "1 exchanges" in output) == (0, True)
+    assert loads((tmp_path / "new" / "inner" / "a.yaml").read_text(encoding="utf-8")).server == "api.openai.com"
 
 
 @pytest.mark.parametrize("words", [("list", "nowhere"), ("show", "nowhere"), ("check", "nowhere")])

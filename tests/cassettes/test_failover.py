@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from dragoman.adapter.errors import OverloadedError
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.cli import script
-from dragoman.cli.demo import replayed
+from dragoman.cli.demo import replay_settings
 from dragoman.events import Event, EventBus
 from dragoman.routing import Router
 from dragoman.session import Session
@@ -26,7 +26,7 @@ def tapes() -> dict[str, Cassette]:
     """The failure is written by hand; the answer is a real server's."""
     return {
         "anthropic": Cassette.load(Path(__file__).with_name("handwritten_overloaded.yaml")),
-        "openai-chat": Cassette.load(bundled("cassettes") / "llama-server" / "answers" / "openai-chat-plain.yaml"),
+        "openai-chat": Cassette.load(bundled_path("cassettes") / "llama-server" / "answers" / "openai-chat-plain.yaml"),
     }
 
 
@@ -34,7 +34,7 @@ def session(stack: ExitStack, tapes: dict[str, Cassette], router: Router, events
     providers = {}
     for provider, tape in tapes.items():
         client = stack.enter_context(httpx.Client(transport=CassetteTransport(tape)))
-        providers[provider] = {**replayed(provider, client), "retry": RetryPolicy(max_retries=0)}
+        providers[provider] = {**replay_settings(provider, client), "retry": RetryPolicy(max_retries=0)}
     return stack.enter_context(Session(FAILS, providers=providers, router=router, events=events))
 
 

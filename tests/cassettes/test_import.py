@@ -10,9 +10,9 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing import Cassette
 from dragoman.testing.cassette_exchange import RecordedRequest
-from dragoman.testing.cassette_file import load, save
-from dragoman.testing.cassette_import import imported
-from dragoman.testing.cassette_scrub import scrubbed
+from dragoman.testing.cassette_file import dumps, loads
+from dragoman.testing.cassette_import import import_recording
+from dragoman.testing.cassette_scrub import scrub_recording
 from tests import exchanges
 from tests.cassettes import foreign
 
@@ -40,19 +40,19 @@ def test_recordings_of_other_tools_import_and_replay(tmp_path: Path) -> None:
             if not foreign.fits(style, provider, group):
                 continue
             name = f"{provider} {group[0].source} as {style}"
-            ours = imported(foreign.write(tmp_path, style, f"{number}-{style}", group))
+            ours = import_recording(foreign.write(tmp_path, style, f"{number}-{style}", group))
             target = tmp_path / f"ours-{number}-{style}.yaml"
-            target.write_text(save(scrubbed(ours)), encoding="utf-8")
+            target.write_text(dumps(scrub_recording(ours)), encoding="utf-8")
             tape = Cassette.load(target)
             for each in reversed(group):
-                asked = RecordedRequest(each.method, each.url_path, json.dumps(each.request, indent=1).encode())
-                found = tape.play(asked)
+                request = RecordedRequest(each.method, each.url_path, json.dumps(each.request, indent=1).encode())
+                found = tape.play(request)
                 alike = [other.body for other in group if other.request == each.request]
                 assert found.response.status == each.status, name
                 assert any(same_body(found.response.body, body) for body in alike), name
             assert tape.unplayed == 0, name
             if style != "langchain":
-                assert load(target.read_text(encoding="utf-8")).recorded == datetime.date(2026, 2, 3)
+                assert loads(target.read_text(encoding="utf-8")).recorded == datetime.date(2026, 2, 3)
             played += 1
     assert played >= LEAST, played
 
@@ -71,21 +71,21 @@ def test_what_is_no_recording_is_said_so(text: str, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError):
-        imported(path)
+        import_recording(path)
 
 
 def test_the_forms_that_are_rare(tmp_path: Path) -> None:
     """vcrpy's older form for httpx, its buffers and tuples, and Ruby's."""
     reply = '{"ok": true}'
     older: dict[str, Any] = {"status_code": 200, "headers": {"content-type": "application/json"}, "content": reply}
-    asked = {"method": "post", "uri": "http://h/x?key=secret"}
+    request = {"method": "post", "uri": "http://h/x?key=secret"}
     encoded = {"base64_string": "eyJvayI6IHRydWV9"}
     files = {
-        "older": {"interactions": [{"request": {**asked, "body": "{}"}, "response": older}]},
+        "older": {"interactions": [{"request": {**request, "body": "{}"}, "response": older}]},
         "ruby": {
             "http_interactions": [
                 {
-                    "request": {**asked, "body": {"string": "{}"}},
+                    "request": {**request, "body": {"string": "{}"}},
                     "response": {"status": {"code": 200}, "headers": {}, "body": encoded},
                 }
             ]
@@ -94,7 +94,7 @@ def test_the_forms_that_are_rare(tmp_path: Path) -> None:
     for name, data in files.items():
         path = tmp_path / f"{name}.yaml"
         path.write_text(json.dumps(data), encoding="utf-8")
-        (exchange,) = imported(path).exchanges
+        (exchange,) = import_recording(path).exchanges
         assert (exchange.request.method, exchange.request.path, exchange.request.body) == ("POST", "/x", b"{}")
         assert (exchange.response.status, exchange.response.body) == (200, reply.encode())
     path = tmp_path / "buffer.yaml"
@@ -104,5 +104,5 @@ def test_the_forms_that_are_rare(tmp_path: Path) -> None:
         "  response:\n    status: {code: 200}\n    headers: {}\n    body: {string: ''}\n",
         encoding="utf-8",
     )
-    (exchange,) = imported(path).exchanges
+    (exchange,) = import_recording(path).exchanges
     assert exchange.request.body == b"{}"

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.vcr, pytest.mark.filterwarnings("ignore::DeprecationWa
 
 def settings(provider: str, **more: Any) -> dict[str, Any]:
     address = {"api_key": "recorded", "base_url": ORIGIN + script.BASE_PATHS[provider]}
-    return {"providers": {provider: address}, "new_id": script.counted_ids(), **more}
+    return {"providers": {provider: address}, "new_id": script.sequential_ids(), **more}
 
 
 def model(provider: str) -> str:

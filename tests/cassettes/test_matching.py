@@ -14,7 +14,7 @@ from tests.cassettes import matching
 SAMPLE = 150
 
 
-def asked(body: Any, path: str = "/v1/messages", **more: Any) -> RecordedRequest:
+def record_request(body: Any, path: str = "/v1/messages", **more: Any) -> RecordedRequest:
     return RecordedRequest("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode(), **more)
 
 
@@ -22,7 +22,7 @@ def chat(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 9, "messages": list(messages), **more}
 
 
-def called(name: str, result_of: str | None = None) -> dict[str, Any]:
+def two_call_history(name: str, result_of: str | None = None) -> dict[str, Any]:
     """A history in which two calls are answered; the second result names one of them."""
     calls = [{"type": "tool_use", "id": f"{name}{n}", "name": "f", "input": {"id": "mine", "n": n}} for n in (1, 2)]
     results = [
@@ -44,33 +44,35 @@ def test_rewrites_hit_and_edits_miss() -> None:
 
 def test_ids_may_differ_and_what_they_tie_may_not() -> None:
     """The same history under other ids is the same; a result of another call is another history."""
-    assert differences(asked(called("a")), asked(called("b"))) == []
-    assert differences(asked(called("a")), asked(called("b", "b1")))
+    assert differences(record_request(two_call_history("a")), record_request(two_call_history("b"))) == []
+    assert differences(record_request(two_call_history("a")), record_request(two_call_history("b", "b1")))
 
 
 def test_ids_of_the_caller_count() -> None:
     """What stands in a tool's input is nobody's made-up id."""
-    other = called("a")
+    other = two_call_history("a")
     other["messages"][1]["content"][0]["input"]["id"] = "yours"
-    assert differences(asked(called("a")), asked(other))
+    assert differences(record_request(two_call_history("a")), record_request(other))
 
 
 def test_the_difference_is_named_by_its_path() -> None:
     """Long texts are cut to where they differ, and a new item in the middle moves no other."""
     long = "x" * 500
     ours, theirs = (chat({"role": "user", "content": [{"type": "text", "text": long + end}]}) for end in ("a", "b"))
-    (line,) = differences(asked(ours), asked(theirs))
+    (line,) = differences(record_request(ours), record_request(theirs))
     assert line.startswith("$.messages[0].content[0].text: …x")
     assert len(line) < 400
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
-    (line,) = differences(asked(chat(turns[0], turns[2])), asked(chat(*turns)))
+    (line,) = differences(record_request(chat(turns[0], turns[2])), record_request(chat(*turns)))
     assert line == "$.messages[1]: absent -> {'content': 'b', 'role': 'assistant'}"
 
 
 def test_a_difference_shows_no_secret() -> None:
     """Tests are logged in public."""
     key = "sk-" + "ant-" + "9f8e7d6c5b4a" * 3
-    (line,) = differences(asked(chat({"role": "user", "content": "q"})), asked(chat({"role": "user", "content": key})))
+    (line,) = differences(
+        record_request(chat({"role": "user", "content": "q"})), record_request(chat({"role": "user", "content": key}))
+    )
     assert key not in line
     assert "***" in line
 
@@ -78,21 +80,21 @@ def test_a_difference_shows_no_secret() -> None:
 @pytest.mark.parametrize(
     ("other", "hit"),
     [
-        (asked(chat(), "/v1/messages?beta=true"), True),
-        (asked(chat(), "/proxy/v1/messages"), True),
-        (asked(chat(), host="api.anthropic.com"), True),
-        (asked(chat(), host="replayed.invalid"), True),
-        (asked(chat(), "/v1/messages/count_tokens"), False),
-        (asked(chat(), host="api.openai.com"), False),
-        (asked(chat(), "/v1/messages?trace=1"), False),
-        (asked(chat(stream=True)), False),
-        (asked(chat(stream=False)), True),
-        (asked(chat(temperature=1)), False),
+        (record_request(chat(), "/v1/messages?beta=true"), True),
+        (record_request(chat(), "/proxy/v1/messages"), True),
+        (record_request(chat(), host="api.anthropic.com"), True),
+        (record_request(chat(), host="replayed.invalid"), True),
+        (record_request(chat(), "/v1/messages/count_tokens"), False),
+        (record_request(chat(), host="api.openai.com"), False),
+        (record_request(chat(), "/v1/messages?trace=1"), False),
+        (record_request(chat(stream=True)), False),
+        (record_request(chat(stream=False)), True),
+        (record_request(chat(temperature=1)), False),
     ],
 )
 def test_who_is_asked_for_what(other: RecordedRequest, hit: bool) -> None:
     """Provider and operation count; hosts of no known provider and prefixes of a path do not."""
-    tape = asked(chat(), provider="anthropic")
+    tape = record_request(chat(), provider="anthropic")
     assert (differences(tape, other) == []) is hit
 
 
@@ -100,7 +102,7 @@ def test_the_model_in_the_path_counts() -> None:
     """Gemini and Bedrock name it there."""
     body = {"contents": [{"role": "user", "parts": [{"text": "q"}]}]}
     one, same, other = (
-        asked(body, f"{prefix}/models/{model}:generateContent")
+        record_request(body, f"{prefix}/models/{model}:generateContent")
         for prefix, model in (("/v1beta", "a"), ("/v1", "a"), ("/v1beta", "b"))
     )
     assert differences(one, same) == []
@@ -114,10 +116,10 @@ def multipart(boundary: str, text: str, name: str = "purpose") -> bytes:
 
 def test_the_boundary_of_a_form_does_not_count() -> None:
     """Its parts do: names, file names, types and contents."""
-    tape = asked(multipart("aaaa", "batch"), "/v1/files")
-    assert differences(tape, asked(multipart("bbbbbb", "batch"), "/v1/files")) == []
-    assert differences(tape, asked(multipart("aaaa", "batcH"), "/v1/files"))
-    assert differences(tape, asked(multipart("aaaa", "batch", "name"), "/v1/files"))
+    tape = record_request(multipart("aaaa", "batch"), "/v1/files")
+    assert differences(tape, record_request(multipart("bbbbbb", "batch"), "/v1/files")) == []
+    assert differences(tape, record_request(multipart("aaaa", "batcH"), "/v1/files"))
+    assert differences(tape, record_request(multipart("aaaa", "batch", "name"), "/v1/files"))
 
 
 def test_each_exchange_is_played_once_and_in_any_order() -> None:
@@ -126,13 +128,13 @@ def test_each_exchange_is_played_once_and_in_any_order() -> None:
     tape = Cassette(
         "s",
         [
-            Exchange(asked(chat({"role": "user", "content": text})), RecordedResponse(200, str(n).encode()))
+            Exchange(record_request(chat({"role": "user", "content": text})), RecordedResponse(200, str(n).encode()))
             for n, text in enumerate(texts)
         ],
     )
-    order = [tape.play(asked(chat({"role": "user", "content": text}))).response.body for text in "baa"]
+    order = [tape.play(record_request(chat({"role": "user", "content": text}))).response.body for text in "baa"]
     assert order == [b"1", b"0", b"2"]
     with pytest.raises(CassetteMissError, match="recorded 2 times, and is asked once more"):
-        tape.play(asked(chat({"role": "user", "content": "a"})))
+        tape.play(record_request(chat({"role": "user", "content": "a"})))
     assert tape.unplayed == 0
-    assert tape.left == []
+    assert tape.remaining == []

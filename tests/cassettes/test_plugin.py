@@ -11,7 +11,7 @@ import pytest
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.testing import plugin_cassettes
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import Recording, load, save, write
+from dragoman.testing.cassette_file import Recording, dump_exchanges, dumps, loads
 from tests.cassettes.planted_keys import key
 from tests.cassettes.plugin_loading import LOADING, PLUGIN
 
@@ -55,7 +55,7 @@ def suite(pytester: pytest.Pytester, code: str, **cassettes: list[Exchange]) -> 
     for name, exchanges in cassettes.items():
         path = pytester.path / "cassettes" / "test_it" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(write(exchanges, server="by hand"), encoding="utf-8")
+        path.write_text(dump_exchanges(exchanges, server="by hand"), encoding="utf-8")
 
 
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
@@ -164,11 +164,13 @@ def test_old(): ask("q")
 """
     suite(pytester, code)
     old = exchange("q", "a")
-    asked = RecordedRequest("POST", "/v1/messages", old.request.body, {"anthropic-version": "2020-01-01"})
-    recording = Recording("s", [Exchange(asked, old.response)], datetime.date(2020, 1, 1), None, {"anthropic": "0.0.1"})
+    request = RecordedRequest("POST", "/v1/messages", old.request.body, {"anthropic-version": "2020-01-01"})
+    recording = Recording(
+        "s", [Exchange(request, old.response)], datetime.date(2020, 1, 1), None, {"anthropic": "0.0.1"}
+    )
     path = pytester.path / "cassettes" / "test_it" / "test_old.yaml"
     path.parent.mkdir(parents=True)
-    path.write_text(save(recording), encoding="utf-8")
+    path.write_text(dumps(recording), encoding="utf-8")
     done = run(pytester)
     done.assert_outcomes(passed=1)
     name = "cassettes/test_it/test_old.yaml"
@@ -198,7 +200,7 @@ def test_a_test_is_recorded_and_then_replayed(pytester: pytest.Pytester) -> None
     suite(pytester, f"SAID = 'yes'\n{RECORDED}")
     path = pytester.path / "cassettes" / "test_it" / "test_recorded.yaml"
     run(pytester, "--record-mode=once").assert_outcomes(passed=1)
-    recording = load(path.read_text(encoding="utf-8"))
+    recording = loads(path.read_text(encoding="utf-8"))
     assert recording.server == "api.anthropic.com"
     assert recording.exchanges[0].request.provider == "anthropic"
     assert recording.recorded is not None
@@ -277,10 +279,10 @@ exchanges:
 
         - "data: 2\\n\\n"
 """
-    recording = load(old)
+    recording = loads(old)
     if version == 2:
-        text = save(recording)
+        text = dumps(recording)
         assert "event: a ⏎ data: 1\n        data: 2" in text
-        recording = load(text)
+        recording = loads(text)
     assert recording.exchanges[0].response.body == b"event: a\ndata: 1\n\ndata: 2\n\n"
     assert recording.exchanges[0].request.body == b'{"a":1}'

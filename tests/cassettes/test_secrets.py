@@ -12,16 +12,16 @@ import pytest
 
 from dragoman.testing import cassette
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import Recording, load, save
-from dragoman.testing.cassette_leaks import leaks
-from dragoman.testing.cassette_scrub import scrubbed
+from dragoman.testing.cassette_file import Recording, dumps, loads
+from dragoman.testing.cassette_leaks import find_leaks
+from dragoman.testing.cassette_scrub import scrub_recording
 from dragoman.testing.cassette_secrets import Scanner, SecretFoundError, is_placeholder, known_values
 from tests import exchanges
 from tests.cassettes.planted_keys import DROPPED, ISSUERS, PLACES, Place, key
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[list[str]]:
+def log_lines() -> Iterator[list[str]]:
     """Everything that anybody logs, at the finest level."""
     lines: list[str] = []
 
@@ -57,26 +57,26 @@ def frames(trace: TracebackType | None) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("issuer", ISSUERS)
-def test_a_key_is_refused_wherever_it_stands(issuer: str, tmp_path: Path, told: list[str]) -> None:
+def test_a_key_is_refused_wherever_it_stands(issuer: str, tmp_path: Path, log_lines: list[str]) -> None:
     """Nothing is written, and no log, repr, error or traceback shows it."""
     for number, (name, place) in enumerate(PLACES.items()):
         secret = key(issuer, number)
-        told.clear()
+        log_lines.clear()
         with pytest.raises(SecretFoundError) as caught:
             record(tmp_path / "c.yaml", place, secret)
         error = caught.value
         shown = [str(error), repr(error), repr(error.findings), pickle.dumps(error).decode("latin-1")]
-        shown += [*told, *frames(error.__traceback__), *traceback.format_exception(error)]
+        shown += [*log_lines, *frames(error.__traceback__), *traceback.format_exception(error)]
         assert [text for text in shown if secret in text] == [], name
         assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("place", DROPPED)
-def test_what_is_not_kept_needs_no_refusal(place: str, tmp_path: Path, told: list[str]) -> None:
+def test_what_is_not_kept_needs_no_refusal(place: str, tmp_path: Path, log_lines: list[str]) -> None:
     """Keys travel in headers that no cassette holds: the recording is written without them."""
     secret = key("Anthropic", 7)
     shown = record(tmp_path / "c.yaml", DROPPED[place], secret)
-    assert [text for text in [*shown, *told, (tmp_path / "c.yaml").read_text()] if secret in text] == []
+    assert [text for text in [*shown, *log_lines, (tmp_path / "c.yaml").read_text()] if secret in text] == []
 
 
 def test_a_key_without_a_form_is_known_by_its_use(tmp_path: Path) -> None:
@@ -127,16 +127,16 @@ def test_scrubbing_masks_what_was_found_and_nothing_else() -> None:
         Exchange(RecordedRequest("POST", "/x", secret.encode()), RecordedResponse(200, b'{"t":  1}')),
     ]
     with pytest.raises(SecretFoundError):
-        save(Recording("s", dirty))
-    clean = scrubbed(Recording("s", dirty))
-    text = save(clean)
+        dumps(Recording("s", dirty))
+    clean = scrub_recording(Recording("s", dirty))
+    text = dumps(clean)
     assert secret not in text
     assert "swordfish" not in text
     first, second = clean.exchanges
     assert first.request.path == "/x?api_key=%2A%2A%2A&y=1"
     assert first.response.body == b'data: {"t":  "x"}\n\ndata: {"t":"***"}\n\n'
     assert second.response.body == b'{"t":  1}'
-    assert [each.request.body for each in load(text).exchanges][1] == b"***"
+    assert [each.request.body for each in loads(text).exchanges][1] == b"***"
 
 
 @pytest.mark.exchanges
@@ -147,6 +147,6 @@ def test_recorded_traffic_is_rarely_taken_for_a_secret() -> None:
     found = [
         each.id
         for each in sample
-        if leaks(Exchange(RecordedRequest("POST", "/"), RecordedResponse(200, each.body)), Scanner(), 1)
+        if find_leaks(Exchange(RecordedRequest("POST", "/"), RecordedResponse(200, each.body)), Scanner(), 1)
     ]
     assert len(found) < len(sample) / 100, found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.testing.cassette_file import load, save
+from dragoman.testing.cassette_file import dumps, loads
 from tests.cassettes.plugin_loading import LOADING
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
@@ -42,4 +42,4 @@ def test_the_suite_of_the_page_runs_offline(suite: Path) -> None:
 def test_the_recording_of_the_page_is_as_the_library_writes_it(suite: Path) -> None:
     """To the byte."""
     text = (suite / "cassettes" / "capital.yaml").read_text(encoding="utf-8")
-    assert save(load(text)) == text
+    assert dumps(loads(text)) == text

@@ -5,22 +5,22 @@ import json
 import httpx
 import pytest
 
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.cli import script
-from dragoman.cli.demo import replayed
+from dragoman.cli.demo import replay_settings
 from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteMissError, CassetteTransport
 
 
 def cassette() -> Cassette:
-    return Cassette.load(bundled("cassettes") / script.CASSETTE)
+    return Cassette.load(bundled_path("cassettes") / script.CASSETTE)
 
 
 def play(tape: Cassette) -> Session:
     first, *others = script.RECORDED_PARTS
     client = httpx.Client(transport=CassetteTransport(tape))
-    providers = {part.provider: replayed(part.provider, client) for part in script.RECORDED_PARTS}
-    session = Session(first.model, tools=script.TOOLS, providers=providers, new_id=script.counted_ids())
+    providers = {part.provider: replay_settings(part.provider, client) for part in script.RECORDED_PARTS}
+    session = Session(first.model, tools=script.TOOLS, providers=providers, new_id=script.sequential_ids())
     with client, session:
         for part in (first, *others):
             if session.model != part.model:
@@ -67,8 +67,8 @@ def test_another_prompt_is_a_miss_that_names_the_difference() -> None:
         Session(
             script.RECORDED_PARTS[0].model,
             tools=script.TOOLS,
-            providers={"anthropic": replayed("anthropic", client)},
-            new_id=script.counted_ids(),
+            providers={"anthropic": replay_settings("anthropic", client)},
+            new_id=script.sequential_ids(),
         ) as session,
         pytest.raises(CassetteMissError, match=r"\$\.messages\[0\]\.content"),
     ):

@@ -37,7 +37,7 @@ HANDWRITTEN_STREAM = [
 
 class TestErrors:
     @pytest.mark.parametrize(
-        ("words", "said"),
+        ("words", "message"),
         [
             (("ask", "anthropic:claude-opus-5-5", "Hi"), "ANTHROPIC_API_KEY"),
             (("ask", "antropic:claude-opus-5-5", "Hi"), "did you mean 'anthropic'"),
@@ -50,11 +50,11 @@ class TestErrors:
             (("ask", "local:smollm2-135m", "  "), "the prompt is empty"),
         ],
     )
-    def test_what_is_wrong_is_one_line_and_exit_code_2(self, words: tuple[str, ...], said: str) -> None:
+    def test_what_is_wrong_is_one_line_and_exit_code_2(self, words: tuple[str, ...], message: str) -> None:
         """A missing key, a misspelt provider or an unknown model never shows a traceback."""
         done = command(*words)
         assert done.returncode == 2
-        assert said in done.stderr
+        assert message in done.stderr
         assert "Traceback" not in done.stderr
         assert len(done.stderr.strip().splitlines()) <= 2
 

@@ -132,7 +132,7 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("nowhere.json", "b.json", "--to", "cmf"), "there is no file 'nowhere.json'"),
         (("{dump}", "b.json", "--to", "no-such-shape"), "there is no shape 'no-such-shape'"),
@@ -141,13 +141,13 @@ def test_a_message_body_is_one_message(tmp_path: Path, history: Path) -> None:
         (("{dump}", "b.json", "--to", "cmf", "--only", "other"), "holds no conversation 'other'"),
     ],
 )
-def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     """As an error of ours; nothing is written."""
     named = [word.replace("{dump}", str(DUMPS / "langchain_chat_dumpd.json")) for word in words]
     named[1] = str(tmp_path / named[1])
     error = convert(*named).exception
     assert isinstance(error, DragomanError)
-    assert said in str(error)
+    assert message in str(error)
     assert list(tmp_path.iterdir()) == []
 
 

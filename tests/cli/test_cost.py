@@ -212,7 +212,7 @@ def test_nothing_was_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "error", "said"),
+    ("name", "content", "error", "message"),
     [
         ("costs.txt", "", ConfigurationError, ".parquet"),
         ("session.json", "{}", ConfigurationError, "no stored session"),
@@ -229,12 +229,12 @@ def test_nothing_was_asked(tmp_path: Path) -> None:
     ],
 )
 def test_files_that_are_something_else(
-    tmp_path: Path, name: str, content: str, error: type[Exception], said: str
+    tmp_path: Path, name: str, content: str, error: type[Exception], message: str
 ) -> None:
     """Each is refused with its reason, which does not repeat what was said."""
     path = tmp_path / name
     path.write_text(content)
-    with pytest.raises(error, match=said) as caught:
+    with pytest.raises(error, match=message) as caught:
         run(path)
     assert "secret" not in str(caught.value)
 

@@ -72,8 +72,8 @@ def test_days_that_are_asked_for(database: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["day=2026-11-20", "day=2026-11-21"]
     with Store(f"sqlite:///{database}") as store:
         store.delete(store.list().sessions[0].id)
-    said = run("store", "export", folder, "--store", database, "--until", "2026-11-21").stdout
-    assert "0 days written, with 0 replies, 0 unchanged, 1 taken away" in said
+    output = run("store", "export", folder, "--store", database, "--until", "2026-11-21").stdout
+    assert "0 days written, with 0 replies, 0 unchanged, 1 taken away" in output
 
 
 def test_nothing_is_made_where_nothing_is(tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_nothing_is_made_where_nothing_is(tmp_path: Path) -> None:
 def test_a_time_counts_for_every_source(tmp_path: Path, kind: str) -> None:
     """For usages and messages as well as for stores: the first moment is in, the last one out."""
     path = tmp_path / f"replies.{'csv' if kind == 'csv' else 'jsonl'}"
-    said = [reply(O3, day, "red") for day in range(3)]
+    replies = [reply(O3, day, "red") for day in range(3)]
     if kind == "messages":
-        path.write_text("\n".join(message.model_dump_json() for message in said))
+        path.write_text("\n".join(message.model_dump_json() for message in replies))
     else:
         rows = [
-            {"model": O3, "at": each.created_at.isoformat(), "input_tokens": 1, "output_tokens": 1} for each in said
+            {"model": O3, "at": each.created_at.isoformat(), "input_tokens": 1, "output_tokens": 1} for each in replies
         ]
         lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
         path.write_text("\n".join(lines if kind == "csv" else map(json.dumps, rows)))

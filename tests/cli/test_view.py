@@ -15,22 +15,22 @@ from tests.cli.test_commands import command
 from tests.unit.formats.dumped import DUMPS
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import GEMINI, OPUS, conversation
-from tests.unit.view.promises import checked
+from tests.unit.view.promises import check_page
 
 ROOT = Path(__file__).resolve().parents[2]
-MUSEUM = ROOT / "tests" / "museum"
+COMPATIBILITY = ROOT / "tests" / "museum"
 
 
 def view(*words: object) -> Result:
     return CliRunner().invoke(app, ["view", *map(str, words)], env={"COLUMNS": "200", "NO_COLOR": "1"})
 
 
-def shown(tmp_path: Path, *words: object) -> Element:
+def render_page(tmp_path: Path, *words: object) -> Element:
     page = tmp_path / "page.html"
     done = view(*words, "-o", page)
     assert done.exit_code == 0, done.output or done.exception
     assert str(page) in done.output
-    return checked(page.read_text(encoding="utf-8"))
+    return check_page(page.read_text(encoding="utf-8"))
 
 
 def speakers(document: Element) -> list[str]:
@@ -46,14 +46,14 @@ def session(tmp_path: Path) -> Path:
 
 def test_a_session(session: Path, tmp_path: Path) -> None:
     """With its tool ids, so that the raw requests are those that were sent; and the model that it is set to."""
-    document = shown(tmp_path, session)
+    document = render_page(tmp_path, session)
     assert document.one("h1").words == "session"
     assert document.one("#snext").one("strong").words == OPUS
-    older = shown(tmp_path, MUSEUM / "session_v1.json", "--title", "From the museum")
+    older = render_page(tmp_path, COMPATIBILITY / "session_v1.json", "--title", "From the museum")
     assert older.one("h1").words == "From the museum"
     assert '"id": "toolu_A"' in older.one("main").text
-    said = from_messages((MUSEUM / "session_v1.json").read_bytes())
-    assert len(older.all("article")) == sum(message.role != "tool" for message in said)
+    messages = from_messages((COMPATIBILITY / "session_v1.json").read_bytes())
+    assert len(older.all("article")) == sum(message.role != "tool" for message in messages)
 
 
 def test_a_session_of_a_store(tmp_path: Path) -> None:
@@ -61,18 +61,18 @@ def test_a_session_of_a_store(tmp_path: Path) -> None:
     path = tmp_path / "chats.db"
     with Store(f"sqlite:///{path}") as store:
         store.create(GEMINI, conversation(), session_id="sess_tide", title="The tide")
-        assert shown(tmp_path, path).one("h1").words == "The tide"
+        assert render_page(tmp_path, path).one("h1").words == "The tide"
         store.create(OPUS, [], session_id="sess_other")
-    assert len(speakers(shown(tmp_path, path, "--only", "sess_tide"))) == 10
-    assert len(speakers(shown(tmp_path, "sess_tide", "--store", path))) == 10
-    assert len(speakers(shown(tmp_path, f"sqlite:///{path}", "--only", "sess_tide"))) == 10
+    assert len(speakers(render_page(tmp_path, path, "--only", "sess_tide"))) == 10
+    assert len(speakers(render_page(tmp_path, "sess_tide", "--store", path))) == 10
+    assert len(speakers(render_page(tmp_path, f"sqlite:///{path}", "--only", "sess_tide"))) == 10
     assert "sess_other" in str(view(path, "-o", tmp_path / "a.html").exception)
     assert view("sess_none", "--store", path).exit_code != 0
 
 
 def test_a_cassette_of_ours(tmp_path: Path) -> None:
     """The conversation of the demo goes over three wires."""
-    document = shown(tmp_path, ROOT / "cassettes" / "llama-server" / "swap" / "three_wires.yaml", "--only", "1")
+    document = render_page(tmp_path, ROOT / "cassettes" / "llama-server" / "swap" / "three_wires.yaml", "--only", "1")
     assert "qwen2.5-coder-0.5b" in speakers(document)
     assert document.all(".call")
 
@@ -85,9 +85,9 @@ def test_other_shapes_are_told_by_looking(name: str, tmp_path: Path) -> None:
     done = view(DUMPS / name, "-o", tmp_path / "page.html")
     if done.exit_code:
         named = str(done.exception).rpartition(": ")[2].split(", ")
-        document = shown(tmp_path, DUMPS / name, "--only", named[0])
+        document = render_page(tmp_path, DUMPS / name, "--only", named[0])
     else:
-        document = checked((tmp_path / "page.html").read_text())
+        document = check_page((tmp_path / "page.html").read_text())
     assert len(speakers(document)) > 1
 
 
@@ -102,11 +102,11 @@ def test_the_page_goes_beside_nothing_it_would_write_over(session: Path, tmp_pat
         assert "is there already" in str(view(session).exception)
     assert view(session, "-o", work).exit_code == 0
     assert view(session, "-o", work / "session.html", "--no-raw").exit_code == 0
-    assert checked((work / "session.html").read_text()).all(".raw") == []
+    assert check_page((work / "session.html").read_text()).all(".raw") == []
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "expected"),
     [
         ("nowhere.json", "there is no file 'nowhere.json'"),
         ("{folder}", "is a folder"),
@@ -114,19 +114,19 @@ def test_the_page_goes_beside_nothing_it_would_write_over(session: Path, tmp_pat
         ("{other}", "nothing tells in which shape"),
     ],
 )
-def test_what_is_wrong_is_said(source: str, said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said(source: str, expected: str, tmp_path: Path) -> None:
     """As an error of ours; nothing is written."""
     (tmp_path / "other.json").write_text('{"a": 1}')
     named = source.format(folder=tmp_path, other=tmp_path / "other.json")
     error = view(named, "-o", tmp_path / "page.html").exception
     assert isinstance(error, DragomanError)
-    assert said in str(error)
+    assert expected in str(error)
     assert not (tmp_path / "page.html").exists()
 
 
 def test_as_a_person_runs_it(tmp_path: Path) -> None:
     """Nothing but the one line, although models lose things on the way."""
-    shutil.copy(MUSEUM / "session_v1.json", tmp_path / "old.json")
+    shutil.copy(COMPATIBILITY / "session_v1.json", tmp_path / "old.json")
     done = command("view", str(tmp_path / "old.json"), "-o", str(tmp_path / "old.html"), COLUMNS="400")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

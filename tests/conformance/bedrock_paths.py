@@ -3,7 +3,7 @@
 import re
 from urllib.parse import unquote
 
-from tests.exchanges import Exchange
+from tests.exchanges import RecordedExchange
 
 PATH = re.compile(r"/model/([^/]+)/(converse|converse-stream|invoke|invoke-with-response-stream)")
 
@@ -11,7 +11,7 @@ _EVENT_STREAM_START = b"\0"
 """The first byte of a length: no message of a recording is as long as 16 MiB."""
 
 
-def out_of_scope(exchange: Exchange) -> str | None:
+def skip_reason(exchange: RecordedExchange) -> str | None:
     """Why an exchange on one of these paths is not judged, or None where it is."""
     found = PATH.fullmatch(exchange.url_path)
     body = exchange.request or {}
@@ -22,7 +22,7 @@ def out_of_scope(exchange: Exchange) -> str | None:
     return None
 
 
-def model(exchange: Exchange) -> str:
+def model(exchange: RecordedExchange) -> str:
     """The model id or ARN in the path: recordings name it in part."""
     found = PATH.fullmatch(exchange.url_path)
     return unquote(found[1]) if found else exchange.model or "unknown"

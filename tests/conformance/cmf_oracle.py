@@ -20,7 +20,7 @@ from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.message import Role
 from dragoman.canonical.view import MessageView
 from dragoman.canonical.view_parts import CalledTool
-from dragoman.policy import Capability, TierViolation, filtered, merge
+from dragoman.policy import Capability, TierViolation, filter_extensions, merge_extensions
 from tests.unit.canonical.extension_samples import FULL
 from tests.unit.canonical.test_view import SQL, block
 
@@ -186,7 +186,7 @@ def filtering(counts: Counter[str], every: int = 1) -> Iterator[str]:
     sets = (names for size in range(13) for names in itertools.combinations(THEIR_CAPABILITIES, size))
     for names in itertools.islice(sets, 0, None, every):
         counts["sets of capabilities"] += 1
-        shown = filtered(ours, [*names, Capability.READ_OBJECTS, Capability.READ_DATA])
+        shown = filter_extensions(ours, [*names, Capability.READ_OBJECTS, Capability.READ_DATA])
         expected = cpex.filter_extensions(theirs, frozenset(map(str, names)))
         if _as_theirs(shown) != _plain(expected.model_dump()):
             yield f"filtering with {', '.join(names)}"
@@ -208,8 +208,8 @@ def merging(counts: Counter[str]) -> Iterator[str]:
     ours, theirs = Extensions.model_validate(SHARED), cpex.Extensions.model_validate(SHARED)
     for name, change in CHANGES.items():
         counts["changes merged"] += 1
-        ours_merged = _outcome(_merged, ours, change)
-        theirs_merged = _outcome(_merged_there, theirs, change)
+        ours_merged = _outcome(_merge_ours, ours, change)
+        theirs_merged = _outcome(_merge_theirs, theirs, change)
         if (ours_merged is None) is not (theirs_merged is None):
             yield f"merging {name}: refused by {'us' if ours_merged is None else 'the reference'} alone"
             continue
@@ -219,11 +219,11 @@ def merging(counts: Counter[str]) -> Iterator[str]:
             yield f"merging {name}"
 
 
-def _merged(ours: Extensions, change: dict[str, Any], held: Iterable[str] = tuple(Capability)) -> Any:
-    return merge(ours, Extensions.model_validate(SHARED | change), held)
+def _merge_ours(ours: Extensions, change: dict[str, Any], capabilities: Iterable[str] = tuple(Capability)) -> Any:
+    return merge_extensions(ours, Extensions.model_validate(SHARED | change), capabilities)
 
 
-def _merged_there(theirs: Any, change: dict[str, Any]) -> Any:
+def _merge_theirs(theirs: Any, change: dict[str, Any]) -> Any:
     changed = cpex.Extensions.model_validate(SHARED | change)
     return cpex.merge_extensions(theirs, changed, frozenset(map(str, Capability)), "p")
 
@@ -303,7 +303,7 @@ def _arguments() -> tuple[Any, Any]:
 
 
 def _unseen_policies() -> tuple[Any, Any]:
-    ours = filtered(Extensions.model_validate(SHARED), [])
+    ours = filter_extensions(Extensions.model_validate(SHARED), [])
     theirs = cpex.filter_extensions(cpex.Extensions.model_validate(SHARED), frozenset())
     assert ours is not None
     assert ours.security is not None
@@ -312,7 +312,7 @@ def _unseen_policies() -> tuple[Any, Any]:
 
 def _silence() -> tuple[Any, Any]:
     changed = {"http": {"headers": {"A": "b"}}}
-    ours = _outcome(merge, Extensions(), Extensions.model_validate(changed), [])
+    ours = _outcome(merge_extensions, Extensions(), Extensions.model_validate(changed), [])
     theirs = cpex.merge_extensions(cpex.Extensions(), cpex.Extensions.model_validate(changed), frozenset(), "p")
     return "TierViolation" if ours is None else "merged", "dropped" if theirs.http is None else "merged"
 

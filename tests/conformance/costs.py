@@ -8,10 +8,10 @@ from genai_prices import Usage, calc_price, extract_usage
 
 from dragoman import Message
 from tests.conformance.oracle.expected import Expected
-from tests.conformance.outcomes import Difference, Outcome, Respect
-from tests.conformance.scope import model_of
+from tests.conformance.outcomes import Aspect, Difference, Outcome
+from tests.conformance.scope import model_name
 from tests.conformance.subject import NOW, prices
-from tests.exchanges import Exchange
+from tests.exchanges import RecordedExchange
 
 _EXTRACTORS: dict[str, tuple[str, str]] = {
     "anthropic": ("anthropic", "default"),
@@ -32,20 +32,20 @@ _NAMELESS = frozenset({"cohere", "bedrock"})
 """Whose replies do not name the model, or not by the name that has the price."""
 
 
-def judge(exchange: Exchange, expected: Expected, message: Message) -> Iterator[Outcome]:
+def judge(exchange: RecordedExchange, expected: Expected, message: Message) -> Iterator[Outcome]:
     """Nothing where there is no price table of ours, or where the oracle has no price."""
     bill = expected.bill
     if _is_special(exchange.response):
         return
     if exchange.provider in _NAMELESS:
-        bill = {**bill, "model": model_of(exchange).partition(":")[2]}
+        bill = {**bill, "model": model_name(exchange).partition(":")[2]}
     due = oracle_price(exchange.provider, bill)
     if prices() is None or due is None:
         return
     cost = message.usage.cost_usd if message.usage else None
     status = message.usage.cost_status if message.usage else None
     same = cost == due
-    yield Outcome(exchange, Respect.COST, () if same else (Difference("cost", f"{due} -> {cost} ({status})"),))
+    yield Outcome(exchange, Aspect.COST, () if same else (Difference("cost", f"{due} -> {cost} ({status})"),))
 
 
 def _is_special(reply: Any) -> bool:

@@ -7,29 +7,29 @@ from typing import Any
 from dragoman import AdapterOptions, Message
 from tests.conformance.jsondiff import differences
 from tests.conformance.oracle.expected import Expected, arguments
-from tests.conformance.outcomes import Difference, Outcome, Respect
-from tests.conformance.scope import model_of, wire_of
-from tests.conformance.subject import adapter_for
-from tests.exchanges import Exchange
+from tests.conformance.outcomes import Aspect, Difference, Outcome
+from tests.conformance.scope import model_name, wire_name
+from tests.conformance.subject import create_adapter
+from tests.exchanges import RecordedExchange
 
 
-def judge(exchange: Exchange, expected: Expected, message: Message) -> Iterator[Outcome]:
+def judge(exchange: RecordedExchange, expected: Expected, message: Message) -> Iterator[Outcome]:
     """The reply within a conversation that goes on; nothing where the reply is empty."""
-    theirs = _expected(wire_of(exchange), expected.native)
+    theirs = _expected_resend(wire_name(exchange), expected.native)
     if not theirs:
         return
     results = [Message.tool(call.id, "done") for call in message.tool_uses]
     history = [Message.user("Begin."), message, *results, Message.user("Go on.")]
     try:
-        wire = adapter_for(model_of(exchange)).to_wire(history, [], _options(exchange.provider, expected.native))
+        wire = create_adapter(model_name(exchange)).to_wire(history, [], _options(exchange.provider, expected.native))
     except Exception as error:
-        yield Outcome(exchange, Respect.ECHO, (Difference(f"raised {type(error).__name__}", str(error)),))
+        yield Outcome(exchange, Aspect.RESEND, (Difference(f"raised {type(error).__name__}", str(error)),))
         return
-    ours = _sent(wire_of(exchange), json.loads(wire.body))
-    yield Outcome(exchange, Respect.ECHO, tuple(differences(theirs, ours)))
+    ours = _resent_reply(wire_name(exchange), json.loads(wire.body))
+    yield Outcome(exchange, Aspect.RESEND, tuple(differences(theirs, ours)))
 
 
-def _expected(provider: str, native: Any) -> Any:
+def _expected_resend(provider: str, native: Any) -> Any:
     """What of a reply has to be sent again. Nulls say nothing, and an empty text is refused by some."""
     match provider:
         case "anthropic":
@@ -39,14 +39,14 @@ def _expected(provider: str, native: Any) -> Any:
         case "google" | "google-vertex":
             return native
         case "google-interactions":
-            return [_as_object(step) for step in native]
+            return [_parse_step_arguments(step) for step in native]
         case "bedrock":
-            return [block for block in map(_of_bedrock, native) if block]
+            return [block for block in map(_normalize_bedrock_block, native) if block]
         case _:
-            return _essential(native)
+            return _normalize_chat_message(native)
 
 
-def _sent(provider: str, body: dict[str, Any]) -> Any:
+def _resent_reply(provider: str, body: dict[str, Any]) -> Any:
     """The part of a request that stands for the reply."""
     match provider:
         case "anthropic":
@@ -60,15 +60,15 @@ def _sent(provider: str, body: dict[str, Any]) -> Any:
             return [_without_nulls(item) for item in ours if not _is_result(item)]
         case "bedrock":
             (assistant,) = (message for message in body["messages"] if message["role"] == "assistant")
-            return [block for block in map(_of_bedrock, assistant["content"]) if block]
+            return [block for block in map(_normalize_bedrock_block, assistant["content"]) if block]
         case "google-interactions":
             return [step for step in body["input"] if step["type"] not in ("user_input", "function_result")]
         case "google" | "google-vertex":
-            (said,) = (content for content in body["contents"] if content["role"] == "model")
-            return said["parts"]
+            (model_content,) = (content for content in body["contents"] if content["role"] == "model")
+            return model_content["parts"]
         case _:
             (assistant,) = (message for message in body["messages"] if message["role"] == "assistant")
-            return _essential(assistant)
+            return _normalize_chat_message(assistant)
 
 
 def _options(provider: str, native: Any) -> AdapterOptions:
@@ -78,7 +78,7 @@ def _options(provider: str, native: Any) -> AdapterOptions:
     return AdapterOptions()
 
 
-def _of_bedrock(block: dict[str, Any]) -> dict[str, Any] | None:
+def _normalize_bedrock_block(block: dict[str, Any]) -> dict[str, Any] | None:
     """A block as it counts: only in replies do calls have a type, and thinking goes back only where it is signed."""
     if "type" in block:
         return _without_nulls(block) if block.get("text") != "" else None
@@ -93,7 +93,7 @@ def _of_bedrock(block: dict[str, Any]) -> dict[str, Any] | None:
             return block
 
 
-def _as_object(step: dict[str, Any]) -> dict[str, Any]:
+def _parse_step_arguments(step: dict[str, Any]) -> dict[str, Any]:
     """A step of Google's with its arguments as the object that a stream sent as text."""
     return {**step, "arguments": arguments(step["arguments"])} if isinstance(step.get("arguments"), str) else step
 
@@ -106,7 +106,7 @@ def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
     return {name: inner for name, inner in value.items() if inner is not None}
 
 
-def _essential(message: dict[str, Any]) -> dict[str, Any]:
+def _normalize_chat_message(message: dict[str, Any]) -> dict[str, Any]:
     """A chat message as it counts: its text, its refusal and its calls."""
     content = message.get("content")
     parts = content if isinstance(content, list) else []

@@ -17,18 +17,18 @@ from functools import cache
 from statistics import median
 
 from dragoman import DragomanError
-from dragoman.adapter.estimate import Measures, Weights, measure, row_for, rows, weights_for
+from dragoman.adapter.estimate import RequestMeasures, Weights, measure_request, row_for, rows, weights_for
 from dragoman.adapter.text_counts import TextCounts
 from tests.conformance.fitting import Sample, fit
 from tests.conformance.replies import decode
-from tests.conformance.scope import ADAPTERS, model_of, out_of_scope
-from tests.conformance.subject import adapter_for, context_for
-from tests.exchanges import Exchange, load
+from tests.conformance.scope import ADAPTERS, model_name, skip_reason
+from tests.conformance.subject import create_adapter, create_context
+from tests.exchanges import RecordedExchange, load
 
 _STRUCTURE = ("start", "messages", "systems", "calls", "results", "toolbox", "tools", "nodes", "thinking", "signature")
 _FITTED = (*_STRUCTURE, *TextCounts._fields)
-_REACH = (150, 3, 5, 8, 5, 400, 15, 2, 0.1, 0.1, *(0.25 for _ in TextCounts._fields))
-_ALONE = ("native_tools", "native", "pages", "audio", "video")
+_TOLERANCES = (150, 3, 5, 8, 5, 400, 15, 2, 0.1, 0.1, *(0.25 for _ in TextCounts._fields))
+_RARE_FEATURES = ("native_tools", "native", "pages", "audio", "video")
 """What is rare is fitted when all else is: each by the middle of what it leaves unexplained."""
 _ENOUGH = 5
 _PULL = 0.1
@@ -37,12 +37,12 @@ _ROOT = "o200k"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedSample:
     """A request, what it holds, and the prompt tokens that its reply reports."""
 
-    exchange: Exchange
+    exchange: RecordedExchange
     model: str
-    measures: Measures
+    measures: RequestMeasures
     tokens: int
     schema: bool
     """Whether an answer by a schema was asked for: an option, which the estimate does not see."""
@@ -54,8 +54,8 @@ class Recorded:
     @property
     def plain(self) -> bool:
         """Text and tools only: what the common weights are fitted to."""
-        rare = any(getattr(self.measures, name) for name in _ALONE)
-        return self.exchange.genuine and not (rare or self.measures.images or self.schema)
+        rare = any(getattr(self.measures, name) for name in _RARE_FEATURES)
+        return self.exchange.is_genuine and not (rare or self.measures.images or self.schema)
 
     @property
     def fold(self) -> int:
@@ -67,70 +67,70 @@ class Recorded:
 
 
 @cache
-def recorded(provider: str) -> tuple[Recorded, ...]:
+def recorded_samples(provider: str) -> tuple[RecordedSample, ...]:
     return tuple(filter(None, map(_read, load(provider))))
 
 
-def _read(exchange: Exchange) -> Recorded | None:
+def _read(exchange: RecordedExchange) -> RecordedSample | None:
     """None where there is nothing to judge."""
-    if out_of_scope(exchange) or exchange.status >= 400 or not exchange.request or "stateful" in exchange.features:
+    if skip_reason(exchange) or exchange.status >= 400 or not exchange.request or "stateful" in exchange.features:
         return None
-    model = model_of(exchange)
+    model = model_name(exchange)
     reply = decode(exchange)
     usage = None if isinstance(reply, DragomanError) else reply.usage
     if usage is None or not usage.prompt_tokens or usage.server_tools:
         return None
-    messages, tools, options = adapter_for(model).from_wire_request(exchange.request, context_for(model))
+    messages, tools, options = create_adapter(model).from_wire_request(exchange.request, create_context(model))
     schema = options.output_schema is not None
-    return Recorded(exchange, model, measure(messages, tools), usage.prompt_tokens, schema)
+    return RecordedSample(exchange, model, measure_request(messages, tools), usage.prompt_tokens, schema)
 
 
-def fitted(samples: Iterable[Recorded]) -> dict[str, dict[str, float]]:
+def fit_weights(samples: Iterable[RecordedSample]) -> dict[str, dict[str, float]]:
     """Weights by tokenizer; those with few samples stay near to those that they are like."""
-    groups: dict[str, list[Recorded]] = defaultdict(list)
+    groups: dict[str, list[RecordedSample]] = defaultdict(list)
     for sample in samples:
         groups[sample.tokenizer].append(sample)
     hand = Weights()
     found = {_ROOT: _weights(groups[_ROOT], {name: getattr(hand, name) for name in Weights.model_fields})}
-    for name, like in _by_likeness():
+    for name, like in _tokenizers_by_similarity():
         found[name] = _weights(groups[name], found[like])
     return found
 
 
-def _by_likeness() -> Iterator[tuple[str, str]]:
+def _tokenizers_by_similarity() -> Iterator[tuple[str, str]]:
     """Each tokenizer and the one that it is like, those first that others are like."""
     likes = {str(row["name"]): str(row.get("like", _ROOT)) for row in rows("tokenizer")}
     likes.pop(_ROOT)
     yield from sorted(likes.items(), key=lambda pair: pair[1] != _ROOT)
 
 
-def _weights(samples: Sequence[Recorded], start: Mapping[str, float]) -> dict[str, float]:
+def _weights(samples: Sequence[RecordedSample], start: Mapping[str, float]) -> dict[str, float]:
     kinds = Counter((_features(sample.measures), sample.tokens) for sample in samples if sample.plain)
     counted = [Sample(features, tokens, times) for (features, tokens), times in kinds.items()]
-    values = fit(counted, [start[name] for name in _FITTED], _REACH, _PULL)
+    values = fit(counted, [start[name] for name in _FITTED], _TOLERANCES, _PULL)
     found = {**start, **{name: round(value, 3) for name, value in zip(_FITTED, values, strict=True)}}
-    for name in _ALONE:
-        found[name] = _alone(name, samples, found)
+    for name in _RARE_FEATURES:
+        found[name] = _fit_rare_weight(name, samples, found)
     return found
 
 
-def _alone(name: str, samples: Sequence[Recorded], found: Mapping[str, float]) -> float:
+def _fit_rare_weight(name: str, samples: Sequence[RecordedSample], found: Mapping[str, float]) -> float:
     """One rare weight: the middle of what is left, over the requests that hold nothing else that is rare."""
-    without = Weights.model_validate({**found, "image": {}, **dict.fromkeys(_ALONE, 0.0)})
+    without = Weights.model_validate({**found, "image": {}, **dict.fromkeys(_RARE_FEATURES, 0.0)})
     left = [
         max(0.0, sample.tokens - without.tokens(sample.measures)) / getattr(sample.measures, name)
         for sample in samples
-        if [kind for kind in (*_ALONE, "images") if getattr(sample.measures, kind)] == [name]
+        if [kind for kind in (*_RARE_FEATURES, "images") if getattr(sample.measures, kind)] == [name]
     ]
     return round(median(left), 3) if len(left) >= _ENOUGH and median(left) > 0 else found[name]
 
 
-def _features(measures: Measures) -> tuple[float, ...]:
+def _features(measures: RequestMeasures) -> tuple[float, ...]:
     text = (once + again for once, again in zip(measures.text, measures.schema_text, strict=True))
     return (1.0, *(float(getattr(measures, name)) for name in _STRUCTURE[1:]), *map(float, text))
 
 
-def table(errors: Mapping[str, Sequence[float]]) -> str:
+def format_table(errors: Mapping[str, Sequence[float]]) -> str:
     lines = [f"{'':18}{'n':>6}{'median':>9}{'p90':>9}{'bias':>9}{'within 10 %':>13}"]
     for name, found in errors.items():
         size = sorted(map(abs, found))
@@ -142,15 +142,15 @@ def table(errors: Mapping[str, Sequence[float]]) -> str:
 
 def errors(provider: str) -> list[float]:
     """Of all judged requests, as the adapter's model rows have it."""
-    return [sample.error(_declared(sample.model)) for sample in recorded(provider)]
+    return [sample.error(_declared(sample.model)) for sample in recorded_samples(provider)]
 
 
-def crossed() -> dict[str, list[float]]:
+def cross_validate() -> dict[str, list[float]]:
     """The errors of weights that have not seen the recordings that they are judged by."""
-    everything = [(provider, sample) for provider in ADAPTERS for sample in recorded(provider)]
+    everything = [(provider, sample) for provider in ADAPTERS for sample in recorded_samples(provider)]
     found: dict[str, list[float]] = {provider: [] for provider in ADAPTERS}
     for fold in range(_FOLDS):
-        weights = fitted(sample for _, sample in everything if sample.fold != fold)
+        weights = fit_weights(sample for _, sample in everything if sample.fold != fold)
         for provider, sample in everything:
             if sample.fold == fold:
                 rule = _declared(sample.model).image
@@ -160,7 +160,7 @@ def crossed() -> dict[str, list[float]]:
 
 @cache
 def _declared(model: str) -> Weights:
-    return weights_for(model, adapter_for(model).capabilities.token_estimate)
+    return weights_for(model, create_adapter(model).capabilities.token_estimate)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -171,14 +171,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.disable(logging.WARNING)
     if options.fit:
         print("# Fitted by `python -m tests.conformance.estimates --fit`; tokens for one of each, see `Weights`.")
-        for name, weights in fitted(sample for provider in ADAPTERS for sample in recorded(provider)).items():
+        for name, weights in fit_weights(
+            sample for provider in ADAPTERS for sample in recorded_samples(provider)
+        ).items():
             print(f"\n[{name}]")
             for field, value in weights.items():
                 if field != "image":
                     print(f"{field} = {value:g}")
         return
-    found = crossed() if options.cross else {provider: errors(provider) for provider in ADAPTERS}
-    print(table({**found, "all": [error for each in found.values() for error in each]}))
+    found = cross_validate() if options.cross else {provider: errors(provider) for provider in ADAPTERS}
+    print(format_table({**found, "all": [error for each in found.values() for error in each]}))
 
 
 if __name__ == "__main__":

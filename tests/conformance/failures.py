@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from dragoman import DragomanError
 from tests.conformance import replies
-from tests.conformance.oracle.expected import Failure, words
-from tests.conformance.outcomes import Difference, Outcome, Respect
-from tests.exchanges import Exchange
+from tests.conformance.oracle.expected import Failure, error_texts
+from tests.conformance.outcomes import Aspect, Difference, Outcome
+from tests.exchanges import RecordedExchange
 
 _BY_WORD: tuple[tuple[str, frozenset[str]], ...] = (
     ("insufficient_quota", frozenset({"BillingError", "RateLimitError"})),
@@ -50,11 +50,11 @@ _BY_STATUS: dict[int, frozenset[str]] = {
 _REQUEST_ID_HEADERS = ("request-id", "x-request-id", "x-generation-id", "mistral-correlation-id", "x-amzn-requestid")
 
 
-def fitting(status: int | None, said: tuple[str, ...], *, truncated: bool = False) -> frozenset[str]:
+def acceptable_classes(status: int | None, texts: tuple[str, ...], *, truncated: bool = False) -> frozenset[str]:
     """The names of the error classes that fit; empty where nothing is known and any class will do."""
     if truncated:
         return frozenset({"StreamTruncatedError"})
-    text = " ".join(said).lower()
+    text = " ".join(texts).lower()
     for word, classes in _BY_WORD:
         if word in text:
             return classes
@@ -65,12 +65,12 @@ def fitting(status: int | None, said: tuple[str, ...], *, truncated: bool = Fals
     return frozenset({"ServerError"}) if status >= 500 else frozenset({"InvalidRequestError"})
 
 
-def judge(exchange: Exchange, failure: Failure | None) -> Outcome:
+def judge(exchange: RecordedExchange, failure: Failure | None) -> Outcome:
     """An exchange of status 400 and over, or one whose oracle found a failure in its body."""
-    return Outcome(exchange, Respect.ERROR, tuple(_differences(exchange, failure)))
+    return Outcome(exchange, Aspect.ERROR, tuple(_differences(exchange, failure)))
 
 
-def _differences(exchange: Exchange, failure: Failure | None) -> Iterator[Difference]:
+def _differences(exchange: RecordedExchange, failure: Failure | None) -> Iterator[Difference]:
     try:
         error = replies.decode(exchange)
     except Exception as other:
@@ -80,8 +80,8 @@ def _differences(exchange: Exchange, failure: Failure | None) -> Iterator[Differ
         yield Difference("taken for a reply", error.id)
         return
     status = exchange.status if exchange.status >= 400 else None
-    said = words(exchange.response) if failure is None else failure.words
-    classes = fitting(status, said, truncated=failure is not None and failure.truncated)
+    texts = error_texts(exchange.response) if failure is None else failure.words
+    classes = acceptable_classes(status, texts, truncated=failure is not None and failure.truncated)
     if classes and type(error).__name__ not in classes:
         yield Difference("class", f"{' or '.join(sorted(classes))} -> {type(error).__name__} {error}")
     if status is not None and getattr(error, "status", None) != status:
@@ -94,7 +94,7 @@ def _differences(exchange: Exchange, failure: Failure | None) -> Iterator[Differ
         yield Difference("retry_after", f"{wait} -> {getattr(error, 'retry_after', None)}")
 
 
-def _request_ids(exchange: Exchange) -> list[str]:
+def _request_ids(exchange: RecordedExchange) -> list[str]:
     found = [exchange.headers[name] for name in _REQUEST_ID_HEADERS if name in exchange.headers]
     if isinstance(exchange.response, dict) and isinstance(exchange.response.get("request_id"), str):
         found.append(exchange.response["request_id"])

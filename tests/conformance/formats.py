@@ -21,8 +21,8 @@ from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.registry import adapter_class
 from dragoman.canonical.events import MessageComplete
 from dragoman.formats import (
+    Conversion,
     FormatError,
-    Written,
     from_acp,
     from_cassette,
     from_chatml,
@@ -40,13 +40,13 @@ from dragoman.formats import (
     to_umf,
 )
 from dragoman.formats.importers.wires import wire_at
-from dragoman.testing.conformance.return_trip import Trip, said
+from dragoman.testing.conformance.return_trip import RoundTrip, iterate_blocks
 from tests.conformance.handover import TARGETS, target_adapter
-from tests.conformance.scope import adapter_of, model_of, out_of_scope
-from tests.conformance.subject import adapter_for, context_for
-from tests.exchanges import Exchange, folder, load
+from tests.conformance.scope import adapter_name, model_name, skip_reason
+from tests.conformance.subject import create_adapter, create_context
+from tests.exchanges import RecordedExchange, exchanges_folder, load
 
-Writer = Callable[[list[Message]], Written[Any]]
+Writer = Callable[[list[Message]], Conversion[Any]]
 Reader = Callable[[Any, list[Message]], list[Message]]
 """From the document, and from the history that it was written from, for what a format leaves to its users."""
 
@@ -58,7 +58,7 @@ _OWN = "http://127.0.0.1:8080"
 SOURCES = tuple(source for source in TARGETS if source != "local")
 
 
-def writer(name: str) -> Writer:
+def writer_for(name: str) -> Writer:
     shapes: dict[str, Writer] = {
         "messages": to_messages, "cmf": to_cmf, "umf": to_umf, "chatml": to_chatml, "acp": to_acp,
         "message-body": _bodies,
@@ -66,7 +66,7 @@ def writer(name: str) -> Writer:
     return shapes.get(name) or (lambda history: to_native(name, history, model=_model(name)))
 
 
-def reader(name: str) -> Reader:
+def reader_for(name: str) -> Reader:
     shapes: dict[str, Callable[[Any], list[Message]]] = {
         "messages": from_messages, "cmf": from_cmf, "umf": from_umf, "chatml": from_chatml, "acp": from_acp,
     }  # fmt: skip
@@ -80,14 +80,16 @@ def reader(name: str) -> Reader:
     return lambda data, _: from_native(name, data, model=_model(name))
 
 
-def _bodies(history: list[Message]) -> Written[Any]:
+def _bodies(history: list[Message]) -> Conversion[Any]:
     """Each message as a body."""
     written = [to_message_body(message) for message in history]
-    return Written([body.data.as_json() for body in written], tuple(loss for body in written for loss in body.losses))
+    return Conversion(
+        [body.data.as_json() for body in written], tuple(loss for body in written for loss in body.losses)
+    )
 
 
 @dataclass(slots=True)
-class Row:
+class FormatRow:
     """What became of conversations in one format."""
 
     name: str
@@ -98,14 +100,16 @@ class Row:
     faults: list[str] = field(default_factory=list)
 
 
-def judge(row: Row, name: str, history: list[Message]) -> None:
+def check_conversation(row: FormatRow, name: str, history: list[Message]) -> None:
     """One conversation, there and back and there again."""
-    to, of = writer(row.name), reader(row.name)
+    to, of = writer_for(row.name), reader_for(row.name)
     row.tried += 1
     written = to(history)
     row.losses.update(f"{loss.kind} ({loss.severity})" for loss in written.losses)
     back = of(written.data if row.name == "chatml" else json.dumps(written.data), history)
-    unsaid = Trip(list(said(history)), [block for _, block in said(back)], written.losses).unsaid
+    unsaid = RoundTrip(
+        list(iterate_blocks(history)), [block for _, block in iterate_blocks(back)], written.losses
+    ).unreported
     if unsaid or (row.name in WHOLE and back != history):
         row.unnamed += 1
         row.faults.append(f"{row.name} {name}: came back changed, {str(unsaid)[:300]}")
@@ -116,21 +120,21 @@ def judge(row: Row, name: str, history: list[Message]) -> None:
 
 def conversations(source: str, most: int | None) -> Iterator[tuple[str, list[Message]]]:
     """All that were recorded with a provider, each with the reply; none where the recordings are absent."""
-    if (folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
+    if (exchanges_folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
         yield from islice(_read(load(source)), most)
 
 
-def _read(exchanges: Iterable[Exchange]) -> Iterator[tuple[str, list[Message]]]:
+def _read(exchanges: Iterable[RecordedExchange]) -> Iterator[tuple[str, list[Message]]]:
     for exchange in exchanges:
-        if not _told_something(exchange):
+        if not _is_conversation(exchange):
             continue
-        adapter, context = adapter_for(model_of(exchange)), context_for(model_of(exchange))
+        adapter, context = create_adapter(model_name(exchange)), create_context(model_name(exchange))
         messages, _, _ = adapter.from_wire_request(exchange.request, context)
         reply = _reply(exchange, adapter, context)
         yield exchange.id, [*messages, *([reply] if reply and reply.content else [])]
 
 
-def _reply(exchange: Exchange, adapter: Adapter, context: RequestContext) -> Message | None:
+def _reply(exchange: RecordedExchange, adapter: Adapter, context: RequestContext) -> Message | None:
     """None where the provider refused, be it with the status of a success, or where the recording breaks off."""
     if exchange.streamed:
         *_, last = adapter.iter_stream([exchange.body], context)
@@ -142,12 +146,12 @@ def _reply(exchange: Exchange, adapter: Adapter, context: RequestContext) -> Mes
         return None
 
 
-def _told_something(exchange: Exchange) -> bool:
-    return exchange.request is not None and exchange.status < 400 and out_of_scope(exchange) is None
+def _is_conversation(exchange: RecordedExchange) -> bool:
+    return exchange.request is not None and exchange.status < 400 and skip_reason(exchange) is None
 
 
 @dataclass(slots=True)
-class Cassettes:
+class CassetteRow:
     """What became of recordings as cassettes."""
 
     read: int = 0
@@ -156,16 +160,18 @@ class Cassettes:
     faults: list[str] = field(default_factory=list)
 
 
-def as_cassettes(source: str, most: int | None, row: Cassettes) -> None:
+def check_cassettes(source: str, most: int | None, row: CassetteRow) -> None:
     """Every recording of a provider as a cassette of vcrpy's, with the host that the provider's adapter names."""
-    if not (folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
+    if not (exchanges_folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
         return
-    recordings: dict[str, list[Exchange]] = defaultdict(list)
+    recordings: dict[str, list[RecordedExchange]] = defaultdict(list)
     for exchange in load(source):
         recordings[exchange.source].append(exchange)
-    told = {name: list(filter(_told_something, exchanges)) for name, exchanges in recordings.items()}
-    for name, known in islice(((name, known) for name, known in told.items() if known), most):
-        row.faults += [f"cassette {name}: {fault}" for fault in filter(None, map(_unrecognised, known))]
+    conversations_by_source = {
+        name: list(filter(_is_conversation, exchanges)) for name, exchanges in recordings.items()
+    }
+    for name, known in islice(((name, known) for name, known in conversations_by_source.items() if known), most):
+        row.faults += [f"cassette {name}: {fault}" for fault in filter(None, map(_misidentified, known))]
         row.read += 1
         row.exchanges += len(known)
         try:
@@ -178,17 +184,17 @@ def as_cassettes(source: str, most: int | None, row: Cassettes) -> None:
             row.faults.append(f"cassette {name}: nothing was said in it")
 
 
-def _unrecognised(exchange: Exchange) -> str | None:
+def _misidentified(exchange: RecordedExchange) -> str | None:
     """What is wrong with whom the address is taken for. At an address of one's own, anybody may answer."""
     wire = wire_at(_url(exchange))
     if wire is None:
         return f"nobody is recognised at {exchange.url_path}"
-    if wire.provider != adapter_of(exchange) and not _url(exchange).startswith((_OWN, "http://localhost")):
-        return f"{adapter_of(exchange)} at {exchange.url_path} is taken for {wire.provider}"
+    if wire.provider != adapter_name(exchange) and not _url(exchange).startswith((_OWN, "http://localhost")):
+        return f"{adapter_name(exchange)} at {exchange.url_path} is taken for {wire.provider}"
     return None
 
 
-def _interaction(exchange: Exchange) -> dict[str, Any]:
+def _interaction(exchange: RecordedExchange) -> dict[str, Any]:
     return {
         "request": {
             "method": exchange.method, "uri": _url(exchange), "body": json.dumps(exchange.request), "headers": {},
@@ -201,18 +207,18 @@ def _interaction(exchange: Exchange) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _url(exchange: Exchange) -> str:
-    base = urlsplit(adapter_class(adapter_of(exchange)).endpoint.base_url)
+def _url(exchange: RecordedExchange) -> str:
+    base = urlsplit(adapter_class(adapter_name(exchange)).endpoint.base_url)
     host = f"{base.scheme}://{base.netloc}" if base.scheme and "{" not in base.netloc else _OWN
     return host + exchange.url_path
 
 
-def judged(sources: Iterable[str], most: int | None, formats: Iterable[str] = FORMATS) -> list[Row]:
-    rows = [Row(name) for name in formats]
+def check_all(sources: Iterable[str], most: int | None, formats: Iterable[str] = FORMATS) -> list[FormatRow]:
+    rows = [FormatRow(name) for name in formats]
     for source in sources:
         for name, history in conversations(source, most):
             for row in rows:
-                judge(row, f"{source} {name}", history)
+                check_conversation(row, f"{source} {name}", history)
     return rows
 
 
@@ -230,14 +236,14 @@ def main() -> int:
     chosen = parser.parse_args()
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are the point here
     sources = chosen.sources or SOURCES
-    rows = judged(sources, chosen.most)
+    rows = check_all(sources, chosen.most)
     for row in rows:
         sys.stdout.write(f"{row.name:<14}{row.tried:>6} tried{row.unnamed:>6} unnamed{row.rewritten:>6} rewritten\n")
         for kind, times in row.losses.most_common():
             sys.stdout.write(f"{'':<14}{times:>6} {kind}\n")
-    cassettes = Cassettes()
+    cassettes = CassetteRow()
     for source in sources:
-        as_cassettes(source, chosen.most, cassettes)
+        check_cassettes(source, chosen.most, cassettes)
     sys.stdout.write(
         f"{'cassettes':<14}{cassettes.read:>6} read{cassettes.exchanges:>6} exchanges"
         f"{cassettes.conversations:>6} conversations{len(cassettes.faults):>6} faults\n"

@@ -102,17 +102,17 @@ def _part(role: str, part: dict[str, Any], *, foreign: bool) -> _Faults:
 def _pairs(contents: list[dict[str, Any]]) -> _Faults:
     """Each call has one answer of its name in the user's contents behind it; ids, where given, agree."""
     waiting: list[dict[str, Any]] = []
-    asked = False
+    calls_seen = False
     for content in contents:
         parts = _parts(content)
         if content.get("role") == "model":
-            if waiting and asked:
+            if waiting and calls_seen:
                 yield f"the calls {[call['name'] for call in waiting]} have no answer"
                 waiting = []
             waiting += [part["functionCall"] for part in parts if "functionCall" in part]
-            asked = False
+            calls_seen = False
             continue
-        asked = True
+        calls_seen = True
         for answer in (part["functionResponse"] for part in parts if "functionResponse" in part):
             fits = [
                 call

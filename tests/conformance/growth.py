@@ -24,7 +24,7 @@ from typing import Any
 
 from dragoman import Message, Role
 
-GOING_ON = "Continue."
+CONTINUE_TEXT = "Continue."
 """What the user is made to say: no history here holds it."""
 
 _LISTS = ("messages", "input", "contents")
@@ -34,10 +34,10 @@ _INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
 _API = "api"
 """Told by the name of its list."""
 
-Pieces = tuple[dict[str, Any], list[Any]]
+RequestParts = tuple[dict[str, Any], list[Any]]
 
 
-def pieces(body: bytes) -> Pieces:
+def split_request(body: bytes) -> RequestParts:
     """What stands before the conversation, and its items; each is in the body byte for byte."""
     whole = json.loads(body)
     (listed,) = (whole[name] for name in _LISTS if name in whole)
@@ -47,7 +47,7 @@ def pieces(body: bytes) -> Pieces:
     return {_API: next(name for name in _LISTS if name in whole), **{name: whole.get(name) for name in _PRELUDE}}, items
 
 
-def beginnings(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
+def prefixes(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
     """The beginnings of a history that the law is asked of, itself included."""
     for end in range(1, len(history) + 1):
         asks = any(message.role not in _INSTRUCTING for message in history[:end])
@@ -57,7 +57,7 @@ def beginnings(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
             yield history[:end]
 
 
-def breach(shorter: Pieces, longer: Pieces) -> str | None:
+def prefix_fault(shorter: RequestParts, longer: RequestParts) -> str | None:
     """How the law is broken between two requests; None where it holds."""
     (prelude, old), (later, new) = shorter, longer
     if prelude.get(_API) != later.get(_API):
@@ -68,7 +68,7 @@ def breach(shorter: Pieces, longer: Pieces) -> str | None:
     gone = old[kept:]
     if gone and kept < len(new) and _extends(gone[0], new[kept]):
         gone = gone[1:]
-    if all(GOING_ON in json.dumps(item) for item in gone):
+    if all(CONTINUE_TEXT in json.dumps(item) for item in gone):
         return None
     return f"{old[kept:]} became {new[kept:]}"
 

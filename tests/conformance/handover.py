@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from dragoman import AdapterOptions, DragomanError, Message, Role, ToolDefinition
 from tests.conformance import sdk_types
-from tests.conformance.scope import ADAPTERS, adapter_of, model_of, out_of_scope
-from tests.conformance.subject import adapter_for, context_for
+from tests.conformance.scope import ADAPTERS, adapter_name, model_name, skip_reason
+from tests.conformance.subject import create_adapter, create_context
 from tests.conformance.validators import VALIDATORS
-from tests.conformance.witnesses import unnamed
-from tests.exchanges import Exchange, load
+from tests.conformance.witnesses import unreported_losses
+from tests.exchanges import RecordedExchange, load
 from tests.laws.sources import SOURCES, Source, histories_of
 
 TARGETS = {
@@ -39,10 +39,10 @@ TARGETS = {
 """The model of each wire that histories are handed to."""
 
 _INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
-_TELLING = {"multi_turn", "tool_results", "thinking_replay", "image", "document", "audio", "parallel_tools"}
+_RELEVANT_FEATURES = {"multi_turn", "tool_results", "thinking_replay", "image", "document", "audio", "parallel_tools"}
 _LONGEST_RECORDED = 20_000
 """Bytes of a recorded message that is mixed into generated histories."""
-_MIXED_IN = 60
+_MAX_MIXED_MESSAGES = 60
 
 _SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 _TOOLS = [ToolDefinition(name=name, description="A tool.", input_schema=_SCHEMA) for name in ("get_weather", "add")]
@@ -68,7 +68,7 @@ def faults(history: History, target: str) -> list[str]:
     adapter = target_adapter(target)
     foreign = history.issuer != adapter
     try:
-        wire = adapter_for(TARGETS[target]).to_wire(history.messages, history.tools, history.options)
+        wire = create_adapter(TARGETS[target]).to_wire(history.messages, history.tools, history.options)
     except DragomanError as error:
         return [f"refused: {type(error).__name__}: {error}"]
     except Exception as error:
@@ -80,13 +80,13 @@ def faults(history: History, target: str) -> list[str]:
         broken += sdk_types.faults(adapter, body)
     # Some wires have no word for it that no tool may be called: then none is offered.
     offered = [] if history.options.tool_choice == "none" else history.tools
-    return broken + list(unnamed(history.messages, offered, body, wire.losses, foreign=foreign))
+    return broken + list(unreported_losses(history.messages, offered, body, wire.losses, foreign=foreign))
 
 
-def recorded(provider: str, *, prefixes: bool) -> Iterator[History]:
+def recorded_histories(provider: str, *, prefixes: bool) -> Iterator[History]:
     """Every telling conversation of a provider; with ``prefixes`` also each beginning of it."""
     for exchange in load(provider):
-        if not _is_telling(exchange) or (whole := _read(exchange)) is None:
+        if not _is_relevant(exchange) or (whole := _read(exchange)) is None:
             continue
         messages = whole.messages
         first = next(index for index, message in enumerate(messages, 1) if message.role not in _INSTRUCTIONS)
@@ -95,28 +95,28 @@ def recorded(provider: str, *, prefixes: bool) -> Iterator[History]:
         yield whole
 
 
-def _is_telling(exchange: Exchange) -> bool:
+def _is_relevant(exchange: RecordedExchange) -> bool:
     return (
         exchange.request is not None
         and exchange.status < 400
-        and out_of_scope(exchange) is None
-        and bool(_TELLING & exchange.features)
+        and skip_reason(exchange) is None
+        and bool(_RELEVANT_FEATURES & exchange.features)
     )
 
 
-def _read(exchange: Exchange) -> History | None:
+def _read(exchange: RecordedExchange) -> History | None:
     """The history; None for a request whose earlier turns the provider keeps, which no one else can be told."""
     if exchange.request.get("previous_response_id") or exchange.request.get("conversation"):
         return None
-    model = model_of(exchange)
-    messages, tools, options = adapter_for(model).from_wire_request(exchange.request, context_for(model))
-    return History(exchange.id, adapter_of(exchange), messages, tools, replace(options, stream=False))
+    model = model_name(exchange)
+    messages, tools, options = create_adapter(model).from_wire_request(exchange.request, create_context(model))
+    return History(exchange.id, adapter_name(exchange), messages, tools, replace(options, stream=False))
 
 
-def generated(source: str, count: int, *, number: int = 0, mixed: Sequence[Message] = ()) -> list[History]:
+def generated_histories(source: str, count: int, *, number: int = 0, mixed: Sequence[Message] = ()) -> list[History]:
     """Histories as the source's models leave them; the same for the same seed ``number``."""
     issuer = ADAPTERS.get(source, source)
-    strategy = histories_of(replace(SOURCES[issuer], spoken=tuple(mixed)))
+    strategy = histories_of(replace(SOURCES[issuer], recorded=tuple(mixed)))
     drawn: list[list[Message]] = []
 
     @seed(number)
@@ -139,20 +139,20 @@ def generated(source: str, count: int, *, number: int = 0, mixed: Sequence[Messa
     ]
 
 
-def spoken(source: str) -> list[Message]:
+def recorded_messages(source: str) -> list[Message]:
     """Messages that were recorded, of as many shapes as there are, with ids that are one session's."""
     found: dict[tuple[str, ...], Message] = {}
     context = None
     for exchange in load(source):
-        if not _is_telling(exchange) or adapter_of(exchange) != ADAPTERS[source]:
+        if not _is_relevant(exchange) or adapter_name(exchange) != ADAPTERS[source]:
             continue
-        model = model_of(exchange)
-        context = context or context_for(model)
-        for message in adapter_for(model).from_wire_request(exchange.request, context)[0]:
+        model = model_name(exchange)
+        context = context or create_context(model)
+        for message in create_adapter(model).from_wire_request(exchange.request, context)[0]:
             shape = (str(message.role), *(block.type for block in message.content))
             if message.role is not Role.TOOL and len(message.model_dump_json()) <= _LONGEST_RECORDED:
                 found.setdefault(shape, message)
-    return list(found.values())[:_MIXED_IN]
+    return list(found.values())[:_MAX_MIXED_MESSAGES]
 
 
 def source_of(name: str) -> Source:

@@ -36,16 +36,16 @@ def faults(body: dict[str, Any], *, foreign: bool) -> _Faults:
             _NAME.fullmatch(tool.get("name", "")) and isinstance(tool.get("parameters", {}), dict)
         ):
             yield f"the tool {tool.get('name')!r}"
-    told = body.get("input")
-    if not told:
+    input_value = body.get("input")
+    if not input_value:
         yield "input is empty"
-    elif isinstance(told, dict):
-        yield from _content(told, foreign=foreign)
-    elif isinstance(told, list) and all(each.get("type") in ("text", *_MEDIA) for each in told):
-        for each in told:
+    elif isinstance(input_value, dict):
+        yield from _content(input_value, foreign=foreign)
+    elif isinstance(input_value, list) and all(each.get("type") in ("text", *_MEDIA) for each in input_value):
+        for each in input_value:
             yield from _content(each, foreign=foreign)
-    elif isinstance(told, list):
-        yield from _steps(told, foreign=foreign, kept="previous_interaction_id" in body)
+    elif isinstance(input_value, list):
+        yield from _steps(input_value, foreign=foreign, kept="previous_interaction_id" in body)
 
 
 def _steps(steps: list[dict[str, Any]], *, foreign: bool, kept: bool) -> _Faults:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.conformance.outcomes import Difference, short
+from tests.conformance.outcomes import Difference, shorten
 
 
 def differences(theirs: Any, ours: Any, path: str = "$") -> Iterator[Difference]:
@@ -11,12 +11,12 @@ def differences(theirs: Any, ours: Any, path: str = "$") -> Iterator[Difference]
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in theirs:
             if key not in ours:
-                yield Difference(f"{path}.{key} left out", short(theirs[key]))
+                yield Difference(f"{path}.{key} left out", shorten(theirs[key]))
             else:
                 yield from differences(theirs[key], ours[key], f"{path}.{key}")
         for key in ours:
             if key not in theirs:
-                yield Difference(f"{path}.{key} added", short(ours[key]))
+                yield Difference(f"{path}.{key} added", shorten(ours[key]))
     elif isinstance(theirs, list) and isinstance(ours, list):
         if len(theirs) != len(ours):
             yield _items(theirs, ours, path)
@@ -24,7 +24,7 @@ def differences(theirs: Any, ours: Any, path: str = "$") -> Iterator[Difference]
             for left, right in zip(theirs, ours, strict=True):
                 yield from differences(left, right, f"{path}[]")
     elif not same_scalar(theirs, ours):
-        yield Difference(f"{path} changed", f"{short(theirs)} -> {short(ours)}")
+        yield Difference(f"{path} changed", f"{shorten(theirs)} -> {shorten(ours)}")
 
 
 def _items(theirs: list[Any], ours: list[Any], path: str) -> Difference:
@@ -37,7 +37,7 @@ def _items(theirs: list[Any], ours: list[Any], path: str) -> Difference:
         end += 1
     left, right = theirs[begin : len(theirs) - end], ours[begin : len(ours) - end]
     what = "left out" if not right else "added" if not left else "changed"
-    return Difference(f"{path}[] items {what}", f"{short(left)} -> {short(right)}")
+    return Difference(f"{path}[] items {what}", f"{shorten(left)} -> {shorten(right)}")
 
 
 def same_scalar(theirs: Any, ours: Any) -> bool:

@@ -7,13 +7,13 @@ from functools import cache
 
 from tests.conformance import failures, oracle, replies, roundtrips
 from tests.conformance.oracle.expected import Failure
-from tests.conformance.outcomes import Difference, Outcome, Respect
-from tests.conformance.scope import out_of_scope
-from tests.exchanges import Exchange, load
+from tests.conformance.outcomes import Aspect, Difference, Outcome
+from tests.conformance.scope import skip_reason
+from tests.exchanges import RecordedExchange, load
 
 
 @dataclass(slots=True)
-class Verdict:
+class ProviderOutcomes:
     """``skipped`` counts the exchanges out of scope, by reason."""
 
     provider: str
@@ -22,18 +22,18 @@ class Verdict:
 
 
 @cache
-def judge(provider: str) -> Verdict:
+def compare_provider(provider: str) -> ProviderOutcomes:
     """Every exchange in every respect. The adapter must be installed."""
-    verdict = Verdict(provider)
+    verdict = ProviderOutcomes(provider)
     for exchange in load(provider):
-        if reason := out_of_scope(exchange):
+        if reason := skip_reason(exchange):
             verdict.skipped[reason] += 1
         else:
             verdict.outcomes += _judge(exchange)
     return verdict
 
 
-def _judge(exchange: Exchange) -> Iterator[Outcome]:
+def _judge(exchange: RecordedExchange) -> Iterator[Outcome]:
     if exchange.request is not None:
         yield roundtrips.judge(exchange)
     if exchange.status >= 400:
@@ -43,7 +43,7 @@ def _judge(exchange: Exchange) -> Iterator[Outcome]:
         expected = oracle.read(exchange)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         # A shape that the oracle was not written for: to be looked at, not to be passed over.
-        yield Outcome(exchange, Respect.REPLY, (Difference("unreadable for the oracle", repr(error)),))
+        yield Outcome(exchange, Aspect.REPLY, (Difference("unreadable for the oracle", repr(error)),))
         return
     if isinstance(expected, Failure):
         yield failures.judge(exchange, expected)

@@ -7,7 +7,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.testing.conformance import Effort, Subject, Wire
 from dragoman.testing.conformance.said import SHORT, SHORTEST
 from dragoman.testing.stream_laws import Effort as StreamEffort
-from tests.laws.streams.subjects import MODELS, adapter_of, wires_of
+from tests.laws.streams.subjects import MODELS, create_adapter, wires_for
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
@@ -24,14 +24,14 @@ _OTHERS = {
 PROVIDERS = (*MODELS, *_OTHERS)
 
 EFFORT = (
-    Effort(histories=500, replies=200, streams=StreamEffort(mutations=2000), spoilt=SHORT)
+    Effort(histories=500, replies=200, streams=StreamEffort(mutations=2000), mutated=SHORT)
     if NIGHTLY
     else Effort(
         histories=4,
         replies=1,
         streams=StreamEffort(replays=0, mutations=8, stride=29, cuts=29),
-        spoilt=SHORTEST,
-        elsewhere=0,
+        mutated=SHORTEST,
+        processes=0,
     )
 )
 """The stream laws have tests of their own, which cut everywhere; here it is the kit that is tried."""
@@ -39,8 +39,8 @@ EFFORT = (
 
 def subject_of(provider: str) -> Subject:
     """Raises DragomanError where the adapter is not installed."""
-    adapter = get_adapter(f"{provider}:{_OTHERS[provider]}") if provider in _OTHERS else adapter_of(provider)
-    return Subject(adapter, _wires(provider, wires_of(adapter)), EFFORT)
+    adapter = get_adapter(f"{provider}:{_OTHERS[provider]}") if provider in _OTHERS else create_adapter(provider)
+    return Subject(adapter, _wires(provider, wires_for(adapter)), EFFORT)
 
 
 def _wires(provider: str, wires: tuple[Wire, ...]) -> tuple[Wire, ...]:
@@ -56,4 +56,6 @@ def _with_reasoning(wire: Wire) -> Wire:
     def renamed(body: bytes) -> bytes:
         return body.replace(b'"reasoning_content":', b'"reasoning":')
 
-    return replace(wire, stream=lambda said: renamed(wire.stream(said)), whole=lambda said: renamed(wire.whole(said)))
+    return replace(
+        wire, stream=lambda sample: renamed(wire.stream(sample)), whole=lambda sample: renamed(wire.whole(sample))
+    )

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tests.exchanges import Exchange
+from tests.exchanges import RecordedExchange
 
 
-class Respect(StrEnum):
+class Aspect(StrEnum):
     """What is compared. Each exchange is judged in every respect that it has something to say about."""
 
     REPLY = "replies"
@@ -14,7 +14,7 @@ class Respect(StrEnum):
     REQUEST = "requests"
     TOTAL = "totals"
     COST = "costs"
-    ECHO = "echoes"
+    RESEND = "echoes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Difference:
 class Outcome:
     """Equal where there is no difference. ``normalised`` names the normalisations that it took."""
 
-    exchange: Exchange
-    respect: Respect
+    exchange: RecordedExchange
+    respect: Aspect
     differences: tuple[Difference, ...] = ()
     normalised: tuple[str, ...] = ()
 
@@ -42,7 +42,7 @@ class Outcome:
         return not self.differences
 
 
-def short(value: object, length: int = 90) -> str:
+def shorten(value: object, length: int = 90) -> str:
     """A value for a report, cut in the middle."""
     text = repr(value)
     half = length // 2

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from dragoman import AdapterOptions, RequestContext, ToolDefinition
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.evolve import read_message, write_message
-from tests.conformance.growth import Pieces, beginnings, breach, pieces
-from tests.conformance.handover import TARGETS, History, generated, recorded, spoken
-from tests.exchanges import folder
+from tests.conformance.growth import RequestParts, prefix_fault, prefixes, split_request
+from tests.conformance.handover import TARGETS, History, generated_histories, recorded_histories, recorded_messages
+from tests.exchanges import exchanges_folder
 
 DEFAULT = 10_000
 SAMPLE = 12
@@ -34,45 +34,47 @@ _SEEDS = ("1", "2")
 
 
 @dataclass(slots=True)
-class Row:
+class PrefixRow:
     """One target. ``unlike``: requests that are not the bytes of a fresh context, or of another process."""
 
     target: str
     conversations: int = 0
     steps: int = 0
     broken: int = 0
-    unlike: int = 0
+    differing: int = 0
     shown: list[str] = field(default_factory=list)
 
-    def add(self, other: "Row") -> None:
+    def add(self, other: "PrefixRow") -> None:
         self.conversations += other.conversations
         self.steps += other.steps
         self.broken += other.broken
-        self.unlike += other.unlike
+        self.differing += other.differing
         self.shown += other.shown
 
 
-def written(history: History, target: str, context: RequestContext | None = None, end: int | None = None) -> bytes:
+def encode_request(
+    history: History, target: str, context: RequestContext | None = None, end: int | None = None
+) -> bytes:
     """The request of a beginning of a history; in a fresh context where none is given."""
     options = replace(history.options, context=context)
     return get_adapter(TARGETS[target]).to_wire(history.messages[:end], history.tools, options).body
 
 
-def grow(history: History, target: str, row: Row) -> None:
+def check_growth(history: History, target: str, row: PrefixRow) -> None:
     """Counts what one conversation shows on one target."""
     row.conversations += 1
     context = RequestContext(model=TARGETS[target])
-    before: Pieces | None = None
-    for beginning in beginnings(history.messages):
+    before: RequestParts | None = None
+    for beginning in prefixes(history.messages):
         end = len(beginning)
-        body = written(history, target, context, end)
-        if body != written(history, target, None, end):
-            row.unlike += 1
+        body = encode_request(history, target, context, end)
+        if body != encode_request(history, target, None, end):
+            row.differing += 1
             row.shown.append(f"{target} {history.name}[:{end}]: not the bytes of a fresh context")
-        now = pieces(body)
+        now = split_request(body)
         if before is not None:
             row.steps += 1
-            if fault := breach(before, now):
+            if fault := prefix_fault(before, now):
                 row.broken += 1
                 row.shown.append(f"{target} {history.name}[:{end}]: {fault}")
         before = now
@@ -80,21 +82,21 @@ def grow(history: History, target: str, row: Row) -> None:
 
 def conversations(source: str, count: int, number: int = 0) -> tuple[list[History], list[History]]:
     """The recorded conversations of a source, and so many generated ones."""
-    kept = (folder() / f"{source}.jsonl.gz").is_file()
-    told = list(recorded(source, prefixes=False)) if kept else []
-    mixed = spoken(source) if kept else ()
-    return told, generated(source, count, number=number, mixed=mixed) if count else []
+    has_recordings = (exchanges_folder() / f"{source}.jsonl.gz").is_file()
+    recorded_ones = list(recorded_histories(source, prefixes=False)) if has_recordings else []
+    mixed = recorded_messages(source) if has_recordings else ()
+    return recorded_ones, generated_histories(source, count, number=number, mixed=mixed) if count else []
 
 
-def rows(source: str, count: int, number: int, targets: Sequence[str]) -> list[Row]:
+def check_source(source: str, count: int, number: int, targets: Sequence[str]) -> list[PrefixRow]:
     """One source on all targets, in one process: its conversations are made once."""
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are the point here
-    told, made = conversations(source, count, number)
-    found = [Row(target) for target in targets]
+    recorded_ones, generated_ones = conversations(source, count, number)
+    found = [PrefixRow(target) for target in targets]
     for row in found:
-        for history in (*told, *made):
-            grow(history, row.target, row)
-    compare(made[::SAMPLE], found)
+        for history in (*recorded_ones, *generated_ones):
+            check_growth(history, row.target, row)
+    compare_processes(generated_ones[::SAMPLE], found)
     return found
 
 
@@ -107,7 +109,7 @@ print(json.dumps(digests([read(each) for each in given["histories"]], given["tar
 """
 
 
-def compare(histories: Sequence[History], found: Iterable[Row]) -> None:
+def compare_processes(histories: Sequence[History], found: Iterable[PrefixRow]) -> None:
     """Has two other processes send the histories, and counts the requests whose bytes differ."""
     by_target = {row.target: row for row in found}
     here = digests(histories, list(by_target))
@@ -119,14 +121,15 @@ def compare(histories: Sequence[History], found: Iterable[Row]) -> None:
         for target, theirs in json.loads(done.stdout).items():
             for history, one, other in zip(histories, here[target], theirs, strict=True):
                 if one != other:
-                    by_target[target].unlike += 1
+                    by_target[target].differing += 1
                     by_target[target].shown.append(f"{target} {history.name}: other bytes with the hash seed {number}")
 
 
 def digests(histories: Sequence[History], targets: Sequence[str]) -> dict[str, list[str]]:
     """A digest of each history's request, by target."""
     return {
-        target: [hashlib.sha256(written(history, target)).hexdigest() for history in histories] for target in targets
+        target: [hashlib.sha256(encode_request(history, target)).hexdigest() for history in histories]
+        for target in targets
     }
 
 
@@ -146,13 +149,13 @@ def read(given: dict[str, list[str]]) -> History:
     return History(str(given["name"]), str(given["issuer"]), messages, tools, AdapterOptions())
 
 
-def table(found: Sequence[Row]) -> Iterator[str]:
+def format_table(found: Sequence[PrefixRow]) -> Iterator[str]:
     yield f"{'target':<22}{'conversations':>14}{'steps':>10}{'broken':>8}{'unlike':>8}"
-    total = Row("all")
+    total = PrefixRow("all")
     for row in found:
         total.add(row)
     for row in (*found, total):
-        yield f"{row.target:<22}{row.conversations:>14}{row.steps:>10}{row.broken:>8}{row.unlike:>8}"
+        yield f"{row.target:<22}{row.conversations:>14}{row.steps:>10}{row.broken:>8}{row.differing:>8}"
 
 
 def main() -> int:
@@ -167,15 +170,15 @@ def main() -> int:
     started = time.monotonic()
     targets = chosen.target or list(TARGETS)
     each = -(-chosen.generated // len(TARGETS))
-    ledger = {target: Row(target) for target in targets}
+    ledger = {target: PrefixRow(target) for target in targets}
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        waiting = {source: pool.submit(rows, source, each, chosen.seed, targets) for source in TARGETS}
+        waiting = {source: pool.submit(check_source, source, each, chosen.seed, targets) for source in TARGETS}
         for source, done in waiting.items():
             for row in done.result():
                 ledger[row.target].add(row)
             sys.stderr.write(f"{time.monotonic() - started:7.0f} s  {source}\n")
     shown = [line[:500] for row in ledger.values() for line in row.shown]
-    sys.stdout.write("\n".join([*table(list(ledger.values())), *shown[: chosen.show]]) + "\n")
+    sys.stdout.write("\n".join([*format_table(list(ledger.values())), *shown[: chosen.show]]) + "\n")
     return 1 if shown else 0
 
 

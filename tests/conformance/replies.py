@@ -6,16 +6,16 @@ from dragoman import DragomanError, Message, WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from tests.conformance import costs, echoes
 from tests.conformance.oracle.expected import Buckets, Expected
-from tests.conformance.outcomes import Difference, Outcome, Respect, short
-from tests.conformance.scope import model_of
-from tests.conformance.subject import adapter_for, context_for
-from tests.exchanges import Exchange
+from tests.conformance.outcomes import Aspect, Difference, Outcome, shorten
+from tests.conformance.scope import model_name
+from tests.conformance.subject import create_adapter, create_context
+from tests.exchanges import RecordedExchange
 
 
-def decode(exchange: Exchange) -> Message | DragomanError:
+def decode(exchange: RecordedExchange) -> Message | DragomanError:
     """The adapter's message, or the typed error that it gave instead. Anything else that it raises comes through."""
-    model = model_of(exchange)
-    adapter, context = adapter_for(model), context_for(model)
+    model = model_name(exchange)
+    adapter, context = create_adapter(model), create_context(model)
     try:
         if not exchange.streamed or exchange.status >= 400:
             response = WireResponse(status=exchange.status, headers=exchange.headers, body=exchange.body)
@@ -30,22 +30,22 @@ def decode(exchange: Exchange) -> Message | DragomanError:
     raise AssertionError(f"the stream's last event is {last!r}")
 
 
-def judge(exchange: Exchange, expected: Expected) -> Iterator[Outcome]:
+def judge(exchange: RecordedExchange, expected: Expected) -> Iterator[Outcome]:
     """The reply itself, and the sum of its tokens where the provider states a total."""
     try:
         message = decode(exchange)
     except Exception as error:
-        yield Outcome(exchange, Respect.REPLY, (Difference(f"raised {type(error).__name__}", str(error)),))
+        yield Outcome(exchange, Aspect.REPLY, (Difference(f"raised {type(error).__name__}", str(error)),))
         return
     if isinstance(message, DragomanError):
-        yield Outcome(exchange, Respect.REPLY, (Difference(f"gave {type(message).__name__}", str(message)),))
+        yield Outcome(exchange, Aspect.REPLY, (Difference(f"gave {type(message).__name__}", str(message)),))
         return
-    yield Outcome(exchange, Respect.REPLY, tuple(compare(message, expected)))
+    yield Outcome(exchange, Aspect.REPLY, tuple(compare(message, expected)))
     if expected.usage is not None and expected.usage.total is not None:
         sum_of_buckets = message.usage.total_tokens if message.usage else None
         wrong = sum_of_buckets != expected.usage.total
         detail = f"{expected.usage.total} -> {sum_of_buckets}"
-        yield Outcome(exchange, Respect.TOTAL, (Difference("total", detail),) if wrong else ())
+        yield Outcome(exchange, Aspect.TOTAL, (Difference("total", detail),) if wrong else ())
     yield from costs.judge(exchange, expected, message)
     yield from echoes.judge(exchange, expected, message)
 
@@ -56,13 +56,13 @@ def compare(message: Message, expected: Expected) -> Iterator[Difference]:
     if message.metadata.status != "complete" and expected.stop_reason != "pause":
         yield Difference("status", str(message.metadata.status))
     if message.text != expected.text:
-        yield Difference("text", f"{short(expected.text)} -> {short(message.text)}")
+        yield Difference("text", f"{shorten(expected.text)} -> {shorten(message.text)}")
     # Parts of a summary are told apart by nothing on the wire: white space between them is the adapter's choice.
     if "".join(message.thinking.split()) != "".join(expected.thinking.split()):
-        yield Difference("thinking", f"{short(expected.thinking)} -> {short(message.thinking)}")
+        yield Difference("thinking", f"{shorten(expected.thinking)} -> {shorten(message.thinking)}")
     calls = tuple((call.name, call.input) for call in message.tool_uses)
     if calls != expected.calls:
-        yield Difference("calls", f"{short(expected.calls)} -> {short(calls)}")
+        yield Difference("calls", f"{shorten(expected.calls)} -> {shorten(calls)}")
     if expected.stop_reason is not None and message.stop_reason != expected.stop_reason:
         yield Difference("stop_reason", f"{expected.stop_reason} -> {message.stop_reason}")
     if message.stop_reason is None:

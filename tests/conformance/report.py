@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.conformance.explained import explanation
-from tests.conformance.judging import Verdict, judge
-from tests.conformance.outcomes import Outcome, Respect
+from tests.conformance.judging import ProviderOutcomes, compare_provider
+from tests.conformance.outcomes import Aspect, Outcome
 from tests.conformance.scope import ADAPTERS
-from tests.conformance.subject import installed
+from tests.conformance.subject import missing_adapter
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,19 +18,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--show", type=int, default=5, metavar="N", help="examples of each difference (default 5)")
     options = parser.parse_args(arguments)
     for provider in options.provider or ADAPTERS:
-        if missing := installed(provider):
+        if missing := missing_adapter(provider):
             print(f"\n{provider}: {missing}")
         else:
-            show(judge(provider), options.show)
+            show(compare_provider(provider), options.show)
 
 
-def show(verdict: Verdict, examples: int) -> None:
+def show(verdict: ProviderOutcomes, examples: int) -> None:
     print(f"\n{verdict.provider} by the adapter {ADAPTERS[verdict.provider]!r}")
     print(f"  {'':10}{'count':>7}{'equal':>7}{'differ':>7}{'equal':>9}  apart: suspect and fixture")
-    for respect in Respect:
+    for respect in Aspect:
         every = [outcome for outcome in verdict.outcomes if outcome.respect is respect]
-        genuine = [outcome for outcome in every if outcome.exchange.genuine]
-        apart = [outcome for outcome in every if not outcome.exchange.genuine]
+        genuine = [outcome for outcome in every if outcome.exchange.is_genuine]
+        apart = [outcome for outcome in every if not outcome.exchange.is_genuine]
         if not every:
             continue
         equal, equal_apart = _equal(genuine), _equal(apart)
@@ -54,7 +54,7 @@ def _differences(outcomes: Sequence[Outcome], examples: int) -> None:
     for outcome in outcomes:
         for difference in outcome.differences:
             why = explanation(outcome, difference) or ""
-            apart = "" if outcome.exchange.genuine else f" ({outcome.exchange.provenance})"
+            apart = "" if outcome.exchange.is_genuine else f" ({outcome.exchange.provenance})"
             line = f"{outcome.exchange.id}{apart} {difference.detail}"
             grouped.setdefault((outcome.respect, difference.what, why), []).append(line)
     for (respect, what, why), found in sorted(grouped.items(), key=lambda item: (item[0][0], -len(item[1]))):

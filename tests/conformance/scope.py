@@ -3,7 +3,7 @@
 import re
 
 from tests.conformance import bedrock_paths
-from tests.exchanges import Exchange
+from tests.exchanges import RecordedExchange
 
 ADAPTERS: dict[str, str] = {
     "anthropic": "anthropic",
@@ -64,7 +64,7 @@ _GENERATION = {
 """The paths that generate a message, posted to; everything else that was recorded is out of scope."""
 
 
-def out_of_scope(exchange: Exchange) -> str | None:
+def skip_reason(exchange: RecordedExchange) -> str | None:
     """Why an exchange is not judged, or None where it is: its method and the path without ids."""
     if exchange.method == "POST" and _GENERATION[exchange.provider].fullmatch(exchange.url_path):
         return bedrock_paths.out_of_scope(exchange) if exchange.provider == "bedrock" else None
@@ -72,22 +72,22 @@ def out_of_scope(exchange: Exchange) -> str | None:
     return f"{exchange.method} {re.sub(r'resp_[A-Za-z0-9]+', '{id}', path)}"
 
 
-def adapter_of(exchange: Exchange) -> str:
+def adapter_name(exchange: RecordedExchange) -> str:
     """The name of the adapter that an exchange is for."""
     if exchange.upstream is not None:
         return _UPSTREAMS.get(exchange.upstream, exchange.upstream)
     return ADAPTERS[exchange.provider]
 
 
-def wire_of(exchange: Exchange) -> str:
+def wire_name(exchange: RecordedExchange) -> str:
     """The recorded provider whose wire an exchange is in: those who copy OpenAI's copy one or the other."""
     if _GENERATION[exchange.provider] is not _EITHER_OF_OPENAIS:
         return exchange.provider
     return "openai-responses" if exchange.url_path.partition("?")[0].endswith("/responses") else "openai-chat"
 
 
-def model_of(exchange: Exchange) -> str:
+def model_name(exchange: RecordedExchange) -> str:
     """The full model id to ask the adapter for. Recordings without any model get the name ``unknown``."""
     if exchange.provider == "bedrock":
         return f"bedrock:{bedrock_paths.model(exchange)}"
-    return f"{adapter_of(exchange)}:{exchange.model or 'unknown'}"
+    return f"{adapter_name(exchange)}:{exchange.model or 'unknown'}"

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from tests.conformance.oracle.frames import binary, handwritten_exception
-from tests.conformance.scope import adapter_of, out_of_scope, wire_of
-from tests.exchanges import Exchange, load_or_skip
+from tests.conformance.scope import adapter_name, skip_reason, wire_name
+from tests.exchanges import RecordedExchange, load_or_skip
 
 SEED = 20261121
 COUNT = 12
@@ -29,7 +29,7 @@ _FEATURES = (
 _FEW = 3
 
 
-def chosen(provider: str) -> list[Exchange]:
+def select_streams(provider: str) -> list[RecordedExchange]:
     """Twelve streams: for each feature that was recorded, one of the few smallest; text beyond ASCII; then others."""
     picker = random.Random(SEED)
     recorded = [exchange for exchange in load_or_skip(provider) if _is_whole(exchange)]
@@ -38,7 +38,7 @@ def chosen(provider: str) -> list[Exchange]:
     whole = [exchange for exchange in whole if len(exchange.body) <= LARGEST]
     kinds = [[exchange for exchange in whole if not exchange.body.isascii()]]
     kinds += [[exchange for exchange in whole if feature in exchange.features] for feature in _FEATURES]
-    picked: dict[str, Exchange] = {}
+    picked: dict[str, RecordedExchange] = {}
     for kind in kinds:
         fresh = [exchange for exchange in kind if exchange.id not in picked]
         few = [exchange for exchange in fresh if len(exchange.body) <= SMALL][:_FEW] or fresh[:1]
@@ -51,21 +51,21 @@ def chosen(provider: str) -> list[Exchange]:
     return list(picked.values())
 
 
-def terminal_offset(exchange: Exchange) -> int:
+def terminal_offset(exchange: RecordedExchange) -> int:
     """How many bytes must have arrived before the reply can be known to be whole.
 
     The end of the terminal event's own data, its line end not counted. A chat stream ends with [DONE]; where the
     server sends none, with its finish reason, and the counts where it always tells them. Google's tools may go on
     behind a first one: the last one counts.
     """
-    if adapter_of(exchange) in _MARKER_IS_OPTIONAL:
+    if adapter_name(exchange) in _MARKER_IS_OPTIONAL:
         return _finished_and_counted(exchange)
     reasons: list[int] = []
     for end, data in _frames(exchange):
         if data == b"[DONE]":
             return end
         frame = json.loads(data)
-        if _ends(wire_of(exchange), frame):
+        if _ends(wire_name(exchange), frame):
             return end
         if any(choice.get("finish_reason") for choice in frame.get("choices") or ()):
             reasons.append(end)
@@ -78,7 +78,7 @@ _MARKER_IS_OPTIONAL = frozenset({"huggingface", "perplexity", "writer"})
 """Endpoints of which some streams, or all, come without [DONE]."""
 
 
-def _finished_and_counted(exchange: Exchange) -> int:
+def _finished_and_counted(exchange: RecordedExchange) -> int:
     """Where a finish reason and the usage have both come: what follows says nothing new."""
     finished = counted = False
     for end, data in _frames(exchange):
@@ -90,7 +90,7 @@ def _finished_and_counted(exchange: Exchange) -> int:
     return len(exchange.body)
 
 
-def boundaries(exchange: Exchange) -> list[int]:
+def boundaries(exchange: RecordedExchange) -> list[int]:
     """The offsets right behind each frame and the line ends that close it, before the terminal frame."""
     last = terminal_offset(exchange)
     if exchange.provider == "bedrock":
@@ -99,7 +99,7 @@ def boundaries(exchange: Exchange) -> list[int]:
     return [0, *(found.end() for found in re.finditer(pattern, exchange.body) if found.end() < last)]
 
 
-def cuts(exchange: Exchange) -> list[int]:
+def cuts(exchange: RecordedExchange) -> list[int]:
     """Where to cut: everywhere, or around each frame of a large stream and in its middle."""
     size = len(exchange.body)
     if size <= SMALL:
@@ -110,11 +110,11 @@ def cuts(exchange: Exchange) -> list[int]:
     return sorted(place for place in near | middles if 0 <= place < size)
 
 
-def _is_whole(exchange: Exchange) -> bool:
-    return exchange.streamed and exchange.status == 200 and exchange.genuine and out_of_scope(exchange) is None
+def _is_whole(exchange: RecordedExchange) -> bool:
+    return exchange.streamed and exchange.status == 200 and exchange.is_genuine and skip_reason(exchange) is None
 
 
-def _thinned(exchange: Exchange) -> Exchange:
+def _thinned(exchange: RecordedExchange) -> RecordedExchange:
     """The stream without most of its lines that carry one more piece of a text: it is as whole without them."""
     kept: list[str] = []
     run: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ def _pieces(line: str) -> tuple[str, ...]:
     return (*found, *(["done", "last"] if data.get("done") else ["calls"] if "tool_calls" in found else []))
 
 
-def _frames(exchange: Exchange) -> Iterator[tuple[int, bytes]]:
+def _frames(exchange: RecordedExchange) -> Iterator[tuple[int, bytes]]:
     """The data of each frame and the offset of its end. Recorded frames have one data line each.
 
     Of a frame that is binary, its name and what it holds.

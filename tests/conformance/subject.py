@@ -9,13 +9,13 @@ from typing import Any
 from dragoman import Adapter, RequestContext, get_adapter
 from dragoman.adapter.contract import Prices, bundled_prices
 from dragoman.adapter.tool_ids import ToolIdMap
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from tests.conformance.scope import ADAPTERS
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def installed(provider: str) -> str | None:
+def missing_adapter(provider: str) -> str | None:
     """Why a recorded provider cannot be judged yet, or None where its adapter is there."""
     try:
         get_adapter(f"{ADAPTERS[provider]}:probe")
@@ -24,7 +24,7 @@ def installed(provider: str) -> str | None:
     return None
 
 
-def adapter_for(model: str) -> Adapter:
+def create_adapter(model: str) -> Adapter:
     return get_adapter(model)
 
 
@@ -37,7 +37,7 @@ def prices() -> Prices | None:
         return None
 
 
-def context_for(model: str, **fields: Any) -> RequestContext:
+def create_context(model: str, **fields: Any) -> RequestContext:
     """A context whose ids count up from nothing, so that the same input gives equal events."""
     fields.setdefault("session_id", "sess_recorded")
     fields.setdefault("request_id", "request")
@@ -54,4 +54,4 @@ def context_for(model: str, **fields: Any) -> RequestContext:
 
 def _counter(prefix: str) -> Callable[[], str]:
     numbers = count(1)
-    return lambda: prefix + encode_ulid(next(numbers))
+    return lambda: prefix + format_ulid(next(numbers))

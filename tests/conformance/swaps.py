@@ -15,8 +15,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tests.conformance.handover import TARGETS, History, faults, generated, recorded, spoken
-from tests.exchanges import folder
+from tests.conformance.handover import (
+    TARGETS,
+    History,
+    faults,
+    generated_histories,
+    recorded_histories,
+    recorded_messages,
+)
+from tests.exchanges import exchanges_folder
 
 DEFAULT = 2_000
 _LEAST_GENERATED = 4
@@ -25,7 +32,7 @@ _WIDTH = 9
 
 
 @dataclass(slots=True)
-class Cell:
+class MatrixCell:
     """One source handed to one target."""
 
     source: str
@@ -38,25 +45,25 @@ class Cell:
 @lru_cache(maxsize=1)
 def histories(source: str, count: int, number: int) -> tuple[History, ...]:
     """At least ``count`` histories of a source: all that are recorded, the rest generated."""
-    told: list[History] = []
+    found: list[History] = []
     mixed = []
-    if (folder() / f"{source}.jsonl.gz").is_file():
-        told = list(recorded(source, prefixes=True))
-        mixed = spoken(source)
-    more = max(count - len(told), count // _LEAST_GENERATED)
+    if (exchanges_folder() / f"{source}.jsonl.gz").is_file():
+        found = list(recorded_histories(source, prefixes=True))
+        mixed = recorded_messages(source)
+    more = max(count - len(found), count // _LEAST_GENERATED)
     seeds = 0
     while more > 0:
-        drawn = generated(source, more, number=number + seeds, mixed=mixed)
-        told += drawn
+        drawn = generated_histories(source, more, number=number + seeds, mixed=mixed)
+        found += drawn
         more -= len(drawn)  # Hypothesis stops early where it has seen it all
         seeds += 1
-    return tuple(told)
+    return tuple(found)
 
 
-def judge(source: str, target: str, count: int, number: int) -> Cell:
+def check_cell(source: str, target: str, count: int, number: int) -> MatrixCell:
     """All histories of a source for one target."""
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are the point here
-    cell = Cell(source, target)
+    cell = MatrixCell(source, target)
     for history in histories(source, count, number):
         found = faults(history, target)
         cell.tried += 1
@@ -66,21 +73,21 @@ def judge(source: str, target: str, count: int, number: int) -> Cell:
     return cell
 
 
-def table(cells: Sequence[Cell]) -> str:
+def format_table(cells: Sequence[MatrixCell]) -> str:
     """Rows of sources, columns of targets: rejected requests, and how many were tried in each row."""
     by_pair = {(cell.source, cell.target): cell for cell in cells}
     sources = list(dict.fromkeys(cell.source for cell in cells))
     targets = list(dict.fromkeys(cell.target for cell in cells))
     lines = [f"{'source':<18}{'tried each':>11}" + "".join(f"{target[: _WIDTH - 1]:>{_WIDTH}}" for target in targets)]
     for source in sources:
-        row = [by_pair[source, target] for target in targets]
-        tried = min(cell.tried for cell in row)
-        lines.append(f"{source:<18}{tried:>11}" + "".join(f"{cell.rejected:>{_WIDTH}}" for cell in row))
+        check_row = [by_pair[source, target] for target in targets]
+        tried = min(cell.tried for cell in check_row)
+        lines.append(f"{source:<18}{tried:>11}" + "".join(f"{cell.rejected:>{_WIDTH}}" for cell in check_row))
     whole, rejected = sum(cell.tried for cell in cells), sum(cell.rejected for cell in cells)
     return "\n".join([*lines, f"{whole} requests of {len(cells)} pairs, {rejected} rejected"])
 
 
-def kinds(cells: Iterable[Cell], shown: int) -> Iterator[str]:
+def kinds(cells: Iterable[MatrixCell], shown: int) -> Iterator[str]:
     """The rejections by what they say, commonest first, each with one history that shows it."""
     counted: Counter[tuple[str, str]] = Counter()
     example: dict[tuple[str, str], str] = {}
@@ -107,24 +114,25 @@ def main() -> int:
     if unknown := set(chosen.sources) - set(TARGETS):
         parser.error(f"no such source: {', '.join(sorted(unknown))}")
     started = time.monotonic()
-    cells: list[Cell] = []
+    cells: list[MatrixCell] = []
     targets = chosen.target or list(TARGETS)
     with ProcessPoolExecutor(chosen.jobs) as pool:
         rows = [
-            pool.submit(row, source, targets, chosen.histories, chosen.seed) for source in chosen.sources or TARGETS
+            pool.submit(check_row, source, targets, chosen.histories, chosen.seed)
+            for source in chosen.sources or TARGETS
         ]
         for done in rows:
             cells += done.result()
             latest = cells[-1].source
             rejected = sum(cell.rejected for cell in cells if cell.source == latest)
             sys.stderr.write(f"{time.monotonic() - started:7.0f} s  {latest}: {rejected} rejected\n")
-    sys.stdout.write("\n".join([table(cells), *kinds(cells, chosen.show)]) + "\n")
+    sys.stdout.write("\n".join([format_table(cells), *kinds(cells, chosen.show)]) + "\n")
     return 1 if any(cell.rejected for cell in cells) else 0
 
 
-def row(source: str, targets: Sequence[str], count: int, number: int) -> list[Cell]:
+def check_row(source: str, targets: Sequence[str], count: int, number: int) -> list[MatrixCell]:
     """One source for all targets, in one process: its histories are made once."""
-    return [judge(source, target, count, number) for target in targets]
+    return [check_cell(source, target, count, number) for target in targets]
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.conformance.formats import SOURCES, Cassettes, as_cassettes, judged
+from tests.conformance.formats import SOURCES, CassetteRow, check_all, check_cassettes
 from tests.exchanges import load_or_skip
 
 _OF_EACH = 2
@@ -17,7 +17,7 @@ def test_recorded_conversations_come_back(source: str, caplog: pytest.LogCapture
     """What no loss names is as it was, and each document is written again as it was."""
     caplog.set_level(logging.CRITICAL, "dragoman")
     load_or_skip(source)
-    for row in judged([source], _OF_EACH):
+    for row in check_all([source], _OF_EACH):
         assert row.tried == _OF_EACH
         assert row.faults == []
 
@@ -27,7 +27,7 @@ def test_recorded_conversations_come_back(source: str, caplog: pytest.LogCapture
 def test_recordings_are_read_as_cassettes(source: str) -> None:
     """Everybody is recognised by address."""
     load_or_skip(source)
-    row = Cassettes()
-    as_cassettes(source, _OF_EACH, row)
+    row = CassetteRow()
+    check_cassettes(source, _OF_EACH, row)
     assert row.exchanges > 0
     assert row.faults == []

@@ -119,11 +119,11 @@ def _is_sent_or_lost(adapter: Adapter, name: str, value: Any, wire_names: tuple[
 @pytest.mark.parametrize("model", MODELS)
 def test_all_options_at_once_make_a_request(model: str) -> None:
     """Whatever is asked for together, each is written once or named, and the request can be read back."""
-    asked = {name: value for name, value, _ in CASES if name != "thinking_budget"}
-    body, lost = _body(get_adapter(model), **asked, thinking_budget=2048)
+    requested = {name: value for name, value, _ in CASES if name != "thinking_budget"}
+    body, lost = _body(get_adapter(model), **requested, thinking_budget=2048)
     assert body
-    assert all(reason.partition(": ")[0] in asked or reason.startswith("thinking_budget") for reason in lost)
-    assert _body(get_adapter(model), **asked, thinking_budget=2048) == (body, lost)
+    assert all(reason.partition(": ")[0] in requested or reason.startswith("thinking_budget") for reason in lost)
+    assert _body(get_adapter(model), **requested, thinking_budget=2048) == (body, lost)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -159,8 +159,10 @@ def test_the_way_to_a_schema_is_declared(model: str) -> None:
     adapter = get_adapter(model)
     abilities = adapter.capabilities
     body, lost = _body(adapter, output_schema=SCHEMA)
-    asked = any("JSON Schema below" in str(value) for _, value in _names(body))
-    assert asked == (abilities.supports_structured_output is EMULATED) == (abilities.structured_output_by != "native")
+    in_prompt = any("JSON Schema below" in str(value) for _, value in _names(body))
+    assert (
+        in_prompt == (abilities.supports_structured_output is EMULATED) == (abilities.structured_output_by != "native")
+    )
     if abilities.supports_structured_output is NATIVE:
         assert lost == []
     else:

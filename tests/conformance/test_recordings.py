@@ -4,45 +4,45 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.conformance.explained import unexplained
-from tests.conformance.judging import Verdict, judge
-from tests.conformance.outcomes import Outcome, Respect
+from tests.conformance.explained import unexplained_differences
+from tests.conformance.judging import ProviderOutcomes, compare_provider
+from tests.conformance.outcomes import Aspect, Outcome
 from tests.conformance.scope import ADAPTERS
-from tests.conformance.subject import installed
+from tests.conformance.subject import missing_adapter
 from tests.exchanges import load_or_skip
 
 pytestmark = pytest.mark.exchanges
 
 THRESHOLDS = {
-    Respect.REPLY: 0.995,
-    Respect.REQUEST: 0.97,
-    Respect.ERROR: 1.0,
-    Respect.TOTAL: 1.0,
-    Respect.COST: 1.0,
-    Respect.ECHO: 0.97,
+    Aspect.REPLY: 0.995,
+    Aspect.REQUEST: 0.97,
+    Aspect.ERROR: 1.0,
+    Aspect.TOTAL: 1.0,
+    Aspect.COST: 1.0,
+    Aspect.RESEND: 0.97,
 }
 """The least share of genuine recordings that must be equal; differences that are explained still count as such."""
 
 _MANY_UNREADABLE = 0.94
 """Where many conversations were not stored, and their reasoning was not asked for in a form that could go back."""
-LOWER = {("azure-openai", Respect.ECHO): _MANY_UNREADABLE, ("openai-compatible", Respect.ECHO): _MANY_UNREADABLE}
+LOWER = {("azure-openai", Aspect.RESEND): _MANY_UNREADABLE, ("openai-compatible", Aspect.RESEND): _MANY_UNREADABLE}
 
 
 @pytest.fixture(params=list(ADAPTERS))
-def verdict(request: pytest.FixtureRequest) -> Verdict:
+def verdict(request: pytest.FixtureRequest) -> ProviderOutcomes:
     """All outcomes of one provider whose adapter is installed."""
     provider: str = request.param
     load_or_skip(provider)
-    if missing := installed(provider):
+    if missing := missing_adapter(provider):
         pytest.skip(missing)
-    return judge(provider)
+    return compare_provider(provider)
 
 
-def test_enough_recordings_are_equal(verdict: Verdict) -> None:
+def test_enough_recordings_are_equal(verdict: ProviderOutcomes) -> None:
     """What the adapter reads and writes is what was recorded, in every respect that the recordings show."""
-    genuine = [outcome for outcome in verdict.outcomes if outcome.exchange.genuine]
-    shown = [respect for respect in Respect if any(outcome.respect is respect for outcome in genuine)]
-    assert Respect.REPLY in shown
+    genuine = [outcome for outcome in verdict.outcomes if outcome.exchange.is_genuine]
+    shown = [respect for respect in Aspect if any(outcome.respect is respect for outcome in genuine)]
+    assert Aspect.REPLY in shown
     for respect in shown:
         outcomes = [outcome for outcome in genuine if outcome.respect is respect]
         different = [outcome for outcome in outcomes if not outcome.equal]
@@ -50,19 +50,19 @@ def test_enough_recordings_are_equal(verdict: Verdict) -> None:
         assert equal >= LOWER.get((verdict.provider, respect), THRESHOLDS[respect]), _lines(different)
 
 
-def test_no_difference_is_unexplained(verdict: Verdict) -> None:
+def test_no_difference_is_unexplained(verdict: ProviderOutcomes) -> None:
     """Every difference of a genuine recording is one that a rule explains."""
-    left = [outcome for outcome in verdict.outcomes if outcome.exchange.genuine and unexplained(outcome)]
+    left = [outcome for outcome in verdict.outcomes if outcome.exchange.is_genuine and unexplained_differences(outcome)]
     assert not left, _lines(left)
 
 
-def test_handmade_recordings_give_a_message_or_a_typed_error(verdict: Verdict) -> None:
+def test_handmade_recordings_give_a_message_or_a_typed_error(verdict: ProviderOutcomes) -> None:
     """Doubtful recordings prove nothing about a provider, but they too must not break the adapter."""
     broken = [
         outcome
         for outcome in verdict.outcomes
-        if not outcome.exchange.genuine
-        and any(difference.what.startswith("raised") for difference in unexplained(outcome))
+        if not outcome.exchange.is_genuine
+        and any(difference.what.startswith("raised") for difference in unexplained_differences(outcome))
     ]
     assert not broken, _lines(broken)
 

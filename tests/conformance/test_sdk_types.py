@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.conformance import sdk_types
-from tests.conformance.scope import ADAPTERS, out_of_scope
-from tests.conformance.swaps import Cell, kinds, table
+from tests.conformance.scope import ADAPTERS, skip_reason
+from tests.conformance.swaps import MatrixCell, format_table, kinds
 from tests.exchanges import load_or_skip
 
 ACCEPTED = {"anthropic": 0.93, "openai-responses": 0.8, "openai-chat": 0.9, "azure-openai": 0.7, "bedrock": 1.0}
@@ -30,7 +30,7 @@ def test_the_types_take_what_providers_took(provider: str) -> None:
     bodies = [
         exchange.request
         for exchange in load_or_skip(provider)
-        if exchange.request is not None and exchange.status == 200 and out_of_scope(exchange) is None
+        if exchange.request is not None and exchange.status == 200 and skip_reason(exchange) is None
     ]
     taken = sum(not list(sdk_types.faults(ADAPTERS[provider], body)) for body in bodies)
     assert taken / len(bodies) >= ACCEPTED[provider]
@@ -41,8 +41,8 @@ def test_a_key_that_no_type_declares_is_a_fault(adapter: str) -> None:
     """Deep inside a list that the types leave lazy, too."""
     body = copy.deepcopy(BODIES[adapter])
     assert list(sdk_types.faults(adapter, body)) == []
-    (said,) = body.get("messages") or body["input"]
-    said["content"][0]["more"] = 1
+    (message,) = body.get("messages") or body["input"]
+    message["content"][0]["more"] = 1
     assert list(sdk_types.faults(adapter, body))
 
 
@@ -55,7 +55,10 @@ def test_ollamas_model_forbids_what_it_does_not_know() -> None:
 
 def test_the_matrix_counts_what_was_rejected() -> None:
     """A row a source, a column a target; the commonest kinds of rejections are shown with an example."""
-    cells = [Cell("a", "b", tried=3, rejected=2, faults=["a 1 -> b: id 1", "a 2 -> b: id 2"]), Cell("a", "c", tried=3)]
-    assert table(cells).splitlines()[1].split() == ["a", "3", "2", "0"]
-    assert table(cells).splitlines()[-1] == "6 requests of 2 pairs, 2 rejected"
+    cells = [
+        MatrixCell("a", "b", tried=3, rejected=2, faults=["a 1 -> b: id 1", "a 2 -> b: id 2"]),
+        MatrixCell("a", "c", tried=3),
+    ]
+    assert format_table(cells).splitlines()[1].split() == ["a", "3", "2", "0"]
+    assert format_table(cells).splitlines()[-1] == "6 requests of 2 pairs, 2 rejected"
     assert list(kinds(cells, 5)) == ["2 x a 1 -> b: id 1"]

@@ -13,10 +13,18 @@ from dragoman import DragomanError
 from dragoman.adapter import errors
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, ToolUseEnd
 from dragoman.canonical.message import Message, MessageStatus
-from tests.conformance.scope import ADAPTERS, model_of, wire_of
-from tests.conformance.streams import HANDWRITTEN_ERROR_FRAMES, SEED, SMALL, boundaries, chosen, cuts, terminal_offset
-from tests.conformance.subject import adapter_for, context_for, installed
-from tests.exchanges import Exchange
+from tests.conformance.scope import ADAPTERS, model_name, wire_name
+from tests.conformance.streams import (
+    HANDWRITTEN_ERROR_FRAMES,
+    SEED,
+    SMALL,
+    boundaries,
+    cuts,
+    select_streams,
+    terminal_offset,
+)
+from tests.conformance.subject import create_adapter, create_context, missing_adapter
+from tests.exchanges import RecordedExchange
 
 pytestmark = pytest.mark.exchanges
 
@@ -26,16 +34,16 @@ STEP = 41
 
 
 @pytest.fixture(params=list(ADAPTERS))
-def streams(request: pytest.FixtureRequest) -> list[Exchange]:
+def streams(request: pytest.FixtureRequest) -> list[RecordedExchange]:
     """The chosen streams of one provider whose adapter is installed."""
     provider: str = request.param
-    found = chosen(provider)
-    if missing := installed(provider):
+    found = select_streams(provider)
+    if missing := missing_adapter(provider):
         pytest.skip(missing)
     return found
 
 
-class Ledger:
+class TrialCounter:
     """Counts what was tried and prints it."""
 
     def __init__(self, name: str) -> None:
@@ -44,13 +52,13 @@ class Ledger:
         self._failed: list[str] = []
         self._started = time.perf_counter()
 
-    def check(self, exchange: Exchange, where: str, faults: Iterable[str]) -> None:
+    def check(self, exchange: RecordedExchange, where: str, faults: Iterable[str]) -> None:
         found = list(faults)
         self._tried += 1
         if found:
             self._failed.append(f"{exchange.id} {where}: {'; '.join(found)}")
 
-    def close(self, exchanges: Sequence[Exchange]) -> None:
+    def close(self, exchanges: Sequence[RecordedExchange]) -> None:
         """Prints the count and fails on the first few faults."""
         seconds = time.perf_counter() - self._started
         size = sum(len(exchange.body) for exchange in exchanges)
@@ -61,106 +69,108 @@ class Ledger:
         assert not self._failed, "\n".join(self._failed[:10])
 
 
-def test_a_clean_cut_at_every_byte_is_never_a_success(streams: list[Exchange], exhaustive: bool) -> None:
+def test_a_clean_cut_at_every_byte_is_never_a_success(streams: list[RecordedExchange], exhaustive: bool) -> None:
     """A stream that ends early ends in a typed error, and says nothing that the whole stream does not say."""
-    ledger = Ledger("clean cuts")
+    counter = TrialCounter("clean cuts")
     for exchange in streams:
         whole, end, body = _whole(exchange), terminal_offset(exchange), exchange.body
         for cut in _some(cuts(exchange), exchange, exhaustive):
             events = _decode(exchange, [body[:cut]])
-            ledger.check(exchange, f"cut at {cut}", _faults(events, whole, early=cut < end))
-    ledger.close(streams)
+            counter.check(exchange, f"cut at {cut}", _faults(events, whole, early=cut < end))
+    counter.close(streams)
 
 
-def test_a_reset_at_every_byte_is_never_a_success(streams: list[Exchange], exhaustive: bool) -> None:
+def test_a_reset_at_every_byte_is_never_a_success(streams: list[RecordedExchange], exhaustive: bool) -> None:
     """A connection that breaks gives a typed error, unless the reply was whole by then."""
-    ledger = Ledger("resets")
+    counter = TrialCounter("resets")
     for exchange in streams:
         whole, end, body = _whole(exchange), terminal_offset(exchange), exchange.body
-        model = model_of(exchange)
-        adapter = adapter_for(model)
+        model = model_name(exchange)
+        adapter = create_adapter(model)
         for cut in [*_some(cuts(exchange), exchange, exhaustive), len(body)]:
-            events = list(adapter.iter_stream(_broken(body[:cut]), context_for(model)))
-            ledger.check(exchange, f"reset at {cut}", _faults(events, whole, early=cut < end))
-    ledger.close(streams)
+            events = list(adapter.iter_stream(_then_reset(body[:cut]), create_context(model)))
+            counter.check(exchange, f"reset at {cut}", _faults(events, whole, early=cut < end))
+    counter.close(streams)
 
 
-def test_a_split_at_any_byte_changes_nothing(streams: list[Exchange], exhaustive: bool) -> None:
+def test_a_split_at_any_byte_changes_nothing(streams: list[RecordedExchange], exhaustive: bool) -> None:
     """Where the network cuts a chunk is not to be seen in the events."""
-    ledger = Ledger("splits")
+    counter = TrialCounter("splits")
     for exchange in streams:
         whole, body = _whole(exchange), exchange.body
         for cut in _some(cuts(exchange), exchange, exhaustive):
             same = _decode(exchange, [body[:cut], body[cut:]]) == whole
-            ledger.check(exchange, f"split at {cut}", () if same else ("other events",))
-    ledger.close(streams)
+            counter.check(exchange, f"split at {cut}", () if same else ("other events",))
+    counter.close(streams)
 
 
-def test_random_cuttings_change_nothing(streams: list[Exchange], exhaustive: bool) -> None:
+def test_random_cuttings_change_nothing(streams: list[RecordedExchange], exhaustive: bool) -> None:
     """Two hundred seeded cuttings, from one-byte crumbs to a few large chunks, and every byte alone."""
-    ledger = Ledger("cuttings")
+    counter = TrialCounter("cuttings")
     for exchange in streams:
         whole, body = _whole(exchange), exchange.body
         picker = random.Random(f"{SEED}/{exchange.id}")
         count = RANDOM_CUTTINGS if len(body) <= SMALL else RANDOM_CUTTINGS // 10
         for number in range(count if exhaustive else 5):
-            same = _decode(exchange, _cutting(body, picker)) == whole
-            ledger.check(exchange, f"cutting {number}", () if same else ("other events",))
+            same = _decode(exchange, _random_chunks(body, picker)) == whole
+            counter.check(exchange, f"cutting {number}", () if same else ("other events",))
         crumbs = [body[index : index + 1] for index in range(len(body))]
-        ledger.check(exchange, "single bytes", () if _decode(exchange, crumbs) == whole else ("other events",))
-    ledger.close(streams)
+        counter.check(exchange, "single bytes", () if _decode(exchange, crumbs) == whole else ("other events",))
+    counter.close(streams)
 
 
-def test_sync_and_async_streams_agree(streams: list[Exchange]) -> None:
+def test_sync_and_async_streams_agree(streams: list[RecordedExchange]) -> None:
     """stream_response and iter_stream give the decoder's events: whole, cut and broken."""
-    ledger = Ledger("twins")
+    counter = TrialCounter("twins")
     for exchange in streams:
         whole, end, body = _whole(exchange), terminal_offset(exchange), exchange.body
-        model = model_of(exchange)
-        adapter = adapter_for(model)
+        model = model_name(exchange)
+        adapter = create_adapter(model)
         picker = random.Random(f"{SEED}/{exchange.id}/async")
         for cut in [len(body), *(picker.randrange(len(body)) for _ in range(10))]:
-            chunks = _cutting(body[:cut], picker) if cut else []
-            sync = list(adapter.iter_stream(chunks, context_for(model)))
+            chunks = _random_chunks(body[:cut], picker) if cut else []
+            sync = list(adapter.iter_stream(chunks, create_context(model)))
             twin = asyncio.run(_collect(exchange, chunks, broken=False))
-            ledger.check(exchange, f"sync at {cut}", _faults(sync, whole, early=cut < end))
-            ledger.check(exchange, f"async at {cut}", _faults(twin, whole, early=cut < end))
-            ledger.check(exchange, f"twins at {cut}", () if _shape(sync) == _shape(twin) else ("they differ",))
+            counter.check(exchange, f"sync at {cut}", _faults(sync, whole, early=cut < end))
+            counter.check(exchange, f"async at {cut}", _faults(twin, whole, early=cut < end))
+            counter.check(
+                exchange, f"twins at {cut}", () if _comparable(sync) == _comparable(twin) else ("they differ",)
+            )
             broken = asyncio.run(_collect(exchange, chunks, broken=True))
-            ledger.check(exchange, f"async reset at {cut}", _faults(broken, whole, early=cut < end))
-    ledger.close(streams)
+            counter.check(exchange, f"async reset at {cut}", _faults(broken, whole, early=cut < end))
+    counter.close(streams)
 
 
-def test_a_handwritten_error_frame_ends_the_stream_anywhere(streams: list[Exchange], exhaustive: bool) -> None:
+def test_a_handwritten_error_frame_ends_the_stream_anywhere(streams: list[RecordedExchange], exhaustive: bool) -> None:
     """An error behind any frame is the last event, has the class of its meaning, and what follows is not read."""
-    ledger = Ledger("error frames")
+    counter = TrialCounter("error frames")
     for exchange in streams:
         whole, body = _whole(exchange), exchange.body
-        frame, name = HANDWRITTEN_ERROR_FRAMES[wire_of(exchange)]
+        frame, name = HANDWRITTEN_ERROR_FRAMES[wire_name(exchange)]
         for place in _some(boundaries(exchange), exchange, exhaustive, step=5):
             events = _decode(exchange, [body[:place] + frame + body[place:]])
             faults = list(_faults(events, whole, early=True, network=False))
             last = events[-1]
             if not (isinstance(last, ErrorEvent) and isinstance(last.error, getattr(errors, name))):
                 faults.append(f"{name} was due, not {last}")
-            ledger.check(exchange, f"error at {place}", faults)
-    ledger.close(streams)
+            counter.check(exchange, f"error at {place}", faults)
+    counter.close(streams)
 
 
-def _some(places: list[int], exchange: Exchange, exhaustive: bool, step: int = STEP) -> list[int]:
+def _some(places: list[int], exchange: RecordedExchange, exhaustive: bool, step: int = STEP) -> list[int]:
     """All places, or one in ``step`` of them."""
     return places if exhaustive else places[random.Random(exchange.id).randrange(step) :: step]
 
 
-def _decode(exchange: Exchange, chunks: Iterable[bytes]) -> list[StreamEvent]:
-    model = model_of(exchange)
-    decoder = adapter_for(model).decoder(context_for(model))
+def _decode(exchange: RecordedExchange, chunks: Iterable[bytes]) -> list[StreamEvent]:
+    model = model_name(exchange)
+    decoder = create_adapter(model).decoder(create_context(model))
     events = [event for chunk in chunks for event in decoder.feed(chunk)]
     return events + decoder.finish()
 
 
 @cache
-def _whole(exchange: Exchange) -> list[StreamEvent]:
+def _whole(exchange: RecordedExchange) -> list[StreamEvent]:
     events = _decode(exchange, [exchange.body])
     assert isinstance(events[-1], MessageComplete), f"{exchange.id} is whole, but gave {events[-1]}"
     return events
@@ -224,30 +234,30 @@ def _partial_faults(partial: Message, whole: Sequence[StreamEvent], ended: set[s
             yield "an unfinished call has an input"
 
 
-def _cutting(body: bytes, picker: random.Random) -> list[bytes]:
+def _random_chunks(body: bytes, picker: random.Random) -> list[bytes]:
     """The body in pieces: few or many, by chance."""
     pieces = picker.choice((2, 3, 5, 10, 50))
     places = sorted(picker.randrange(1, len(body)) for _ in range(pieces - 1)) if len(body) > 1 else []
     return [body[start:stop] for start, stop in pairwise([0, *places, len(body)])]
 
 
-def _broken(*chunks: bytes) -> Iterator[bytes]:
+def _then_reset(*chunks: bytes) -> Iterator[bytes]:
     yield from chunks
     raise ConnectionResetError("the connection was reset")
 
 
-async def _collect(exchange: Exchange, chunks: Sequence[bytes], *, broken: bool) -> list[StreamEvent]:
+async def _collect(exchange: RecordedExchange, chunks: Sequence[bytes], *, broken: bool) -> list[StreamEvent]:
     async def arriving() -> AsyncIterator[bytes]:
         for chunk in chunks:
             yield chunk
         if broken:
             raise ConnectionResetError("the connection was reset")
 
-    model = model_of(exchange)
-    return [event async for event in adapter_for(model).stream_response(arriving(), context_for(model))]
+    model = model_name(exchange)
+    return [event async for event in create_adapter(model).stream_response(arriving(), create_context(model))]
 
 
-def _shape(events: Sequence[StreamEvent]) -> list[object]:
+def _comparable(events: Sequence[StreamEvent]) -> list[object]:
     """Events as they compare: two errors are equal where class, text and partial message are."""
     return [
         (type(event.error), str(event.error), event.partial) if isinstance(event, ErrorEvent) else event

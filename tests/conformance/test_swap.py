@@ -6,10 +6,17 @@ from itertools import islice
 
 import pytest
 
-from tests.conformance.handover import TARGETS, History, faults, generated, recorded, spoken
+from tests.conformance.handover import (
+    TARGETS,
+    History,
+    faults,
+    generated_histories,
+    recorded_histories,
+    recorded_messages,
+)
 from tests.conformance.scope import ADAPTERS
-from tests.conformance.subject import installed
-from tests.exchanges import folder, load_or_skip
+from tests.conformance.subject import missing_adapter
+from tests.exchanges import exchanges_folder, load_or_skip
 
 SOURCES = (*ADAPTERS, "local")
 _SHARE, _SAMPLE = 2, 30
@@ -29,11 +36,11 @@ def test_every_recorded_conversation_fits_every_other_wire(source: str, target: 
     """
     load_or_skip(source)
     _skip_without(source, target)
-    told = _recorded(source)
-    assert told
+    histories = _recorded(source)
+    assert histories
     share = _SHARE if exhaustive else _SAMPLE
     turn = (list(ADAPTERS).index(source) + list(TARGETS).index(target)) % share
-    _assert_accepted(told[turn::share], target)
+    _assert_accepted(histories[turn::share], target)
 
 
 @pytest.mark.parametrize("target", list(TARGETS))
@@ -46,23 +53,23 @@ def test_what_goes_wrong_in_a_session_fits_every_other_wire(source: str, target:
 
 @cache
 def _recorded(source: str) -> tuple[History, ...]:
-    return tuple(recorded(source, prefixes=True))
+    return tuple(recorded_histories(source, prefixes=True))
 
 
 @cache
 def _generated(source: str) -> tuple[History, ...]:
-    mixed = spoken(source) if (folder() / f"{source}.jsonl.gz").is_file() else ()
-    return tuple(generated(source, _GENERATED, mixed=mixed))
+    mixed = recorded_messages(source) if (exchanges_folder() / f"{source}.jsonl.gz").is_file() else ()
+    return tuple(generated_histories(source, _GENERATED, mixed=mixed))
 
 
 def _skip_without(*providers: str) -> None:
     for provider in providers:
-        if provider in ADAPTERS and (missing := installed(provider)):
+        if provider in ADAPTERS and (missing := missing_adapter(provider)):
             pytest.skip(missing)
 
 
-def _assert_accepted(told: tuple[History, ...], target: str) -> None:
-    found = [(history.name, fault) for history in told for fault in islice(faults(history, target), 3)]
+def _assert_accepted(histories: tuple[History, ...], target: str) -> None:
+    found = [(history.name, fault) for history in histories for fault in islice(faults(history, target), 3)]
     kinds = Counter(fault.partition(":")[0] for _, fault in found)
     lines = [f"{name} {fault}" for name, fault in found[:15]]
     assert not found, "\n".join([f"{len(found)} faults: {kinds.most_common(8)}", *lines])

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.google_rules import NO_SIGNATURE
-from tests.conformance.scope import ADAPTERS, adapter_of, out_of_scope
+from tests.conformance.scope import ADAPTERS, adapter_name, skip_reason
 from tests.conformance.validators import VALIDATORS
-from tests.exchanges import Exchange, load_or_skip
+from tests.exchanges import RecordedExchange, load_or_skip
 
 pytestmark = pytest.mark.exchanges
 
@@ -24,12 +24,12 @@ _OF_THE_TARGET = ("is no parameter", "the last message is the assistant's")
 
 
 @pytest.fixture(params=list(ADAPTERS))
-def accepted(request: pytest.FixtureRequest) -> list[Exchange]:
+def accepted(request: pytest.FixtureRequest) -> list[RecordedExchange]:
     """Every request that one provider answered with status 200."""
     return [
         exchange
         for exchange in load_or_skip(request.param)
-        if exchange.request is not None and exchange.status == 200 and out_of_scope(exchange) is None
+        if exchange.request is not None and exchange.status == 200 and skip_reason(exchange) is None
     ]
 
 
@@ -39,35 +39,35 @@ def _faults(adapter: str, body: dict[str, Any]) -> list[str]:
     return [fault for fault in found if not any(mark in fault for mark in _OF_THE_TARGET)]
 
 
-def test_what_a_provider_accepted_has_no_fault(accepted: list[Exchange]) -> None:
+def test_what_a_provider_accepted_has_no_fault(accepted: list[RecordedExchange]) -> None:
     """The rules are those of the provider, not stricter ones."""
-    judged = {exchange.id: _faults(adapter_of(exchange), exchange.request) for exchange in accepted}
+    judged = {exchange.id: _faults(adapter_name(exchange), exchange.request) for exchange in accepted}
     faulty = {exchange: faults for exchange, faults in judged.items() if faults}
     assert 1 - len(faulty) / len(accepted) >= ACCEPTED, faulty
 
 
-def test_a_missing_result_is_a_fault(accepted: list[Exchange]) -> None:
+def test_a_missing_result_is_a_fault(accepted: list[RecordedExchange]) -> None:
     """A call that is answered by nothing fails on every wire."""
     tried = 0
     for exchange in accepted:
         broken = _without_results(exchange.request)
-        if broken is not None and not _faults(adapter_of(exchange), exchange.request):
+        if broken is not None and not _faults(adapter_name(exchange), exchange.request):
             tried += 1
-            assert _faults(adapter_of(exchange), broken), exchange.id
+            assert _faults(adapter_name(exchange), broken), exchange.id
     assert tried or accepted[0].provider in WITHOUT_RESULTS
 
 
-def test_what_only_an_issuer_can_read_is_a_fault_elsewhere(accepted: list[Exchange]) -> None:
+def test_what_only_an_issuer_can_read_is_a_fault_elsewhere(accepted: list[RecordedExchange]) -> None:
     """Thinking that is sent back passes as the provider's own, and fails as another's."""
     replayed = [
         exchange for exchange in accepted if "thinking_replay" in exchange.features and not _signs_for_others(exchange)
     ]
     for exchange in replayed:
-        faults = list(VALIDATORS[adapter_of(exchange)](exchange.request, foreign=True))
+        faults = list(VALIDATORS[adapter_name(exchange)](exchange.request, foreign=True))
         assert any("foreign" in fault for fault in faults), exchange.id
 
 
-def _signs_for_others(exchange: Exchange) -> bool:
+def _signs_for_others(exchange: RecordedExchange) -> bool:
     """Whether all signatures in a request say that there is none, as stands on the calls of another provider."""
     found = re.findall(r'"thought_?[sS]ignature": "([^"]*)"', json.dumps(exchange.request))
     return bool(found) and set(found) == {NO_SIGNATURE}

@@ -47,18 +47,18 @@ def anthropic(body: dict[str, Any], *, foreign: bool) -> _Faults:
 
 def _merged(messages: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Turns: neighbouring messages of one role are one."""
-    held: tuple[str, list[dict[str, Any]]] | None = None
+    current: tuple[str, list[dict[str, Any]]] | None = None
     for message in messages:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if held and held[0] == message["role"]:
-            held[1].extend(blocks)
+        if current and current[0] == message["role"]:
+            current[1].extend(blocks)
         else:
-            if held:
-                yield held
-            held = (message["role"], list(blocks))
-    if held:
-        yield held
+            if current:
+                yield current
+            current = (message["role"], list(blocks))
+    if current:
+        yield current
 
 
 _ANTHROPIC_FOREIGN = {

@@ -24,7 +24,7 @@ from dragoman.canonical.blocks import (
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
-def unnamed(
+def unreported_losses(
     messages: Sequence[Message],
     tools: Sequence[ToolDefinition],
     body: dict[str, Any],
@@ -35,18 +35,18 @@ def unnamed(
     """Each block, and each tool, that is neither on the wire nor named by a loss."""
     # Google marks the answer of a tool that failed by a name alone.
     answers = list(_answers(body))
-    marked = any(answer.keys() == {"error"} for answer in answers) or _tells_of_errors(body)
+    marked = any(answer.keys() == {"error"} for answer in answers) or _has_error_flag(body)
     failed = ["tool_result"] if marked else []
     # Its answers are objects, which elsewhere are texts of them.
     written = [json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in (*answers, *_values(answers))]
-    said = "\0".join([*_strings(body), *failed, *written, *_own_texts(body)])
+    sent_text = "\0".join([*_strings(body), *failed, *written, *_own_texts(body)])
     calls = list(_calls(body))
-    named = {(loss.message_id, loss.block_index) for loss in losses}
+    reported = {(loss.message_id, loss.block_index) for loss in losses}
     for message in messages:
         for index, block in enumerate(message.content):
-            if (message.id, index) in named or (message.id, -1) in named:
+            if (message.id, index) in reported or (message.id, -1) in reported:
                 continue
-            what = _missing(block, said, calls, foreign=foreign)
+            what = _missing(block, sent_text, calls, foreign=foreign)
             if what:
                 yield f"{message.role} {message.id} block {index}: {what}"
     # A server's tools may be offered under its name alone, outside the list of tools.
@@ -59,32 +59,32 @@ def unnamed(
             yield f"the tool {tool.name} is neither offered nor named as lost"
 
 
-def _missing(block: ContentBlock, said: str, calls: list[tuple[str, Any]], *, foreign: bool) -> str | None:
+def _missing(block: ContentBlock, sent_text: str, calls: list[tuple[str, Any]], *, foreign: bool) -> str | None:
     match block:
         case TextBlock():
-            if block.text.strip() and block.text not in said:
+            if block.text.strip() and block.text not in sent_text:
                 return f"the text {block.text[:60]!r}"
-            if foreign and not all(cited.url and cited.url in said for cited in block.citations):
+            if foreign and not all(cited.url and cited.url in sent_text for cited in block.citations):
                 return "the citations"
-        case ThinkingBlock() if block.text in said and (block.text or not block.signature):
+        case ThinkingBlock() if block.text in sent_text and (block.text or not block.signature):
             return None
         case ThinkingBlock() | RedactedThinkingBlock() | ProviderBlock() if foreign:
             return f"the {block.type}"
         case ToolUseBlock():
             if (block.name, block.raw_input or block.input) not in calls:
                 return f"the call of {block.name}"
-        case ToolResultBlock(is_error=True) if "tool_result" not in said:
+        case ToolResultBlock(is_error=True) if "tool_result" not in sent_text:
             return "that the tool failed"  # of the others, one alone has a flag for it, on blocks of that name
         case ToolResultBlock():
             return next(
-                (what for part in block.content if (what := _missing(part, said, calls, foreign=foreign))), None
+                (what for part in block.content if (what := _missing(part, sent_text, calls, foreign=foreign))), None
             )
-        case _ if isinstance(block, MEDIA_BLOCKS) and not any(form in said for form in _forms(block)):
+        case _ if isinstance(block, MEDIA_BLOCKS) and not any(form in sent_text for form in _encodings(block)):
             return f"the {block.type}"
     return None
 
 
-def _forms(block: Media) -> Iterator[str]:
+def _encodings(block: Media) -> Iterator[str]:
     """A medium as it is, in the other alphabet of base64, which Google's own clients write, and a text as such."""
     data = block.source.data
     yield data
@@ -112,14 +112,14 @@ def _values(answers: Sequence[dict[str, Any]]) -> Iterator[Any]:
             yield from answer.values()
 
 
-def _tells_of_errors(value: Any) -> bool:
+def _has_error_flag(value: Any) -> bool:
     """Whether an answer has a status that says that the tool failed, as on Bedrock's wire, or a flag for it."""
     if isinstance(value, dict):
         answer = value.get("toolResult")
         failed = isinstance(answer, dict) and answer.get("status") == "error"
         failed = failed or (value.get("type") in ("result", "function_result") and value.get("is_error") is True)
-        return failed or any(map(_tells_of_errors, value.values()))
-    return isinstance(value, list) and any(map(_tells_of_errors, value))
+        return failed or any(map(_has_error_flag, value.values()))
+    return isinstance(value, list) and any(map(_has_error_flag, value))
 
 
 def _own_texts(value: Any) -> Iterator[str]:

@@ -13,9 +13,9 @@ from pytest_examples import CodeExample, EvalExample, find_examples
 import dragoman
 from dragoman.adapter import sources
 from tests.live_local.wording import reword_within
-from tests.servers import FaultyServer, Received, Reply, json_reply, sse_reply
+from tests.servers import FaultyServer, HttpReply, ReceivedRequest, json_reply, sse_reply
 from tests.systems import READS_FILES
-from tests.unit.batch.handwritten_provider import Provider, serving
+from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -89,11 +89,11 @@ HANDWRITTEN_STREAM: list[dict[str, Any]] = [
 ]
 
 
-def _sse(*events: dict[str, Any]) -> Reply:
+def _sse(*events: dict[str, Any]) -> HttpReply:
     return sse_reply(b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events))
 
 
-def _reply(request: Received) -> Reply:
+def _reply(request: ReceivedRequest) -> HttpReply:
     """The wire is known by its path. Who offers a tool is told to call it, until its result is there."""
     if request.path.endswith("/responses"):
         return _sse({"type": "response.completed", "response": HANDWRITTEN_RESPONSE})
@@ -150,7 +150,7 @@ def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """A batch is handed in by one snippet and fetched by the next, from a provider written by hand."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
-    with serving(Provider()) as url:
+    with serve_provider(Provider()) as url:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
         for example in snippets(ROOT / "docs" / "batches.md"):
             eval_example.run(example)
@@ -160,15 +160,15 @@ def test_the_page_on_batches_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_page_on_bulk_runs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eval_example: EvalExample) -> None:
     """The second snippet goes on with the run of the first, so the model that has answered is not asked again."""
 
-    def answer(request: Received) -> Reply:
-        asked = json.loads(request.body)
-        said = json.dumps(asked["messages"])
-        if "Nowhere" in said:
+    def answer(request: ReceivedRequest) -> HttpReply:
+        payload = json.loads(request.body)
+        prompt = json.dumps(payload["messages"])
+        if "Nowhere" in prompt:
             return json_reply({"type": "error", "error": {"type": "not_found", "message": "no such city"}}, status=400)
-        text = "France" if "Paris" in said else "Italy"
+        text = "France" if "Paris" in prompt else "Italy"
         used = {"input_tokens": 40, "output_tokens": 5}
         content = [{"type": "text", "text": text}]
-        return json_reply(HANDWRITTEN_SUMMARY | {"model": asked["model"], "content": content, "usage": used})
+        return json_reply(HANDWRITTEN_SUMMARY | {"model": payload["model"], "content": content, "usage": used})
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from dragoman.testing.stream_laws import LAWS
 from tests.laws import left_streams, limits, tables
-from tests.laws.ledger import Ledger, run
+from tests.laws.ledger import LawLedger, run_law_over
 from tests.laws.streams.effort import MUTATIONS, effort_for
-from tests.laws.streams.subjects import SEED, installed, subjects
+from tests.laws.streams.subjects import SEED, missing_adapters, stream_subjects
 
 
 def main() -> int:
@@ -37,15 +37,15 @@ def main() -> int:
     seed = SEED if chosen.seed is None else chosen.seed
     providers = list(_chosen(chosen.providers))
     if chosen.limits:
-        streams = {provider: found for provider in providers if (found := subjects(provider))}
+        streams = {provider: found for provider in providers if (found := stream_subjects(provider))}
         for line in limits.table(streams, MUTATIONS, seed):
             sys.stdout.write(line + "\n")
         return 0
-    ledger = Ledger()
+    ledger = LawLedger()
     for provider in providers:
         effort = replace(effort_for(provider), seed=seed)
         for law in LAWS:
-            ledger.rows.append(run(law, subjects(provider), effort))
+            ledger.rows.append(run_law_over(law, stream_subjects(provider), effort))
     if chosen.left:
         ledger.rows += left_streams.rows()
     sys.stdout.write((ledger.json_lines() if chosen.json else ledger.table(every=chosen.every)) + "\n")
@@ -54,7 +54,7 @@ def main() -> int:
 
 def _chosen(names: list[str]) -> Iterator[str]:
     """The providers that can be tried, all of them or the named ones."""
-    for provider, missing in installed().items():
+    for provider, missing in missing_adapters().items():
         if missing:
             sys.stderr.write(f"{provider} is left out: {missing}\n")
         elif not names or provider in names:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.message import Message
-from dragoman.policy import Capability, Extensions, TierViolation, filtered, merge
+from dragoman.policy import Capability, Extensions, TierViolation, filter_extensions, merge_extensions
 from tests.unit.canonical.extension_samples import full
 
 Path = tuple[Any, ...]
@@ -75,7 +75,7 @@ VALUES: dict[str, Value] = {
 def at(value: Any, path: Path) -> Any:
     """What stands there: steps are fields of models, keys and indexes."""
     for step in path:
-        value = getattr(value, step) if isinstance(value, Frozen) else value[step]
+        value = getattr(value, step) if isinstance(value, FrozenModel) else value[step]
     return value
 
 
@@ -86,7 +86,7 @@ def _holder(shown: Extensions, path: Path, value: Value) -> tuple[Any, Any, Any]
 
 def _set(shown: Extensions, path: Path, value: Value) -> Any:
     holder, name, new = _holder(shown, path, value)
-    if isinstance(holder, Frozen):
+    if isinstance(holder, FrozenModel):
         setattr(holder, name, new)
     else:
         holder[name] = new
@@ -95,7 +95,7 @@ def _set(shown: Extensions, path: Path, value: Value) -> Any:
 
 def _delete(shown: Extensions, path: Path, value: Value) -> Any:
     holder, name, _ = _holder(shown, path, value)
-    if isinstance(holder, Frozen):
+    if isinstance(holder, FrozenModel):
         holder.__dict__.pop(name)
     elif isinstance(holder, dict):
         dict.pop(holder, name)
@@ -104,10 +104,10 @@ def _delete(shown: Extensions, path: Path, value: Value) -> Any:
     return shown
 
 
-def _force(shown: Extensions, path: Path, value: Value) -> Any:
+def _force_attribute(shown: Extensions, path: Path, value: Value) -> Any:
     """Around the locks of models and containers."""
     holder, name, new = _holder(shown, path, value)
-    if isinstance(holder, Frozen):
+    if isinstance(holder, FrozenModel):
         object.__setattr__(holder, name, new)
     elif isinstance(holder, dict):
         dict.__setitem__(holder, name, new)
@@ -118,7 +118,7 @@ def _force(shown: Extensions, path: Path, value: Value) -> Any:
 
 def _dict(shown: Extensions, path: Path, value: Value) -> Any:
     holder, name, new = _holder(shown, path, value)
-    (holder.__dict__ if isinstance(holder, Frozen) else holder).update({name: new})
+    (holder.__dict__ if isinstance(holder, FrozenModel) else holder).update({name: new})
     return shown
 
 
@@ -131,14 +131,14 @@ def _state(shown: Extensions, path: Path, value: Value) -> Any:
     return shown
 
 
-def _rebuilt(build: Callable[[Frozen, dict[str, Any]], Any]) -> Attack:
+def _rebuilt(build: Callable[[FrozenModel, dict[str, Any]], Any]) -> Attack:
     """Every model on the way made anew, with the change inside."""
 
     def attack(shown: Extensions, path: Path, value: Value) -> Any:
         new = value(at(shown, path))
         for length in range(len(path) - 1, -1, -1):
             holder, name = at(shown, path[:length]), path[length]
-            if isinstance(holder, Frozen):
+            if isinstance(holder, FrozenModel):
                 new = build(holder, {name: new})
             elif isinstance(holder, dict):
                 new = {**holder, name: new}
@@ -152,7 +152,7 @@ def _rebuilt(build: Callable[[Frozen, dict[str, Any]], Any]) -> Attack:
 def _unfrozen(shown: Extensions, path: Path, value: Value) -> Any:
     """Every model on the way of a class of one's own that can be changed."""
 
-    def build(holder: Frozen, change: dict[str, Any]) -> Any:
+    def build(holder: FrozenModel, change: dict[str, Any]) -> Any:
         loose: Any = type("Loose", (type(holder),), {"model_config": {"frozen": False}, "__module__": __name__})
         return loose.model_construct(**{**holder.__dict__, **change})
 
@@ -160,17 +160,17 @@ def _unfrozen(shown: Extensions, path: Path, value: Value) -> Any:
 
 
 def _copied(shown: Extensions, path: Path, value: Value) -> Any:
-    return _force(copy.deepcopy(shown), path, value)
+    return _force_attribute(copy.deepcopy(shown), path, value)
 
 
 def _pickled(shown: Extensions, path: Path, value: Value) -> Any:
-    return pickle.loads(pickle.dumps(_force(pickle.loads(pickle.dumps(shown)), path, value)))
+    return pickle.loads(pickle.dumps(_force_attribute(pickle.loads(pickle.dumps(shown)), path, value)))
 
 
 ATTACKS: dict[str, Attack] = {
     "setattr": _set,
     "delete": _delete,
-    "object.__setattr__": _force,
+    "object.__setattr__": _force_attribute,
     "__dict__": _dict,
     "__setstate__": _state,
     "model_copy": _rebuilt(lambda holder, change: holder.model_copy(update=change)),
@@ -190,7 +190,7 @@ def places() -> tuple[Path, ...]:
 
 
 def _places(value: Any, path: Path) -> Iterator[Path]:
-    if isinstance(value, Frozen):
+    if isinstance(value, FrozenModel):
         steps: Iterable[Any] = type(value).model_fields
     elif isinstance(value, dict):
         steps = value
@@ -210,7 +210,7 @@ class Breach(NamedTuple):
     capabilities: tuple[Capability, ...]
 
 
-def try_all(
+def run_attacks(
     paths: Iterable[Path], capabilities: tuple[Capability, ...], outcomes: Counter[tuple[str, str]]
 ) -> list[Breach]:
     """What got through; ``outcomes`` counts how each attack ended."""
@@ -219,7 +219,7 @@ def try_all(
     for path in paths:
         for attack_name, attack in ATTACKS.items():
             for value_name, value in VALUES.items():
-                shown = filtered(original, capabilities)
+                shown = filter_extensions(original, capabilities)
                 assert shown is not None
                 outcome = _outcome(original, shown, attack, path, value, capabilities)
                 if original != full():
@@ -245,7 +245,7 @@ def _outcome(
     else:
         outcome = "no change"
     try:
-        merged = merge(original, returned, capabilities, plugin="spy")
+        merged = merge_extensions(original, returned, capabilities, plugin="spy")
     except TierViolation:
         return "TierViolation"
     return outcome if merged is original else "breach"
@@ -253,7 +253,9 @@ def _outcome(
 
 def main() -> int:
     outcomes: Counter[tuple[str, str]] = Counter()
-    breaches = [breach for held in (READERS, EVERYTHING) for breach in try_all(places(), held, outcomes)]
+    breaches = [
+        breach for capabilities in (READERS, EVERYTHING) for breach in run_attacks(places(), capabilities, outcomes)
+    ]
     kinds = ("refused at once", "TierViolation", "no change", "breach")
     print("| attack | " + " | ".join(kinds) + " |\n|" + " --- |" * (len(kinds) + 1))
     for name in ATTACKS:

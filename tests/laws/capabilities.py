@@ -16,7 +16,15 @@ from typing import Any
 
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
-from dragoman.policy import Capability, Extensions, MessageView, TierViolation, filtered, held, merge
+from dragoman.policy import (
+    Capability,
+    Extensions,
+    MessageView,
+    TierViolation,
+    expand_capabilities,
+    filter_extensions,
+    merge_extensions,
+)
 from tests.unit.canonical.extension_samples import FULL, full
 from tests.unit.policy.grants import ACCESSORS, grant_for, texts
 
@@ -34,14 +42,14 @@ def view_over(extensions: Extensions) -> MessageView:
     return MessageView(CALL, Role.ASSISTANT, hook="tool_pre_invoke", extensions=extensions)
 
 
-def _errors(shown: Extensions, granted: frozenset[Capability]) -> str:
+def _error_texts(shown: Extensions, granted: frozenset[Capability]) -> str:
     """What the errors say when a plugin changes what it may not, or does something that cannot be done."""
-    told: list[str] = []
+    texts: list[str] = []
     for forgery in FORGERIES:
         try:
-            merge(full(), shown.model_copy(update=_valid(forgery)), granted, plugin="spy")
+            merge_extensions(full(), shown.model_copy(update=_valid(forgery)), granted, plugin="spy")
         except TierViolation as error:
-            told.append(f"{error} {error!r} {error.args} {error.__dict__} {error.__cause__} {error.__context__}")
+            texts.append(f"{error} {error!r} {error.args} {error.__dict__} {error.__cause__} {error.__context__}")
     attempts: tuple[Callable[[], object], ...] = (
         lambda: setattr(shown, "agent", None),
         lambda: setattr(view_over(shown), "labels", None),
@@ -53,9 +61,9 @@ def _errors(shown: Extensions, granted: frozenset[Capability]) -> str:
         try:
             attempt()
         except (ValueError, TypeError, AttributeError) as error:
-            told.append(f"{error} {error!r} {error.args}")
+            texts.append(f"{error} {error!r} {error.args}")
     # The slot that a violation names is the plugin's own doing, not what is in it.
-    return " ".join(told).replace("security.classification", "").replace("security.subject.id", "")
+    return " ".join(texts).replace("security.classification", "").replace("security.subject.id", "")
 
 
 @cache
@@ -77,7 +85,7 @@ WAYS: dict[str, Callable[[Extensions, frozenset[Capability]], str]] = {
     "view to_dict": lambda shown, _: json.dumps(view_over(shown).to_dict()),
     "view to_opa_input": lambda shown, _: json.dumps(view_over(shown).to_opa_input()),
     "view, every attribute": lambda shown, _: _attributes(view_over(shown)),
-    "error text": _errors,
+    "error text": _error_texts,
 }
 
 
@@ -92,8 +100,8 @@ _FULL_VIEW, _BARE_VIEW = view_over(full()), view_over(Extensions())
 def breaches(names: Iterable[Capability]) -> list[tuple[str, str]]:
     """By which way of looking, and what was seen that was not granted or missing that was."""
     names = tuple(names)
-    granted = held(names)
-    shown = filtered(full(), names)
+    granted = expand_capabilities(names)
+    shown = filter_extensions(full(), names)
     assert shown is not None
     allowed = {text for text in ALL_TEXTS if (grant := grant_for(text)) is None or grant in granted}
     found: list[tuple[str, str]] = []
@@ -101,8 +109,8 @@ def breaches(names: Iterable[Capability]) -> list[tuple[str, str]]:
     found += [("fields", text) for text in seen ^ allowed]
     hidden = ALL_TEXTS - allowed
     for way, look in WAYS.items():
-        told = look(shown, granted)
-        found += [(way, text) for text in hidden if text in told]
+        seen_text = look(shown, granted)
+        found += [(way, text) for text in hidden if text in seen_text]
     return found + [("accessors", name) for name in _wrong_accessors(view_over(shown), granted)]
 
 

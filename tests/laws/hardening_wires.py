@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from tests.laws.hardening_json import quoted
 
-PLACES = ("text", "count", "odd", "args")
+SLOTS = ("text", "count", "odd", "args")
 _USUAL = {"text": b'"hi"', "count": b"3", "odd": b"null", "args": b'{"a":1}'}
 
 
 @dataclass(frozen=True)
-class Wire:
+class WireTemplate:
     """``pieces``: the stream's payloads; ``frame`` makes an event of each.
 
     ``as_text``: a whole reply's arguments are a text; ``in_pieces``: a stream's.
@@ -96,7 +96,7 @@ _OLLAMA = (
 _BEDROCK_USAGE = '{"inputTokens":"@count","outputTokens":2,"totalTokens":5}'
 
 WIRES = [
-    Wire(
+    WireTemplate(
         "openai-chat",
         '{"id":"x","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"@text","tool_calls":'
         + _CHAT_CALL + '},"finish_reason":"tool_calls"}],"odd":"@odd","usage":' + _CHAT_USAGE + "}",
@@ -110,7 +110,7 @@ WIRES = [
         _sse,
         as_text=True,
     ),
-    Wire(
+    WireTemplate(
         "openai",
         _RESPONSE,
         (
@@ -130,7 +130,7 @@ WIRES = [
         _sse,
         as_text=True,
     ),
-    Wire(
+    WireTemplate(
         "anthropic",
         '{"id":"m1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"@text"},'
         '{"type":"tool_use","id":"toolu_1","name":"f","input":"@args"}],"stop_reason":"tool_use","odd":"@odd",'
@@ -150,8 +150,8 @@ WIRES = [
         ),
         _sse,
     ),
-    Wire("google", _GEMINI, (_GEMINI,), _sse, in_pieces=False),
-    Wire(
+    WireTemplate("google", _GEMINI, (_GEMINI,), _sse, in_pieces=False),
+    WireTemplate(
         "cohere",
         '{"id":"x","finish_reason":"TOOL_CALL","odd":"@odd","message":{"role":"assistant","content":[{"type":"text",'
         '"text":"@text"}],"tool_calls":[' + _COHERE_CALL + ']},"usage":' + _COHERE_USAGE + "}",
@@ -167,8 +167,8 @@ WIRES = [
         _sse,
         as_text=True,
     ),
-    Wire("ollama", _OLLAMA, (_OLLAMA,), _line, in_pieces=False),
-    Wire(
+    WireTemplate("ollama", _OLLAMA, (_OLLAMA,), _line, in_pieces=False),
+    WireTemplate(
         "bedrock",
         '{"output":{"message":{"role":"assistant","content":[{"text":"@text"},{"toolUse":{"toolUseId":"t1","name":"f",'
         '"input":"@args"}}]}},"stopReason":"tool_use","odd":"@odd","usage":' + _BEDROCK_USAGE + "}",

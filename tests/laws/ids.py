@@ -19,7 +19,7 @@ from itertools import count
 from dragoman.adapter.capabilities import ToolIdRule
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.tool_ids import ToolIdMap
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from tests.conformance.handover import TARGETS
 from tests.laws.sources import ODD_IDS, SOURCES
 from tests.laws.targets import RULES
@@ -64,25 +64,25 @@ def id_sets(number: int, seed: int) -> Iterator[tuple[IdSet, IdSet]]:
             case _:
                 return "x" * dice.randrange(36, 600) + str(dice.randrange(3))
 
-    def drawn() -> IdSet:
+    def draw() -> IdSet:
         few = dice.sample(issuers, 3)
         return [(dice.choice(few), native()) for _ in range(dice.randrange(1, _MOST))]
 
     for _ in range(number):
-        yield drawn(), drawn()
+        yield draw(), draw()
 
 
-def received(issued: IdSet) -> tuple[ToolIdMap, list[str]]:
+def issue_ids(issued: IdSet) -> tuple[ToolIdMap, list[str]]:
     """The map of a session, and our ids for its calls."""
     numbers = count(1)
-    ids = ToolIdMap(lambda: f"tu_{encode_ulid(next(numbers))}")
+    ids = ToolIdMap(lambda: f"tu_{format_ulid(next(numbers))}")
     return ids, [ids.receive(issuer, native) for issuer, native in issued]
 
 
-def broken(issued: IdSet, later: IdSet, target: str, rule: ToolIdRule) -> str | None:
+def broken_law(issued: IdSet, later: IdSet, target: str, rule: ToolIdRule) -> str | None:
     """The law that a set breaks on a target; None where all hold."""
-    ids, canonical = received(issued)
-    sent = {one: ids.send(one, target, rule) for one in canonical}
+    ids, canonical = issue_ids(issued)
+    sent = {one: ids.id_for(one, target, rule) for one in canonical}
     if len(sent) != len(issued) or len(set(sent.values())) != len(issued):
         return "two calls share an id"
     returned: set[str] = set()
@@ -94,24 +94,24 @@ def broken(issued: IdSet, later: IdSet, target: str, rule: ToolIdRule) -> str | 
         elif not rule.accepts(sent[one]):
             return f"an id that the rule refuses: {sent[one]!r}"
     numbers = count(len(issued) + 1)
-    restored = ToolIdMap.load(json.loads(json.dumps(ids.dump())), lambda: f"tu_{encode_ulid(next(numbers))}")
+    restored = ToolIdMap.load(json.loads(json.dumps(ids.dump())), lambda: f"tu_{format_ulid(next(numbers))}")
     new = [restored.receive(issuer, native) for issuer, native in later]
-    fresh = {restored.send(one, target, rule) for one in new}
+    fresh = {restored.id_for(one, target, rule) for one in new}
     if len(fresh) != len(new) or not fresh.isdisjoint(sent.values()):
         return "a later call gets an id that is taken"
-    if any(restored.send(one, target, rule) != wire for one, wire in sent.items()):
+    if any(restored.id_for(one, target, rule) != wire for one, wire in sent.items()):
         return "an id changed after a restart and further calls"
     return None
 
 
 def digest(sets: Sequence[tuple[IdSet, IdSet]], rules: Mapping[str, ToolIdRule]) -> str:
     """Of all ids that are sent for the sets, by every rule."""
-    told = hashlib.sha256()
+    digest_so_far = hashlib.sha256()
     for issued, _ in sets:
         for target, rule in rules.items():
-            ids, canonical = received(issued)
-            told.update(json.dumps([ids.send(one, target, rule) for one in canonical]).encode())
-    return told.hexdigest()
+            ids, canonical = issue_ids(issued)
+            digest_so_far.update(json.dumps([ids.id_for(one, target, rule) for one in canonical]).encode())
+    return digest_so_far.hexdigest()
 
 
 PROGRAM = """
@@ -121,7 +121,7 @@ print(digest(list(id_sets(int(sys.argv[1]), int(sys.argv[2]))), all_rules()))
 """
 
 
-def elsewhere(number: int, seed: int) -> Iterator[str]:
+def digests_of_other_processes(number: int, seed: int) -> Iterator[str]:
     """The digests of two other processes, with other hash seeds."""
     for each in _SEEDS:
         command = [sys.executable, "-c", PROGRAM, str(number), str(seed)]
@@ -140,11 +140,11 @@ def main() -> int:
     shown: list[str] = []
     calls = sum(len(issued) + len(later) for issued, later in sets)
     for target, rule in rules.items():
-        found = [fault for issued, later in sets if (fault := broken(issued, later, target, rule))]
+        found = [fault for issued, later in sets if (fault := broken_law(issued, later, target, rule))]
         shown += [f"{target}: {fault}" for fault in found[:3]]
         sys.stdout.write(f"{target:<56}{len(sets):>8}{calls:>8}{len(found):>8}\n")
     here = digest(sets, rules)
-    others = list(elsewhere(chosen.sets, chosen.seed))
+    others = list(digests_of_other_processes(chosen.sets, chosen.seed))
     alike = sum(each == here for each in others)
     sys.stdout.write(f"{alike} of {len(others)} other processes made the same ids\n")
     sys.stdout.writelines(f"{line}\n" for line in shown)

@@ -27,10 +27,10 @@ from dragoman.policy import (
     SecurityExtension,
     TierViolation,
     declassify,
-    filtered,
-    inheriting,
+    filter_extensions,
+    inherit_labels,
     labels_of,
-    merge,
+    merge_extensions,
     with_labels,
 )
 
@@ -77,7 +77,7 @@ class Labels(RuleBasedStateMachine):
     def plugin_returns_anything(self, returned: Extensions | None, names: frozenset[Any], may_write: bool) -> None:
         before = labels_of(self.one)
         try:
-            self.one = merge(self.one, returned, names, may_write=may_write)
+            self.one = merge_extensions(self.one, returned, names, may_write=may_write)
         except TierViolation:
             assert labels_of(self.one) == before
         self.due |= labels_of(self.one) - before
@@ -85,7 +85,7 @@ class Labels(RuleBasedStateMachine):
 
     @rule(names=capability_sets, security=securities)
     def plugin_changes_its_copy(self, names: frozenset[Any], security: SecurityExtension | None) -> None:
-        shown = filtered(self.one, names)
+        shown = filter_extensions(self.one, names)
         if shown is not None:
             object.__setattr__(shown, "security", security)
             self.plugin_returns_anything(shown, names, may_write=True)
@@ -93,7 +93,7 @@ class Labels(RuleBasedStateMachine):
     @rule()
     def made_from_both(self) -> None:
         """A summary, or a tool's answer that goes into the next message."""
-        self.other = inheriting(None, self.other, self.one)
+        self.other = inherit_labels(None, self.other, self.one)
         self.due_other |= self.due
 
     @rule()

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
-from dragoman.testing.stream_laws import Effort, Verdict, verdict
+from dragoman.testing.stream_laws import Effort, Verdict, run_law
 from dragoman.testing.stream_subject import StreamSubject
 
 
 @dataclass(slots=True)
-class Row:
+class LawRow:
     """One law over all streams of one adapter. ``seconds`` are of CPU; ``seed`` is 0 where nothing is drawn."""
 
     law: str
@@ -38,31 +38,31 @@ class Row:
         self.faults += found.faults
 
 
-def run(law: str, subjects: Iterable[StreamSubject], effort: Effort) -> Row:
+def run_law_over(law: str, subjects: Iterable[StreamSubject], effort: Effort) -> LawRow:
     """One law over some streams of one adapter."""
-    row = Row(law, "", seed=effort.seed)
+    row = LawRow(law, "", seed=effort.seed)
     for subject in subjects:
         row.subject = subject.adapter.provider
         started = time.process_time()
-        row.add(verdict(law, subject, effort), time.process_time() - started)
+        row.add(run_law(law, subject, effort), time.process_time() - started)
     return row
 
 
-class Ledger:
+class LawLedger:
     """The rows, and their sum for each law."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[LawRow] = []
 
     @property
     def failed(self) -> int:
         return sum(row.failed for row in self.rows)
 
-    def sums(self) -> list[Row]:
+    def sums(self) -> list[LawRow]:
         """One row a law, over all adapters."""
-        by_law: dict[str, Row] = {}
+        by_law: dict[str, LawRow] = {}
         for row in self.rows:
-            total = by_law.setdefault(row.law, Row(row.law, "all", seed=row.seed))
+            total = by_law.setdefault(row.law, LawRow(row.law, "all", seed=row.seed))
             total.tried += row.tried
             total.passed += row.passed
             total.failed += row.failed
@@ -93,7 +93,7 @@ class Ledger:
                 yield f"{row.law}, {row.subject}: {fault[:300]}"
 
 
-def _line(row: Row) -> str:
+def _line(row: LawRow) -> str:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(row.outcomes.items(), key=lambda item: -item[1]))
     return (
         f"{row.law:<18}{row.subject:<18}{row.streams:>8}{row.tried:>9}{row.passed:>9}{row.failed:>8}"

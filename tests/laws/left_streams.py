@@ -3,19 +3,19 @@
 import time
 from collections.abc import Iterator
 
-from tests.laws.ledger import Row
+from tests.laws.ledger import LawRow
 from tests.laws.test_stream_connections import ASYNC, POOL, WAVES, test_three_hundred_streams_left_by_async_callers
 
 ENDINGS = ("stall", "reset", "error status", "whole and on")
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[LawRow]:
     """One row for each way of leaving a stream: over a thousand streams, twenty at a time on a pool of twenty.
 
     A wave after which a connection is lost fails with all of its streams. There is no chance in it, and so no seed.
     """
     for leave in ASYNC:
-        row = Row("left streams", leave.__name__)
+        row = LawRow("left streams", leave.__name__)
         started = time.process_time()
         for ending in ENDINGS:
             row.streams += 1

@@ -1,6 +1,6 @@
 """The return trip of a history is part of the kit: see `dragoman.testing.conformance.return_trip`."""
 
-from dragoman.testing.conformance.return_trip import Trip, said
+from dragoman.testing.conformance.return_trip import RoundTrip, iterate_blocks
 
-_said = said
-__all__ = ["Trip", "said"]
+_said = iterate_blocks
+__all__ = ["RoundTrip", "iterate_blocks"]

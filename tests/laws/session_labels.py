@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from dragoman.adapter.errors import CompactionError, ProviderError
 from dragoman.policy import (
-    Answer,
     Capability,
+    CheckResult,
     DataPolicy,
     Declassification,
     Extensions,
@@ -26,14 +26,14 @@ from dragoman.policy import (
 )
 from dragoman.session import Session, tool
 from dragoman.store import SessionNotFoundError, Store
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, SyncWay, Wire
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, Part, Reply, handwritten_anthropic, handwritten_ollama
 
 LABELS = ("PII", "SECRET", "EU")
 TOOL_LABEL = "FINANCIAL"
 
 words = st.sampled_from(["hello", *(f"label:{label}" for label in LABELS)])
-careless = st.sampled_from(["nothing", "no security", "an empty security", "custom alone", "fewer labels"])
+drop_modes = st.sampled_from(["nothing", "no security", "an empty security", "custom alone", "fewer labels"])
 models = st.sampled_from([ANTHROPIC, OLLAMA])
 
 
@@ -43,19 +43,19 @@ def look() -> str:
     return "42"
 
 
-class Labelling(Plugin):
+class LabelPlugin(Plugin):
     """Labels what holds ``label:X`` with X."""
 
     name = "labelling"
     hooks = tuple(Hook)
 
-    def check(self, step: Step) -> Answer:
-        said = " ".join(view.content for view in step.views() if view.content)
-        found = {label for label in LABELS if f"label:{label}" in said}
+    def check(self, step: Step) -> CheckResult:
+        texts = " ".join(view.content for view in step.views() if view.content)
+        found = {label for label in LABELS if f"label:{label}" in texts}
         return with_labels(step.extensions, found) if found else None
 
 
-class Careless(Plugin):
+class LabelDroppingPlugin(Plugin):
     """Returns extensions without what it should have carried along; ``how`` is for the machine to say."""
 
     name = "careless"
@@ -63,7 +63,7 @@ class Careless(Plugin):
     capabilities = (Capability.READ_LABELS, Capability.APPEND_LABELS, Capability.DECLASSIFY_LABELS)
     how = "nothing"
 
-    def check(self, step: Step) -> Answer:
+    def check(self, step: Step) -> CheckResult:
         shown = step.extensions
         match self.how:
             case "no security":
@@ -87,7 +87,7 @@ class SessionLabels(RuleBasedStateMachine):
         super().__init__()
         self.store = Store("sqlite://")
         self.wires = {"anthropic": Wire([]), "ollama": Wire([])}
-        self.careless = Careless()
+        self.drop_modes = LabelDroppingPlugin()
         self.due: set[str] = set()
         self.kept: set[str] = set()
         """Labels of what the history holds: what a turn that failed had said is not in it."""
@@ -102,7 +102,7 @@ class SessionLabels(RuleBasedStateMachine):
         self.extensions = settings.pop("extensions", HOST)
         given = {"store": self.store, **self._settings(), **settings}
         given.pop("session_id", None)
-        made = SyncWay().session(self.wires, session_id=None, new_id=self._new_id, **given)
+        made = SyncDriver().session(self.wires, session_id=None, new_id=self._new_id, **given)
         self._providers = made.providers
         return made
 
@@ -114,7 +114,7 @@ class SessionLabels(RuleBasedStateMachine):
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "policy": Pipeline([Labelling(), self.careless], grants=[Capability.DECLASSIFY_LABELS]),
+            "policy": Pipeline([LabelPlugin(), self.drop_modes], grants=[Capability.DECLASSIFY_LABELS]),
             "extensions": self.extensions,
             "tools": [look],
         }
@@ -126,50 +126,50 @@ class SessionLabels(RuleBasedStateMachine):
     def _will_answer(self, *replies: list[Part] | Exception) -> None:
         for name, write in (("anthropic", handwritten_anthropic), ("ollama", handwritten_ollama)):
             wire = self.wires[name]
-            told: list[Any] = [each if isinstance(each, Exception) else _written(write, each) for each in replies]
-            wire.replies = [*([Exception()] * len(wire.requests)), *told]
+            scripted: list[Any] = [each if isinstance(each, Exception) else _written(write, each) for each in replies]
+            wire.replies = [*([Exception()] * len(wire.requests)), *scripted]
 
-    def _turn(self, said: str, *, streamed: bool, left: bool) -> bool:
+    def _turn(self, prompt: str, *, streamed: bool, left: bool) -> bool:
         """Whether it ended well."""
         try:
             if streamed:
-                SyncWay().stream(self.session, said, until="text_delta" if left else None)
+                SyncDriver().stream(self.session, prompt, until="text_delta" if left else None)
             else:
-                self.session.ask(said)
+                self.session.ask(prompt)
         except (PolicyDeniedError, ProviderError):
             return False
         return True
 
-    @rule(said=words, answered=words, called=st.booleans(), streamed=st.booleans(), left=st.booleans())
-    def say(self, said: str, answered: str, called: bool, streamed: bool, left: bool) -> None:
+    @rule(prompt=words, answered=words, called=st.booleans(), streamed=st.booleans(), left=st.booleans())
+    def say(self, prompt: str, answered: str, called: bool, streamed: bool, left: bool) -> None:
         """A turn: labels come from what is said and answered, and from the tool's data policy."""
         replies: list[list[Part]] = [["I look.", Call("call_1", "look")]] if called else []
         self._will_answer(*replies, [answered])
         before = set(self.session.labels)
-        if self._turn(said, streamed=streamed, left=left and streamed):
+        if self._turn(prompt, streamed=streamed, left=left and streamed):
             expected = {TOOL_LABEL} if called else set()
-            expected |= {text.partition(":")[2] for text in (said, answered) if ":" in text}
+            expected |= {text.partition(":")[2] for text in (prompt, answered) if ":" in text}
             seen = set(self.session.labels)
             assert seen <= before | expected
             assert left or seen == before | expected
         self._grow()
 
-    @rule(said=words, streamed=st.booleans())
-    def fail(self, said: str, streamed: bool) -> None:
+    @rule(prompt=words, streamed=st.booleans())
+    def fail(self, prompt: str, streamed: bool) -> None:
         """A provider that is down: what was said came in all the same."""
         self._will_answer(*[ConnectionError()] * 4)
-        self._turn(said, streamed=streamed, left=False)
+        self._turn(prompt, streamed=streamed, left=False)
         self._grow()
 
-    @rule(how=careless, said=words)
-    def be_careless(self, how: str, said: str) -> None:
+    @rule(how=drop_modes, prompt=words)
+    def drop_labels(self, how: str, prompt: str) -> None:
         """A plugin loses what it was shown, in one turn."""
-        self.careless.how = how
+        self.drop_modes.how = how
         self._will_answer(["Fine."])
-        bearing = bool(self.session.labels) or ":" in said
-        ended = self._turn(said, streamed=False, left=False)
+        bearing = bool(self.session.labels) or ":" in prompt
+        ended = self._turn(prompt, streamed=False, left=False)
         assert ended is not (bearing and how in ("fewer labels", "an empty security"))
-        self.careless.how = "nothing"
+        self.drop_modes.how = "nothing"
         self._grow()
 
     @rule(model=models)
@@ -212,8 +212,8 @@ class SessionLabels(RuleBasedStateMachine):
         program itself says of the data then holds again."""
         before, self.session = self.session, session
         before.close()
-        told = frozenset() if session.messages else labels_of(self.extensions)
-        assert self.kept <= session.labels <= self.due | told
+        initial_labels = frozenset() if session.messages else labels_of(self.extensions)
+        assert self.kept <= session.labels <= self.due | initial_labels
         self.due = set(session.labels)
 
     @rule(labels=st.frozensets(st.sampled_from([*LABELS, TOOL_LABEL]), max_size=2))
@@ -222,9 +222,11 @@ class SessionLabels(RuleBasedStateMachine):
         self.declassify(labels)
         left = with_labels(HOST, self.session.labels)
         self.kept = set(self.due)
-        said = [message.model_copy(update={"session_id": ""}) for message in self.session.messages]
+        messages = [message.model_copy(update={"session_id": ""}) for message in self.session.messages]
         # What names a label is not said again, or it would be labelled again.
-        history = [message for message in said if "label:" not in message.model_dump_json() and not message.tool_uses]
+        history = [
+            message for message in messages if "label:" not in message.model_dump_json() and not message.tool_uses
+        ]
         plain = [message for message in history if message.role == "user"]
         self.session.close()
         self.in_store, self.spoke = True, False

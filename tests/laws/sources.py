@@ -26,7 +26,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Channel, Message, MessageMetadata, MessageStatus, Role, StopReason
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -54,7 +54,7 @@ class Source:
     thinking: tuple[ContentBlock, ...] = ()
     natives: tuple[ProviderBlock, ...] = ()
     cited: tuple[TextBlock, ...] = (CITED,)
-    spoken: tuple[Message, ...] = ()
+    recorded: tuple[Message, ...] = ()
 
     @property
     def full_model(self) -> str:
@@ -158,7 +158,7 @@ _ends = st.sampled_from((
 ))  # fmt: skip
 
 
-def _said(role: Role, content: Sequence[ContentBlock]) -> Message:
+def _message(role: Role, content: Sequence[ContentBlock]) -> Message:
     return Message(role=role, content=tuple(content), created_at=NOW)
 
 
@@ -171,7 +171,7 @@ def _calls(draw: st.DrawFn, source: Source, *, repeat: bool) -> tuple[list[ToolU
         form = draw(st.sampled_from(source.ids))
         native = form.format(draw(st.integers(0, 4)))
         number = draw(st.integers(0, 3 if repeat else 1 << 40))
-        made = f"tu_{encode_ulid(number)}"
+        made = f"tu_{format_ulid(number)}"
         # A history from elsewhere may hold whatever ids it had there, instead of ours.
         canonical = draw(st.sampled_from((made, native, *ODD_IDS))) if repeat else made
         broken = draw(st.none() | st.none() | st.just('{"city": "Be'))
@@ -196,8 +196,8 @@ def replies(draw: st.DrawFn, source: Source, *, calling: bool = False) -> Messag
     thinks: bool = draw(st.booleans())
     if source.thinking and thinks:
         parts += draw(st.lists(st.sampled_from(source.thinking), max_size=2))
-    spoken = texts | texts | st.sampled_from(known)
-    parts += draw(st.lists(spoken, max_size=2))
+    texts_to_say = texts | texts | st.sampled_from(known)
+    parts += draw(st.lists(texts_to_say, max_size=2))
     natives: dict[str, str] = {}
     if calling:
         repeat: bool = draw(st.booleans())
@@ -224,8 +224,8 @@ def _answers(draw: st.DrawFn, calls: Sequence[ToolUseBlock]) -> list[Message]:
     content = st.lists(texts | _media, max_size=2).map(tuple)
     results = [ToolResultBlock(tool_use_id=each, content=draw(content), is_error=draw(st.booleans())) for each in ids]
     if draw(st.booleans()):
-        return [_said(Role.TOOL, results)] if results else []
-    return [_said(Role.TOOL, [result]) for result in results]
+        return [_message(Role.TOOL, results)] if results else []
+    return [_message(Role.TOOL, [result]) for result in results]
 
 
 @st.composite
@@ -237,21 +237,21 @@ def _tool_turns(draw: st.DrawFn, source: Source) -> list[Message]:
 @st.composite
 def _recorded_turns(draw: st.DrawFn, source: Source) -> list[Message]:
     """A message as it was recorded, its calls answered or not."""
-    turn = draw(st.sampled_from(source.spoken))
+    turn = draw(st.sampled_from(source.recorded))
     return [turn, *draw(_answers(turn.tool_uses))] if turn.tool_uses else [turn]
 
 
 def _scenes(source: Source) -> SearchStrategy[list[Message]]:
-    user = st.lists(texts | _media, max_size=3).map(lambda parts: [_said(Role.USER, parts)])
+    user = st.lists(texts | _media, max_size=3).map(lambda parts: [_message(Role.USER, parts)])
     instructing = st.sampled_from((Role.SYSTEM, Role.DEVELOPER))
-    instructed = st.tuples(instructing, st.lists(texts, max_size=2)).map(lambda pair: [_said(*pair)])
+    instructed = st.tuples(instructing, st.lists(texts, max_size=2)).map(lambda pair: [_message(*pair)])
     scenes = user | replies(source).map(lambda reply: [reply]) | _tool_turns(source) | instructed
-    return scenes | _recorded_turns(source) if source.spoken else scenes
+    return scenes | _recorded_turns(source) if source.recorded else scenes
 
 
 @st.composite
 def histories_of(draw: st.DrawFn, source: Source, max_scenes: int = 6) -> list[Message]:
     """A history that one provider's model took part in, as bad as they come. It is never empty."""
     scenes = draw(st.lists(_scenes(source), min_size=1, max_size=max_scenes))
-    told = [message for scene in scenes for message in scene]
-    return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(told)]
+    messages = [message for scene in scenes for message in scene]
+    return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(messages)]

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dragoman.canonical.blocks import READING, ContentBlock, ToolUseBlock
 from dragoman.canonical.evolve import read_message, write_message
-from dragoman.canonical.guard import own_json
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.rules import check
 from tests.laws.strategies import BLOCKS_BY_KIND, histories, json_objects, json_values, messages
@@ -134,7 +134,7 @@ def test_reading_hostile_objects_fails_in_one_way(raw: Any) -> None:
 def test_an_owned_copy_is_equal_and_shares_nothing(value: Any) -> None:
     """What was passed in can change afterwards without changing what was made of it."""
     before = json.dumps(value)
-    owned = own_json([value])
+    owned = copy_json([value])
     assert json.dumps(owned[0]) == before
     for node in _containers(value):
         node.clear()

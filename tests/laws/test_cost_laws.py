@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.pricing import Spent, cost, price_table, reprice
+from dragoman.pricing import UsageRecord, cost, price_table, reprice
 from dragoman.session.spending import total_cost
 from tests.unit.pricing.tables import NOW
 
@@ -129,8 +129,8 @@ def test_repricing_is_idempotent(usage: TokenUsage, minutes: int, drawn: st.Data
     as_model = drawn.draw(st.none() | st.sampled_from(models()))
     at = NOW - timedelta(minutes=minutes)
     before = Usage(**dict(usage), cost_usd=Decimal(99), cost_status=CostStatus.PRICED, pricing_version="old")
-    (once,) = reprice([Spent(model, before, at, batch)], as_model=as_model)
-    (twice,) = reprice([Spent(model, once, at, batch)], as_model=as_model)
+    (once,) = reprice([UsageRecord(model, before, at, batch)], as_model=as_model)
+    (twice,) = reprice([UsageRecord(model, once, at, batch)], as_model=as_model)
     assert once == twice
     assert (before.cost_usd, before.pricing_version) == (Decimal(99), "old")
 

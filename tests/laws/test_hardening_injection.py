@@ -21,11 +21,11 @@ from dragoman.canonical.message import Message
 from dragoman.session import calls
 from dragoman.session.toolbox import Toolbox
 from dragoman.transport import HttpTransport
-from dragoman.transport.keys import checked_base_url
-from dragoman.transport.retry import RetryPolicy, RetryQuota, Timing, Tries
+from dragoman.transport.keys import validate_base_url
+from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 from tests.laws.hardening_payloads import PAYLOADS
 from tests.sampling import sample
-from tests.servers import FaultyServer, Received, json_reply
+from tests.servers import FaultyServer, ReceivedRequest, json_reply
 from tests.unit.transport.actors import BODY, PlainAdapter
 
 SAID = [Message.user("hi")]
@@ -49,7 +49,9 @@ def request_to(provider: str, model: str, *, stream: bool, **options: Any) -> Wi
     return adapter.to_wire(SAID, [], AdapterOptions(stream=stream, max_output_tokens=9, context=context, **options))
 
 
-def heard(transport: HttpTransport, server: FaultyServer, adapter: Any, request: WireRequest) -> Received:
+def send_and_capture(
+    transport: HttpTransport, server: FaultyServer, adapter: Any, request: WireRequest
+) -> ReceivedRequest:
     """The request as it arrived. Raises what was refused, in which case the server heard nothing."""
     before = len(server.received)
     try:
@@ -61,7 +63,7 @@ def heard(transport: HttpTransport, server: FaultyServer, adapter: Any, request:
     return server.received.pop()
 
 
-def lines(received: Received) -> list[bytes]:
+def lines(received: ReceivedRequest) -> list[bytes]:
     """The request line and the header names, the value of each header apart."""
     first, *headers = received.head.split(b"\r\n")
     assert b"\r" not in received.head.replace(b"\r\n", b"")
@@ -86,7 +88,7 @@ def test_a_model_name_stays_in_its_segment(provider: str, stream: bool, server: 
     assert bool(named) == (provider in BY_PATH)
     sent, refused = set(), 0
     with HttpTransport(api_key="key", base_url=server.url, retry=NO_RETRY) as transport:
-        plain = lines(heard(transport, server, adapter_class(provider)("m"), usual))
+        plain = lines(send_and_capture(transport, server, adapter_class(provider)("m"), usual))
         for payload in PAYLOADS:
             adapter = adapter_class(provider)(payload)
             try:
@@ -94,7 +96,7 @@ def test_a_model_name_stays_in_its_segment(provider: str, stream: bool, server: 
                 head = (request.method, request.path, *request.headers.items())
                 if head in sent:  # The body is all that differs, and it is JSON.
                     continue
-                received = heard(transport, server, adapter, request)
+                received = send_and_capture(transport, server, adapter, request)
             except RequestError:
                 refused += 1
                 continue
@@ -135,12 +137,12 @@ def test_a_header_of_ones_own_is_one_header(provider: str, server: FaultyServer)
     arrived = refused = 0
     with HttpTransport(api_key="key", base_url=server.url, retry=NO_RETRY) as transport:
         adapter = adapter_class(provider)(PLAIN)
-        plain = lines(heard(transport, server, adapter, request_to(provider, PLAIN, stream=False)))
+        plain = lines(send_and_capture(transport, server, adapter, request_to(provider, PLAIN, stream=False)))
         for payload in PAYLOADS:
             for headers in ({"x-trace": payload}, {payload: "1"}):
                 try:
                     request = request_to(provider, PLAIN, stream=False, headers=headers)
-                    received = heard(transport, server, adapter, request)
+                    received = send_and_capture(transport, server, adapter, request)
                 except RequestError:
                     refused += 1
                     continue
@@ -162,7 +164,7 @@ def test_a_key_is_one_value(server: FaultyServer) -> None:
     for payload in PAYLOADS:
         try:
             with HttpTransport(api_key=payload, base_url=server.url, retry=NO_RETRY) as transport:
-                received = heard(transport, server, adapter, request)
+                received = send_and_capture(transport, server, adapter, request)
         except ConfigurationError as error:
             assert len(payload.strip()) < 8 or payload.strip() not in str(error)
             continue
@@ -179,12 +181,12 @@ def test_a_base_url_leads_where_it_says(join: str, server: FaultyServer) -> None
     request = WireRequest("POST", "/chat", BODY)
     arrived = 0
     with HttpTransport(api_key="key", base_url=server.url, retry=NO_RETRY) as transport:
-        plain = lines(heard(transport, server, adapter, request))
+        plain = lines(send_and_capture(transport, server, adapter, request))
     for payload in PAYLOADS:
         base_url = join.format(url=server.url, payload=payload)
         try:
             with HttpTransport(api_key="key", base_url=base_url, retry=NO_RETRY) as transport:
-                received = heard(transport, server, adapter, request)
+                received = send_and_capture(transport, server, adapter, request)
         except (ConfigurationError, RequestError):
             continue
         arrived += 1
@@ -201,7 +203,7 @@ def test_a_host_is_a_host() -> None:
     for payload in PAYLOADS:
         for text in (f"https://{payload}", f"https://api.test{payload}", f"https://{payload}.api.test/v1"):
             try:
-                url = checked_base_url(text)
+                url = validate_base_url(text)
             except ConfigurationError as error:
                 assert len(str(error).splitlines()) == 1
                 continue
@@ -211,7 +213,7 @@ def test_a_host_is_a_host() -> None:
             assert url.lower().replace(":", "") == written.replace(":", "")  # A colon without a port falls away.
 
 
-class _Told(logging.Handler):
+class _RecordCollector(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.lines: list[str] = []
@@ -233,12 +235,12 @@ def _losses(payload: str) -> None:
 def _events(payload: str) -> None:
     for provider in ("anthropic", "openai", "cohere", "google"):
         decoder = adapter_class(provider)("m").decoder(RequestContext(model="any:m", session_id=payload))
-        list(decoder.unknown(payload))
+        list(decoder.skip_unknown(payload))
 
 
 def _retries(payload: str) -> None:
     error = Failure("openai", payload, payload, status=503, code=payload, request_id=payload).error(None)
-    Tries(RetryPolicy(), RetryQuota(), Timing()).failed(error, {})
+    RetryState(RetryPolicy(), RetryQuota(), Timing()).failed(error, {})
 
 
 def _tool_calls(payload: str) -> None:
@@ -250,26 +252,26 @@ def _tool_calls(payload: str) -> None:
     calls.run(Toolbox([look]).prepare(call.model_copy(update={"name": "look"})))
 
 
-TELLERS: list[Callable[[str], None]] = [_message, _losses, _events, _retries, _tool_calls]
+LOG_SOURCES: list[Callable[[str], None]] = [_message, _losses, _events, _retries, _tool_calls]
 
 
-@pytest.mark.parametrize("tell", TELLERS, ids=lambda tell: tell.__name__.strip("_"))
-def test_a_record_is_one_line(tell: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("log_source", LOG_SOURCES, ids=lambda log_source: log_source.__name__.strip("_"))
+def test_a_record_is_one_line(log_source: Callable[[str], None]) -> None:
     """Ids of sessions and messages, names of blocks, events, tools and providers never end a line of the log."""
-    told = _Told()
+    collector = _RecordCollector()
     logger = logging.getLogger("dragoman")
     before = logger.level
-    logger.addHandler(told)
+    logger.addHandler(collector)
     logger.setLevel(logging.INFO)
     try:
         for payload in PAYLOADS:
             try:
-                tell(payload)
+                log_source(payload)
             except (DragomanError, ValueError):
                 continue
     finally:
-        logger.removeHandler(told)
+        logger.removeHandler(collector)
         logger.setLevel(before)
-    for line in told.lines:
+    for line in collector.lines:
         assert line.isprintable(), line
-    assert len(told.lines) > (100 if tell is not _tool_calls else 0)
+    assert len(collector.lines) > (100 if log_source is not _tool_calls else 0)

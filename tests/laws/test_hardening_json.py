@@ -24,14 +24,14 @@ from dragoman.pricing import PriceTable
 from dragoman.session import Session
 from dragoman.testing import cassette_file
 from tests.laws.hardening_json import BOMBS, Bomb
-from tests.laws.hardening_wires import PLACES, WIRES, Wire
+from tests.laws.hardening_wires import SLOTS, WIRES, WireTemplate
 
 HEAVY = 300_000
 """Bytes from which on a bomb is tried on one wire only: it is the parser's business, which all share."""
 LIGHT = 50_000
 """Bytes up to which a bomb is tried by default."""
 FIXED = datetime(2026, 11, 21, tzinfo=UTC)
-MUSEUM = Path(__file__).parents[1] / "museum" / "session_v1.json"
+OLD_SESSION = Path(__file__).parents[1] / "museum" / "session_v1.json"
 
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.provider)
 every_bomb = pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def context(provider: str) -> RequestContext:
     return RequestContext(model=f"{provider}:m", new_id=lambda: "id", clock=lambda: FIXED)
 
 
-def placed(wire: Wire, root: str, exhaustive: bool) -> Iterator[tuple[Bomb, str]]:
+def placed(wire: WireTemplate, root: str, exhaustive: bool) -> Iterator[tuple[Bomb, str]]:
     """Every bomb with every place; the heavy ones on one wire at three, and none of them by default."""
     for bomb in BOMBS if exhaustive else [bomb for bomb in BOMBS if len(bomb.value) <= LIGHT]:
         if len(bomb.value) < HEAVY:
-            yield from ((bomb, place) for place in (root, *PLACES))
+            yield from ((bomb, place) for place in (root, *SLOTS))
         elif wire.provider == "openai-chat":
             yield from ((bomb, place) for place in (root, "odd", "args"))
 
@@ -82,7 +82,7 @@ def test_there_are_bombs_enough() -> None:
 
 
 @every_wire
-def test_the_wires_are_as_the_adapters_read_them(wire: Wire) -> None:
+def test_the_wires_are_as_the_adapters_read_them(wire: WireTemplate) -> None:
     """Without a bomb, whole and streamed replies are messages with a text and a call: the places are real."""
     adapter = adapter_class(wire.provider)("m")
     whole = adapter.from_wire_response(WireResponse(200, wire.reply("text", b'"hi"')), context(wire.provider))
@@ -94,7 +94,7 @@ def test_the_wires_are_as_the_adapters_read_them(wire: Wire) -> None:
 
 
 @every_wire
-def test_a_whole_reply(wire: Wire, exhaustive: bool) -> None:
+def test_a_whole_reply(wire: WireTemplate, exhaustive: bool) -> None:
     """A bomb as the body and at every place of it is a message or a DragomanError."""
     adapter = adapter_class(wire.provider)("m")
     for bomb, place in placed(wire, "body", exhaustive):
@@ -111,7 +111,7 @@ def test_a_whole_reply(wire: Wire, exhaustive: bool) -> None:
 
 
 @every_wire
-def test_a_stream(wire: Wire, exhaustive: bool) -> None:
+def test_a_stream(wire: WireTemplate, exhaustive: bool) -> None:
     """A bomb as an event and at every place of one ends the stream with its message or with an error event."""
     adapter = adapter_class(wire.provider)("m")
     for bomb, place in placed(wire, "event", exhaustive):
@@ -167,7 +167,7 @@ def test_a_stored_message(bomb: Bomb) -> None:
 @every_bomb
 def test_a_stored_session(bomb: Bomb) -> None:
     """A stored session is one or a ConfigurationError."""
-    stored = MUSEUM.read_bytes()
+    stored = OLD_SESSION.read_bytes()
     head, _, tail = stored.partition(b'"session_id"')
     places = [
         bomb.value,
@@ -210,7 +210,7 @@ def test_a_cassette(bomb: Bomb) -> None:
             except ConfigurationError as error:
                 assert len(str(error)) < 2_000
     if len(bomb.value) < HEAVY:
-        recorded = cassette_file.Exchange(
+        recorded = cassette_file.RecordedExchange(
             cassette_file.RecordedRequest("POST", "/x"), cassette_file.RecordedResponse(200, bomb.value)
         )
         try:

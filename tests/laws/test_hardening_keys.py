@@ -12,7 +12,7 @@ from dragoman.adapter.registry import adapter_class, providers
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import HttpTransport, RetryPolicy
 from dragoman.transport.keys import Credentials
-from tests.servers import FaultyServer, Received, Reply
+from tests.servers import FaultyServer, HttpReply, ReceivedRequest
 
 ADAPTERS: list[Adapter] = [
     kind("any-model") for name in providers() if (kind := adapter_class(name)).transport == "http"
@@ -68,14 +68,14 @@ def test_a_redirect_takes_no_key_along() -> None:
     """Over five hundred calls: the server that was meant hears each once, with its key; no one else hears anything."""
     assert len(CASES) >= 500
 
-    def redirect(received: Received) -> Reply:
+    def redirect(received: ReceivedRequest) -> HttpReply:
         case = CASES[int(received.headers["x-case"])]
         location = PLACES[case.place].format(
             own=own.url, own_port=own.port, other=other.url, other_port=other.port, key=case.key
         )
-        return Reply(status=case.status, headers={"location": location})
+        return HttpReply(status=case.status, headers={"location": location})
 
-    with FaultyServer(redirect) as own, FaultyServer(Reply(body=b"stolen")) as other:
+    with FaultyServer(redirect) as own, FaultyServer(HttpReply(body=b"stolen")) as other:
         with httpx.Client(follow_redirects=True) as client:  # The caller's own client would follow.
             for number, case in enumerate(CASES):
                 endpoint, key = case.adapter.endpoint, case.key
@@ -107,19 +107,19 @@ def test_no_service_hears_the_key_of_another() -> None:
     for name in ("AZURE_OPENAI_ENDPOINT", "DATABRICKS_HOST", "GPUSTACK_BASE_URL", "COMPATIBLE_BASE_URL"):
         environ[name] = f"https://{name.lower().replace('_', '-')}.test"
     keys = {variable: f"canary/{variable}/" for adapter in ADAPTERS for variable in adapter.endpoint.key_variables}
-    heard: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        heard.append(request)
+        requests.append(request)
         return httpx.Response(200, content=b"{}")
 
     with httpx.Client(transport=httpx.MockTransport(answer)) as client:
         transport = HttpTransport(environ={**environ, **keys}, client=client)
         for adapter in [*ADAPTERS, *reversed(ADAPTERS)]:
             call(transport, adapter, STREAMED)
-            request, endpoint = heard.pop(), adapter.endpoint
-            held = {variable for variable, key in keys.items() if key in repr(list(request.headers.raw))}
-            assert held == set(endpoint.key_variables[:1])
+            request, endpoint = requests.pop(), adapter.endpoint
+            keys_sent = {variable for variable, key in keys.items() if key in repr(list(request.headers.raw))}
+            assert keys_sent == set(endpoint.key_variables[:1])
             assert not any(key in str(request.url) for key in keys.values())
             base = environ.get(endpoint.base_url_variable or "") or endpoint.base_url.format_map(environ)
             assert str(request.url) == base + "/chat"

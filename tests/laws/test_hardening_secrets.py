@@ -21,27 +21,27 @@ from dragoman.session import AsyncSession, Session
 from dragoman.testing import cassette_file, recording
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
 from dragoman.transport.keys import Credentials
-from tests.servers import FaultyServer, Reply
+from tests.servers import FaultyServer, HttpReply
 from tests.unit.transport.actors import ADAPTER, BODY
 
 CANARY = "sk-canary-7b1e0c5d9f3a4468"
 """Shaped like a key: masked even where nobody said that it is one."""
 ADAPTERS = [kind("m") for name in providers() if (kind := adapter_class(name)).transport == "http"]
 ECHOES = [
-    Reply(status=401, body=f'{{"error":{{"message":"Incorrect API key provided: {CANARY}."}}}}'.encode()),
-    Reply(status=400, body=f'{{"error":{{"code":"{CANARY}","type":"{CANARY}","message":"no"}}}}'.encode()),
-    Reply(status=403, body=f"<html>{CANARY}</html>".encode(), headers={"content-type": "text/html"}),
-    Reply(status=400, body=f'{{"message":"Authorization: Bearer {CANARY}","param":["{CANARY}"]}}'.encode()),
-    Reply(status=404, body=f'{{"detail":"http://h/x?key={CANARY}"}}'.encode()),
-    Reply(status=302, headers={"location": f"http://127.0.0.1:9/?key={CANARY}"}),
-    Reply(status=400, body=(b"x" * 590 + CANARY.encode()) * 40),
-    Reply(status=200, body=f'{{"error":"{CANARY}"}}'.encode()),
-    Reply(status=200, body=f"{CANARY} is no JSON".encode()),
+    HttpReply(status=401, body=f'{{"error":{{"message":"Incorrect API key provided: {CANARY}."}}}}'.encode()),
+    HttpReply(status=400, body=f'{{"error":{{"code":"{CANARY}","type":"{CANARY}","message":"no"}}}}'.encode()),
+    HttpReply(status=403, body=f"<html>{CANARY}</html>".encode(), headers={"content-type": "text/html"}),
+    HttpReply(status=400, body=f'{{"message":"Authorization: Bearer {CANARY}","param":["{CANARY}"]}}'.encode()),
+    HttpReply(status=404, body=f'{{"detail":"http://h/x?key={CANARY}"}}'.encode()),
+    HttpReply(status=302, headers={"location": f"http://127.0.0.1:9/?key={CANARY}"}),
+    HttpReply(status=400, body=(b"x" * 590 + CANARY.encode()) * 40),
+    HttpReply(status=200, body=f'{{"error":"{CANARY}"}}'.encode()),
+    HttpReply(status=200, body=f"{CANARY} is no JSON".encode()),
 ]
 
 
 @pytest.fixture
-def told() -> Iterator[list[logging.LogRecord]]:
+def log_records() -> Iterator[list[logging.LogRecord]]:
     """All records of our own loggers, at the finest level."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler(logging.DEBUG)
@@ -63,9 +63,9 @@ def shown(error: BaseException) -> str:
     return "\n".join([*texts, *traceback.format_exception(error)])
 
 
-def records(told: list[logging.LogRecord]) -> str:
+def records(log_records: list[logging.LogRecord]) -> str:
     """What was logged; httpcore writes, at DEBUG, the headers of replies as they come."""
-    ours = (record for record in told if not record.name.startswith("httpcore"))
+    ours = (record for record in log_records if not record.name.startswith("httpcore"))
     return "\n".join(f"{record.getMessage()} {record.__dict__}" for record in ours)
 
 
@@ -74,7 +74,7 @@ def keyless(adapter: Any) -> bool:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_reply_that_repeats_the_key(stream: bool, told: list[logging.LogRecord]) -> None:
+def test_a_reply_that_repeats_the_key(stream: bool, log_records: list[logging.LogRecord]) -> None:
     """With the key as an argument, in the environment or in a header, what every provider's error shows is masked."""
     errors = 0
 
@@ -111,7 +111,7 @@ def test_a_reply_that_repeats_the_key(stream: bool, told: list[logging.LogRecord
                         errors += 1
                         assert CANARY not in shown(error), adapter
     assert errors >= 500
-    assert CANARY not in records(told)
+    assert CANARY not in records(log_records)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_reply_that_repeats_the_key(stream: bool, told: list[logging.LogRecord
         f"https://h.test/\n{CANARY}", f"{CANARY}@", f"https://h.test/../{CANARY}", f"https://h[{CANARY}]",
     ],
 )  # fmt: skip
-def test_a_key_in_an_address(base_url: str, told: list[logging.LogRecord]) -> None:
+def test_a_key_in_an_address(base_url: str, log_records: list[logging.LogRecord]) -> None:
     """A key as user, password, query or fragment is refused, and not repeated."""
     for settings in ({"base_url": base_url, "environ": {}}, {"environ": {"PLAIN_URL": base_url}}):
         with HttpTransport(api_key="key", **settings) as transport:
@@ -130,7 +130,7 @@ def test_a_key_in_an_address(base_url: str, told: list[logging.LogRecord]) -> No
                 transport.send(ADAPTER, WireRequest("POST", "/chat", BODY))
             assert CANARY not in shown(caught.value)
             assert CANARY not in repr(transport)
-    assert CANARY not in records(told)
+    assert CANARY not in records(log_records)
 
 
 def test_a_key_that_is_none() -> None:
@@ -160,7 +160,7 @@ def test_a_cassette_holds_no_key() -> None:
     """Recorded as pytest-recording does it: headers by an allow-list, the query's key and a body's refused."""
     recorder = vcr.VCR()
     recording.register(recorder, server="s")
-    with FaultyServer(Reply(body=b"{}", headers={"set-cookie": CANARY, "x-echo": CANARY})) as server:
+    with FaultyServer(HttpReply(body=b"{}", headers={"set-cookie": CANARY, "x-echo": CANARY})) as server:
         with recorder.use_cassette("unused.yaml", record_mode="all", **recording.config()) as cassette:
             cassette._save = lambda force=False: None
             with HttpTransport(api_key=CANARY, base_url=server.url) as transport:
@@ -169,7 +169,7 @@ def test_a_cassette_holds_no_key() -> None:
     assert "/chat" in written
     assert CANARY not in written
     for place in ("path", "request", "response"):
-        exchange = cassette_file.Exchange(
+        exchange = cassette_file.RecordedExchange(
             cassette_file.RecordedRequest(
                 "POST", f"/x?key={CANARY}" if place == "path" else "/x", CANARY.encode() if place == "request" else b""
             ),

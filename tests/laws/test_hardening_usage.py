@@ -15,7 +15,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.pricing import price_table
-from tests.laws.hardening_wires import WIRES, Wire
+from tests.laws.hardening_wires import WIRES, WireTemplate
 from tests.unit.pricing.tables import NOW
 
 HOSTILE = [
@@ -76,7 +76,7 @@ def spoilt(reply: Any, path: tuple[Any, ...], value: bytes) -> bytes:
     return json.dumps(copy).encode().replace(b'"%s"' % _SLOT.encode(), value)
 
 
-def read(wire: Wire, body: bytes) -> Message:
+def read(wire: WireTemplate, body: bytes) -> Message:
     adapter = adapter_class(wire.provider)(MODELS[wire.provider])
     context = RequestContext(
         model=f"{wire.provider}:{MODELS[wire.provider]}", prices=price_table(), new_id=lambda: "id", clock=lambda: NOW
@@ -85,7 +85,7 @@ def read(wire: Wire, body: bytes) -> Message:
 
 
 @every_wire
-def test_a_hostile_count_is_never_summed(wire: Wire) -> None:
+def test_a_hostile_count_is_never_summed(wire: WireTemplate) -> None:
     """Wherever it stands: the other counts are what they were, this one is nothing, and the cost is not exact."""
     whole = json.loads(wire.reply("text", b'"hi"'))
     sound = read(wire, json.dumps(whole).encode()).usage
@@ -110,7 +110,7 @@ def test_a_hostile_count_is_never_summed(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("wire", OBJECTS, ids=lambda wire: wire.provider)
-def test_a_usage_that_is_none_leaves_the_cost_unknown(wire: Wire) -> None:
+def test_a_usage_that_is_none_leaves_the_cost_unknown(wire: WireTemplate) -> None:
     """A text, a list, a number, null: the reply is there, and what it cost nobody knows."""
     whole = json.loads(wire.reply("text", b'"hi"'))
     name = next(key for key in whole if "usage" in key.lower())

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from dragoman import Message, get_adapter
 from dragoman.adapter.losses import Severity
-from dragoman.testing.conformance.return_trip import Trip
+from dragoman.testing.conformance.return_trip import RoundTrip
 from dragoman.testing.strategies import conversations
-from tests.conformance.handover import TARGETS, recorded, target_adapter
+from tests.conformance.handover import TARGETS, recorded_histories, target_adapter
 from tests.exchanges import load_or_skip
 from tests.laws.sources import SOURCES, histories_of
 from tests.sampling import examples
@@ -17,7 +17,7 @@ targets = pytest.mark.parametrize("target", list(TARGETS))
 
 
 @st.composite
-def told(draw: st.DrawFn, target: str) -> list[Message]:
+def two_model_histories(draw: st.DrawFn, target: str) -> list[Message]:
     """What two models leave behind, one of them often the target's own: whole and broken turns, media, channels."""
     own = target_adapter(target)
     names = st.sampled_from(sorted(SOURCES))
@@ -34,8 +34,8 @@ def test_nothing_is_lost_exactly_where_all_comes_back(target: str, history: list
 
     What a wire wants beyond what was said, such as a word that stands for a missing signature, is no difference.
     """
-    trip = Trip.of(get_adapter(TARGETS[target]), history)
-    assert trip.same == (not [loss for loss in trip.losses if loss.message_id]), trip
+    trip = RoundTrip.of(get_adapter(TARGETS[target]), history)
+    assert trip.unchanged == (not [loss for loss in trip.losses if loss.message_id]), trip
 
 
 @targets
@@ -46,11 +46,11 @@ def test_what_changes_is_a_loss_of_its_message(target: str, data: st.DataObject)
 
     A warning is never for nothing: where content is said to be gone or reduced, the history comes back changed.
     """
-    trip = Trip.of(get_adapter(TARGETS[target]), data.draw(told(target)))
+    trip = RoundTrip.of(get_adapter(TARGETS[target]), data.draw(two_model_histories(target)))
     note(f"{trip.losses}")
-    assert trip.losses or trip.same
-    assert not trip.unsaid
-    assert not trip.same or all(loss.severity is Severity.INFO for loss in trip.losses if loss.message_id)
+    assert trip.losses or trip.unchanged
+    assert not trip.unreported
+    assert not trip.unchanged or all(loss.severity is Severity.INFO for loss in trip.losses if loss.message_id)
 
 
 @pytest.mark.exchanges
@@ -59,7 +59,7 @@ def test_what_changes_of_recorded_conversations_is_a_loss(target: str, exhaustiv
     """The same of what was really said, native blocks, sources and signatures included."""
     for source in ("anthropic", "openai-responses", "openai-chat", "google", "bedrock", "cohere"):
         load_or_skip(source)
-        for history in list(recorded(source, prefixes=False))[:: 12 if exhaustive else 120]:
-            trip = Trip.of(get_adapter(TARGETS[target]), history.messages)
-            assert not trip.unsaid, (history.name, trip.unsaid)
-            assert trip.losses or trip.same, history.name
+        for history in list(recorded_histories(source, prefixes=False))[:: 12 if exhaustive else 120]:
+            trip = RoundTrip.of(get_adapter(TARGETS[target]), history.messages)
+            assert not trip.unreported, (history.name, trip.unreported)
+            assert trip.losses or trip.unchanged, history.name

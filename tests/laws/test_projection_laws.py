@@ -12,7 +12,7 @@ from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.errors import CriticalLossError
 from dragoman.adapter.losses import Loss, Severity
 from dragoman.adapter.projection import Projection, Target, project
-from dragoman.adapter.turns import MADE, Turn
+from dragoman.adapter.turns import SYNTHETIC, Turn
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     ContentBlock,
@@ -107,15 +107,15 @@ def test_every_call_is_answered_once_right_behind_its_turn(history: list[Message
     """
     for target in each_target():
         turns = project(history, target).turns
-        asked: list[str] = []
+        call_ids: list[str] = []
         for is_dialogue, group in groupby(turns, key=lambda turn: turn.role in (Role.ASSISTANT, Role.TOOL)):
             if not is_dialogue:
                 continue
             for calls, answers in exchanges(list(group), apart=not target.capabilities.supports_neighbours):
                 assert Counter(answers) == Counter(calls)
-                asked += calls
-        assert max(Counter(asked).values(), default=1) == 1, "two calls share a key"
-        assert Counter(asked) == Counter(key for turn in turns for key in results_of(turn)), "an orphan was sent"
+                call_ids += calls
+        assert max(Counter(call_ids).values(), default=1) == 1, "two calls share a key"
+        assert Counter(call_ids) == Counter(key for turn in turns for key in results_of(turn)), "an orphan was sent"
 
 
 ALLOWED = {
@@ -140,19 +140,19 @@ def test_nothing_remains_that_the_model_cannot_take(history: list[Message]) -> N
             for block in turn.blocks:
                 if isinstance(block, ToolResultBlock):
                     assert {part.type for part in block.content} <= INSIDE_RESULTS
-                    assert all(can_take(part, turn, turn.message, target, inside=True) for part in block.content)
-                assert can_take(block, turn, said_by(block, turn, history), target)
+                    assert all(can_take(part, turn, turn.message, target, inner_views=True) for part in block.content)
+                assert can_take(block, turn, message_of_block(block, turn, history), target)
         assert roles_fit([turn.role for turn in turns], target.capabilities)
         if not target.capabilities.supports_empty_text:
             assert all(turn.blocks for turn in turns)
 
 
-def said_by(block: ContentBlock, turn: Turn, history: Sequence[Message]) -> Message:
+def message_of_block(block: ContentBlock, turn: Turn, history: Sequence[Message]) -> Message:
     """The message that holds the block, which joined another one or was made because of one."""
     return next((message for message in history if any(block is each for each in message.content)), turn.message)
 
 
-def can_take(block: ContentBlock, turn: Turn, said: Message, target: Target, *, inside: bool = False) -> bool:
+def can_take(block: ContentBlock, turn: Turn, message: Message, target: Target, *, inside: bool = False) -> bool:
     abilities, policy = target.capabilities, target.capabilities.thinking_policy
     if isinstance(block, MEDIA_BLOCKS):
         flag = {"image": "images", "audio": "audio", "video": "video", "document": "documents"}[block.type]
@@ -164,16 +164,16 @@ def can_take(block: ContentBlock, turn: Turn, said: Message, target: Target, *, 
             and block.source.kind in abilities.media_sources.get(block.type, (block.source.kind,))
         )
     if isinstance(block, ThinkingBlock):
-        own = policy.reads(said.metadata.model) and block.signature is not None
+        own = policy.can_read(message.metadata.model) and block.signature is not None
         return own or (policy.accepts_unsigned and block.signature is None)
     if isinstance(block, RedactedThinkingBlock):
-        return policy.reads(said.metadata.model)
+        return policy.can_read(message.metadata.model)
     if isinstance(block, ProviderBlock):
         return block.provider in (target.provider, *abilities.native_from)
     if isinstance(block, (ToolUseBlock, ToolResultBlock)):
         return bool(abilities.supports_tools)
     if isinstance(block, TextBlock) and not inside:
-        said_itself = bool(block.text and Turn.of(said).raw(target.provider))
+        said_itself = bool(block.text and Turn.of(message).raw(target.provider))
         return bool(abilities.supports_empty_text or block.text.strip()) or said_itself
     return True
 
@@ -196,26 +196,28 @@ def test_every_difference_is_named_by_a_loss(history: list[Message]) -> None:
         projection = project(history, target)
         named = {(loss.message_id, loss.block_index) for loss in projection.losses}
         of_message = {loss.message_id for loss in projection.losses}
-        sent = {(turn.message.id, origin): block for turn in projection.turns for block, origin in turn.pairs()}
+        sent = {(turn.message.id, origin): block for turn in projection.turns for block, origin in turn.iter_blocks()}
         for message in history:
             for index, block in enumerate(message.content):
-                if sent.get((message.id, index)) != block and not renamed(block, sent.get((message.id, index))):
+                if sent.get((message.id, index)) != block and not is_renamed_result(
+                    block, sent.get((message.id, index))
+                ):
                     assert (message.id, index) in named or message.id in joined(projection)
         for turn in projection.turns:
-            if turn.role is not turn.message.role or MADE in turn.origins:
+            if turn.role is not turn.message.role or SYNTHETIC in turn.origins:
                 assert turn.message.id in of_message or joined(projection)
-        said = {turn.message.id for turn in projection.turns}
+        message_ids = {turn.message.id for turn in projection.turns}
         for message in history:
             placeholder = message.role in (Role.SYSTEM, Role.DEVELOPER) and not message.content
-            assert message.id in said | of_message or placeholder
+            assert message.id in message_ids | of_message or placeholder
 
 
-def renamed(said: ContentBlock, sent: ContentBlock | None) -> bool:
+def is_renamed_result(original: ContentBlock, sent: ContentBlock | None) -> bool:
     """Whether a result differs only in its id, which follows the id of its call; the call's own loss names that."""
     return (
-        isinstance(said, ToolResultBlock)
+        isinstance(original, ToolResultBlock)
         and isinstance(sent, ToolResultBlock)
-        and sent.model_copy(update={"tool_use_id": said.tool_use_id}) == said
+        and sent.model_copy(update={"tool_use_id": original.tool_use_id}) == original
     )
 
 
@@ -235,7 +237,7 @@ def test_a_longer_history_only_appends(history: list[Message]) -> None:
             if gone and joined(longer) > joined(shorter):
                 assert longer.turns[kept].blocks[: len(gone[0].blocks)] == gone[0].blocks
                 gone = gone[1:]
-            assert all(set(turn.origins) <= {MADE} for turn in gone)
+            assert all(set(turn.origins) <= {SYNTHETIC} for turn in gone)
             shorter = longer
 
 
@@ -244,7 +246,7 @@ def test_a_critical_block_is_never_lost(history: list[Message], data: st.DataObj
     """A history with everything critical projects without a loss of content, or not at all."""
     for target in each_target():
         lossy = [loss for loss in project(history, target).losses if loss.severity is Severity.WARNING]
-        marked = [critical(message) for message in history]
+        marked = [mark_critical(message) for message in history]
         if not lossy:
             assert project(marked, target).losses == project(history, target).losses
             continue
@@ -255,12 +257,12 @@ def test_a_critical_block_is_never_lost(history: list[Message], data: st.DataObj
             project(list(with_critical(history, loss)), target)
 
 
-def critical(message: Message, marked: bool | tuple[int, ...] = True) -> Message:
+def mark_critical(message: Message, marked: bool | tuple[int, ...] = True) -> Message:
     return message.model_copy(update={"metadata": message.metadata.model_copy(update={"critical": marked})})
 
 
 def with_critical(history: Sequence[Message], loss: Loss) -> Iterator[Message]:
     """The history with just that block marked; a loss without an index is of a block that some step replaced."""
     for message in history:
-        index = 0 if loss.block_index == MADE else loss.block_index
-        yield critical(message, (index,)) if message.id == loss.message_id else message
+        index = 0 if loss.block_index == SYNTHETIC else loss.block_index
+        yield mark_critical(message, (index,)) if message.id == loss.message_id else message

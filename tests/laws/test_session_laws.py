@@ -11,7 +11,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical import rules
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Session, tool
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, AsyncWay, SyncWay, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, AsyncDriver, Driver, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, Part, Reply, Thought, handwritten_anthropic, handwritten_ollama
 
 
@@ -52,39 +52,41 @@ def written(model: str, parts: list[Part]) -> Reply:
     return handwritten_anthropic(*parts) if model == ANTHROPIC else handwritten_ollama(*parts)
 
 
-def played(way: Way, script: Script, *, streamed: bool, chunk: int | None = None) -> tuple[Any, dict[str, Wire]]:
+def play_script(
+    driver: Driver, script: Script, *, streamed: bool, chunk: int | None = None
+) -> tuple[Any, dict[str, Wire]]:
     """The session after the script, and what its providers were asked."""
     replies: dict[str, list[Reply]] = {"anthropic": [], "ollama": []}
-    for model, told in script:
-        replies[model.partition(":")[0]] += [written(model, parts) for parts in told]
-    wires = {provider: Wire(told, chunk=chunk) for provider, told in replies.items()}
-    session = way.session(wires, tools=[add, fail], system="Be brief.")
+    for model, turn_parts in script:
+        replies[model.partition(":")[0]] += [written(model, parts) for parts in turn_parts]
+    wires = {provider: Wire(turn_parts, chunk=chunk) for provider, turn_parts in replies.items()}
+    session = driver.session(wires, tools=[add, fail], system="Be brief.")
     for number, (model, _) in enumerate(script):
         session.swap(model)
-        (way.stream if streamed else way.ask)(session, f"Question {number}")
+        (driver.stream if streamed else driver.ask)(session, f"Question {number}")
     return session, wires
 
 
 @given(scripts)
 def test_ask_and_stream_give_equal_histories(script: Script) -> None:
     """What a turn leaves behind does not depend on whether its caller watched."""
-    asked, asked_wires = played(SyncWay(), script, streamed=False)
-    streamed, streamed_wires = played(SyncWay(), script, streamed=True)
-    assert asked.messages == streamed.messages
-    assert asked.tool_ids.dump() == streamed.tool_ids.dump()
-    assert asked.cost == streamed.cost
-    for provider, wire in asked_wires.items():
-        told = [request["messages"] for request in wire.requests]
-        assert told == [request["messages"] for request in streamed_wires[provider].requests]
+    asked_session, ask_wires = play_script(SyncDriver(), script, streamed_session=False)
+    streamed_session, streamed_wires = play_script(SyncDriver(), script, streamed_session=True)
+    assert asked_session.messages == streamed_session.messages
+    assert asked_session.tool_ids.dump() == streamed_session.tool_ids.dump()
+    assert asked_session.cost == streamed_session.cost
+    for provider, wire in ask_wires.items():
+        request_messages = [request["messages"] for request in wire.requests]
+        assert request_messages == [request["messages"] for request in streamed_wires[provider].requests]
 
 
 @given(scripts, st.booleans())
 def test_sync_and_async_give_equal_histories(script: Script, streamed: bool) -> None:
     """The two drivers of the turn differ in their awaits alone, also in what they send."""
-    session, wires = played(SyncWay(), script, streamed=streamed)
-    way = AsyncWay()
-    with way.runner:
-        other, other_wires = played(way, script, streamed=streamed)
+    session, wires = play_script(SyncDriver(), script, streamed=streamed)
+    driver = AsyncDriver()
+    with driver.runner:
+        other, other_wires = play_script(driver, script, streamed=streamed)
     assert session.messages == other.messages
     assert session.dump() == other.dump()
     assert {name: wire.requests for name, wire in wires.items()} == {
@@ -95,15 +97,15 @@ def test_sync_and_async_give_equal_histories(script: Script, streamed: bool) -> 
 @given(scripts, st.integers(1, 64))
 def test_how_the_bytes_are_cut_makes_no_difference(script: Script, chunk: int) -> None:
     """Chunks of any size give the same history as one event a chunk."""
-    whole, _ = played(SyncWay(), script, streamed=True)
-    cut, _ = played(SyncWay(), script, streamed=True, chunk=chunk)
+    whole, _ = play_script(SyncDriver(), script, streamed=True)
+    cut, _ = play_script(SyncDriver(), script, streamed=True, chunk=chunk)
     assert whole.messages == cut.messages
 
 
 @given(scripts)
 def test_histories_obey_the_invariants_and_only_grow(script: Script) -> None:
     """Every turn appends, every call is answered once, and each request goes on with the one before it."""
-    session, wires = played(SyncWay(), script, streamed=False)
+    session, wires = play_script(SyncDriver(), script, streamed=False)
     assert rules.check(session.messages) == []
     assert [m.text for m in session.messages if m.role == "user"] == [f"Question {n}" for n in range(len(script))]
     for wire in wires.values():
@@ -114,7 +116,7 @@ def test_histories_obey_the_invariants_and_only_grow(script: Script) -> None:
 @given(scripts)
 def test_a_stored_session_goes_on_as_the_one_that_stayed(script: Script) -> None:
     """After dump and load the next request, to either provider, is the same to the byte."""
-    session, _ = played(SyncWay(), script, streamed=False)
+    session, _ = play_script(SyncDriver(), script, streamed=False)
     back = Session.load(session.dump())
     assert back.messages == session.messages
     for model in (ANTHROPIC, OLLAMA):
@@ -124,21 +126,21 @@ def test_a_stored_session_goes_on_as_the_one_that_stayed(script: Script) -> None
 def _request(session: Session | AsyncSession, model: str) -> bytes:
     context = RequestContext(model=model, session_id=session.session_id, tool_ids=session.tool_ids)
     options = session.options.with_context(context)
-    said = [*session.messages, Message.user("Next?", id="0" * 26)]
-    return get_adapter(model).to_wire(said, (), options).body
+    messages = [*session.messages, Message.user("Next?", id="0" * 26)]
+    return get_adapter(model).to_wire(messages, (), options).body
 
 
 @given(scripts, st.integers(0, 40))
 def test_whoever_leaves_finds_what_the_events_told(script: Script, after: int) -> None:
     """Leave a stream after any number of events: the history holds every finished message that was told, in order,
     and at most one cancelled reply more; and the next turn can be sent."""
-    model, told = script[0]
+    model, turn_parts = script[0]
     provider = model.partition(":")[0]
     histories = []
-    for way in (SyncWay(), AsyncWay()):
-        wire = Wire([written(model, parts) for parts in told])
-        session = way.session({provider: wire}, model, tools=[add, fail])
-        seen = asyncio.run(_left(session, after)) if isinstance(way, AsyncWay) else _left_sync(session, after)
+    for driver in (SyncDriver(), AsyncDriver()):
+        wire = Wire([written(model, parts) for parts in turn_parts])
+        session = driver.session({provider: wire}, model, tools=[add, fail])
+        seen = asyncio.run(_left(session, after)) if isinstance(driver, AsyncDriver) else _left_sync(session, after)
         complete = [event.message for event in seen if event.type == "message_complete"]
         kept = [m for m in session.messages if m.role == "assistant" and m.metadata.status == "complete"]
         assert kept == complete

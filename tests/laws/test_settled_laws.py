@@ -30,7 +30,7 @@ MODELS = (
 )
 
 
-def built(model: str, history: list[Message], context: RequestContext) -> WireRequest | str:
+def build_request(model: str, history: list[Message], context: RequestContext) -> WireRequest | str:
     """The request, or why there is none."""
     try:
         return get_adapter(model).to_wire(history, [], AdapterOptions(context=context))
@@ -38,7 +38,7 @@ def built(model: str, history: list[Message], context: RequestContext) -> WireRe
         return str(error)
 
 
-def told(wire: WireRequest | str) -> tuple[Any, Counter[Loss]]:
+def body_and_losses(wire: WireRequest | str) -> tuple[Any, Counter[Loss]]:
     return (wire, Counter()) if isinstance(wire, str) else (wire.body, Counter(wire.losses))
 
 
@@ -51,7 +51,9 @@ def test_a_growing_history_is_sent_as_if_it_were_new(model: str, data: st.DataOb
     session = RequestContext(model=model, session_id="s")
     for end in range(1, len(history) + 1):
         afresh = RequestContext(model=model, session_id="s")
-        assert told(built(model, history[:end], session)) == told(built(model, history[:end], afresh))
+        assert body_and_losses(build_request(model, history[:end], session)) == body_and_losses(
+            build_request(model, history[:end], afresh)
+        )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -61,9 +63,9 @@ def test_what_was_sent_is_not_encoded_again(model: str) -> None:
         message for number in range(20) for message in (Message.user(f"Why {number}?"), Message.assistant("So."))
     ]
     context = RequestContext(model=model, session_id="s")
-    first = built(model, [Message.system("Be brief."), *history, Message.user("And?")], context)
-    (kept,) = context.encodings._settled.values()
-    again = built(model, [Message.system("Be long."), *history, Message.user("And so?")], context)
+    first = build_request(model, [Message.system("Be brief."), *history, Message.user("And?")], context)
+    (kept,) = context.encode_cache._prefixes.values()
+    again = build_request(model, [Message.system("Be long."), *history, Message.user("And so?")], context)
     assert isinstance(first, WireRequest)
     assert isinstance(again, WireRequest)
     assert len(kept.messages) == 40
@@ -85,16 +87,18 @@ def test_turns_without_words_settle_nothing(model: str) -> None:
     session = RequestContext(model=model, session_id="s")
     for end in range(1, len(history) + 1):
         afresh = RequestContext(model=model, session_id="s")
-        assert told(built(model, history[:end], session)) == told(built(model, history[:end], afresh))
+        assert body_and_losses(build_request(model, history[:end], session)) == body_and_losses(
+            build_request(model, history[:end], afresh)
+        )
 
 
 def test_another_history_is_not_mistaken_for_the_one_before() -> None:
     """Equal messages are not the same ones, and an edited history is encoded anew."""
     context = RequestContext(model=MODELS[0], session_id="s")
     history = [Message.user("One?"), Message.assistant("1."), Message.user("Two?"), Message.assistant("2.")]
-    built(MODELS[0], [*history, Message.user("Three?")], context)
+    build_request(MODELS[0], [*history, Message.user("Three?")], context)
     edited = [history[0], Message.assistant("One."), *history[2:], Message.user("Three?")]
-    wire = built(MODELS[0], edited, context)
+    wire = build_request(MODELS[0], edited, context)
     assert isinstance(wire, WireRequest)
     assert b"One." in wire.body
     assert b"1." not in wire.body

@@ -15,11 +15,11 @@ from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import FrameTooLargeError
 from dragoman.adapter.framing import LineSplitter
 from dragoman.canonical.events import ErrorEvent
-from dragoman.testing.event_bytes import Framing, events_of, framing_of, with_payload
+from dragoman.testing.event_bytes import Framing, detect_framing, replace_payload, split_events
 from dragoman.testing.mutation import Mutate
 from tests.laws.streams.counting import bytes_touched, calls_of
-from tests.laws.streams.said import Said
-from tests.laws.streams.subjects import MODELS, SEED, adapter_of, installed, subjects, wires_of
+from tests.laws.streams.said import SampleReply
+from tests.laws.streams.subjects import MODELS, SEED, create_adapter, missing_adapters, stream_subjects, wires_for
 
 MIB = 1024 * 1024
 FRAME_CAP, BODY_CAP = 16 * MIB, 64 * MIB
@@ -35,15 +35,15 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 def provider(request: pytest.FixtureRequest) -> str:
     """A provider with an adapter of its own; its decoder is also that of all rows of tables."""
     name: str = request.param
-    known = installed()
+    known = missing_adapters()
     if name not in known or known[name]:
         pytest.skip(known.get(name) or f"no adapter {name} is registered")
     return name
 
 
 def framing_and_decoder(provider: str) -> tuple[Framing, StreamDecoder]:
-    subject = subjects(provider)[0]
-    return framing_of(subject.body), subject.decoder()
+    subject = stream_subjects(provider)[0]
+    return detect_framing(subject.body), subject.decoder()
 
 
 def last_error(decoder: StreamDecoder, chunks: Iterator[bytes]) -> Exception | None:
@@ -59,8 +59,8 @@ def test_twice_the_line_is_twice_the_work(provider: str, exhaustive: bool) -> No
     """A text of twice the size in pieces of one KiB touches about twice the bytes."""
 
     def work(size: int) -> tuple[int, int]:
-        said = Said((), ("x" * size,), (), False, 1, 0, 1)
-        body = wires_of(adapter_of(provider))[0].stream(said)
+        sample = SampleReply((), ("x" * size,), (), False, 1, 0, 1)
+        body = wires_for(create_adapter(provider))[0].stream(sample)
         chunks = [body[start : start + 1024] for start in range(0, len(body), 1024)]
         first, second = framing_and_decoder(provider)[1], framing_and_decoder(provider)[1]
         touched = bytes_touched(lambda: [first.feed(chunk) for chunk in chunks])
@@ -116,9 +116,11 @@ def test_a_body_over_sixty_four_mebibytes_ends_the_stream(provider: str) -> None
     silence = {
         Framing.SSE: b":" + b"x" * (MIB - 2) + b"\n",
         Framing.LINES: b" " * (MIB - 1) + b"\n",
-        Framing.AWS: with_payload(events_of(subjects(provider)[0].body)[0], b'{"p": "' + b"x" * MIB + b'"}'),
+        Framing.AWS: replace_payload(
+            split_events(stream_subjects(provider)[0].body)[0], b'{"p": "' + b"x" * MIB + b'"}'
+        ),
     }[framing]
-    opening = events_of(subjects(provider)[0].body)[:1] if framing is Framing.AWS else []
+    opening = split_events(stream_subjects(provider)[0].body)[:1] if framing is Framing.AWS else []
     fed = 0
 
     def chunks() -> Iterator[bytes]:
@@ -141,12 +143,12 @@ def _unknown(message: bytes) -> bytes:
     """The binary message under the name of an event that nobody knows."""
     renamed = message.replace(b"messageStart", b"messageOther", 1)
     headers_end = 12 + int.from_bytes(message[4:8])
-    return with_payload(renamed, renamed[headers_end:-4])
+    return replace_payload(renamed, renamed[headers_end:-4])
 
 
 def test_spoilt_streams_take_no_more_work_than_their_bytes_explain(provider: str, exhaustive: bool) -> None:
     """Whatever a stream claims, there is no more than a few calls for each of its bytes."""
-    subject = subjects(provider)[0]
+    subject = stream_subjects(provider)[0]
     picker = random.Random(SEED)
     calls_of(lambda: subject.play([subject.body]))  # what is made once and kept
     for _ in range(200 if exhaustive else 40):
@@ -158,7 +160,7 @@ def test_spoilt_streams_take_no_more_work_than_their_bytes_explain(provider: str
 
 def test_spoilt_streams_leave_nothing_in_memory(provider: str, exhaustive: bool) -> None:
     """Three hundred of them take less than 16 MiB at their worst, and are gone afterwards."""
-    subject = subjects(provider)[0]
+    subject = stream_subjects(provider)[0]
     picker = random.Random(SEED)
     plans = [Mutate(picker.randrange(2**48)) for _ in range(300 if exhaustive else 25)]
     for plan in plans[:100]:

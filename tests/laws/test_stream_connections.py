@@ -14,24 +14,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.decoding import decode, decode_async
+from dragoman.adapter.decoding import decode_stream, decode_stream_async
 from dragoman.adapter.errors import DragomanError, FrameTooLargeError, RequestTimeoutError
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
-from dragoman.testing.event_bytes import events_of
+from dragoman.testing.event_bytes import split_events
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
 from dragoman.transport.inflate import Inflater
 from tests.laws.streams import handwritten_anthropic
-from tests.laws.streams.said import handwritten_short
-from tests.laws.streams.subjects import adapter_of
+from tests.laws.streams.said import short_reply
+from tests.laws.streams.subjects import create_adapter
 from tests.sampling import examples
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Pause, Received, Reply, Step, json_reply, sse_reply
-from tests.unit.transport.actors import needs
+from tests.servers import (
+    HANG_UP,
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReceivedRequest,
+    ReplyStep,
+    json_reply,
+    sse_reply,
+)
+from tests.unit.transport.actors import requires
 
-ADAPTER = adapter_of("anthropic")
-BODY = handwritten_anthropic.handwritten_stream(handwritten_short())
-EVENTS = [event for event in events_of(BODY) if b'"ping"' not in event]
+ADAPTER = create_adapter("anthropic")
+BODY = handwritten_anthropic.handwritten_stream(short_reply())
+EVENTS = [event for event in split_events(BODY) if b'"ping"' not in event]
 PING = handwritten_anthropic.WIRE.keep_alive
 COMMENT = b": keep-alive\n\n"
 POOL = 20
@@ -46,8 +57,8 @@ def context() -> RequestContext:
 
 
 def request(**options: object) -> WireRequest:
-    asked = AdapterOptions(max_output_tokens=9, context=context(), **options)  # type: ignore[arg-type]
-    return ADAPTER.to_wire([Message.user("hi")], [], asked)
+    request_options = AdapterOptions(max_output_tokens=9, context=context(), **options)  # type: ignore[arg-type]
+    return ADAPTER.to_wire([Message.user("hi")], [], request_options)
 
 
 STREAM, WHOLE = request(stream=True), request()
@@ -81,11 +92,14 @@ def both_ways(*chunks: tuple[float, bytes]) -> list[list[StreamEvent]]:
 
     async def collect() -> list[StreamEvent]:
         decoder = ADAPTER.decoder(context())
-        return [event async for event in decode_async(later.arriving_async(*chunks), decoder, silence=10, clock=later)]
+        return [
+            event
+            async for event in decode_stream_async(later.arriving_async(*chunks), decoder, idle_timeout=10, clock=later)
+        ]
 
     clock, later = VirtualClock(), VirtualClock()
     return [
-        list(decode(clock.arriving(*chunks), ADAPTER.decoder(context()), silence=10, clock=clock)),
+        list(decode_stream(clock.arriving(*chunks), ADAPTER.decoder(context()), idle_timeout=10, clock=clock)),
         asyncio.run(collect()),
     ]
 
@@ -118,13 +132,13 @@ def test_a_reader_without_a_limit_waits() -> None:
     """Without a silence to end it, a stream of pings goes on."""
     clock = VirtualClock()
     chunks = [(1.0, EVENTS[0]), *[(1000.0, PING)] * 20, (1.0, b"".join(EVENTS[1:]))]
-    events = list(decode(clock.arriving(*chunks), ADAPTER.decoder(context()), clock=clock))
+    events = list(decode_stream(clock.arriving(*chunks), ADAPTER.decoder(context()), clock=clock))
     assert isinstance(events[-1], MessageComplete)
 
 
 def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
     """A server that would ping for a minute is left long before, sync and async."""
-    pings: list[Step] = [step for _ in range(1200) for step in (PING, Pause(0.05))]
+    pings: list[ReplyStep] = [step for _ in range(1200) for step in (PING, Pause(0.05))]
 
     async def read_async() -> list[StreamEvent]:
         async with (
@@ -132,14 +146,16 @@ def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
             transport.stream(ADAPTER, STREAM) as reply,
         ):
             decoder = ADAPTER.decoder(context())
-            return [event async for event in decode_async(reply.chunks, decoder, silence=reply.silence)]
+            return [
+                event async for event in decode_stream_async(reply.chunks, decoder, idle_timeout=reply.idle_timeout)
+            ]
 
     with FaultyServer(sse_reply(EVENTS[0], *pings)) as server:
         with (
             HttpTransport(api_key="k", base_url=server.url, timeout=0.4) as transport,
             transport.stream(ADAPTER, STREAM) as reply,
         ):
-            sync = list(decode(reply.chunks, ADAPTER.decoder(context()), silence=reply.silence))
+            sync = list(decode_stream(reply.chunks, ADAPTER.decoder(context()), idle_timeout=reply.idle_timeout))
         for events in (sync, asyncio.run(read_async())):
             last = events[-1]
             assert isinstance(last, ErrorEvent)
@@ -150,13 +166,13 @@ def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
 def test_a_streamed_bomb_stops_at_the_cap() -> None:
     """A gigabyte of blank lines in a megabyte of gzip members is opened no further than the decoder reads."""
     member = gzip.compress(b" " * (8 * 1024 * 1024) + b"\n", compresslevel=9)
-    ollama = adapter_of("ollama")
-    asked = AdapterOptions(stream=True, context=RequestContext(model="ollama:m"))
-    bomb = Reply(headers={"content-encoding": "gzip"}, body=member * 128)
+    ollama = create_adapter("ollama")
+    request_options = AdapterOptions(stream=True, context=RequestContext(model="ollama:m"))
+    bomb = HttpReply(headers={"content-encoding": "gzip"}, body=member * 128)
     with (
         FaultyServer(bomb) as server,
         HttpTransport(base_url=server.url) as transport,
-        transport.stream(ollama, ollama.to_wire([Message.user("hi")], [], asked)) as reply,
+        transport.stream(ollama, ollama.to_wire([Message.user("hi")], [], request_options)) as reply,
     ):
         (event,) = ollama.iter_stream(reply.chunks, RequestContext(model="ollama:m"))
     assert isinstance(event, ErrorEvent)
@@ -185,7 +201,7 @@ def test_members_of_any_size_are_opened_once(sizes: list[int], cut: int) -> None
 
 OVERLOADED = handwritten_anthropic.WIRE.errors[0][0]
 
-ENDINGS: dict[str, Reply] = {
+ENDINGS: dict[str, HttpReply] = {
     "stall": sse_reply(EVENTS[0], EVENTS[1], STALL),
     "reset": sse_reply(EVENTS[0], EVENTS[1], RESET),
     "hang up": sse_reply(EVENTS[0], HANG_UP),
@@ -198,10 +214,10 @@ ENDINGS: dict[str, Reply] = {
 
 
 def server_of(ending: str) -> FaultyServer:
-    def script(received: Received) -> Reply:
+    def script(received: ReceivedRequest) -> HttpReply:
         if b'"stream":true' in received.body:
             return ENDINGS[ending]
-        return Reply(body=handwritten_anthropic.handwritten_whole(handwritten_short()))
+        return HttpReply(body=handwritten_anthropic.handwritten_whole(short_reply()))
 
     return FaultyServer(script)
 
@@ -282,7 +298,7 @@ async def never_iterated(transport: AsyncHttpTransport) -> None:
 ASYNC = [cancelled, cancelled_twice, left_at_once, never_iterated]
 
 
-@pytest.mark.parametrize(("engine", "waves"), [("httpx", WAVES), pytest.param("aiohttp", 3, marks=needs("aiohttp"))])
+@pytest.mark.parametrize(("engine", "waves"), [("httpx", WAVES), pytest.param("aiohttp", 3, marks=requires("aiohttp"))])
 @pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
 @pytest.mark.parametrize("ending", ["stall", "reset", "error status", "whole and on"])
 def test_three_hundred_streams_left_by_async_callers(

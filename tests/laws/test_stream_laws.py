@@ -13,11 +13,18 @@ import pytest
 from dragoman.adapter.registry import providers
 from dragoman.testing.stream_laws import LAWS, Effort, edits, foldings, stream_laws, twins
 from dragoman.testing.stream_subject import StreamSubject
-from tests.laws.ledger import run
+from tests.laws.ledger import run_law_over
 from tests.laws.streams import liars
 from tests.laws.streams.effort import effort_for
-from tests.laws.streams.said import handwritten_reply
-from tests.laws.streams.subjects import MODELS, adapter_of, handwritten_subject, installed, subjects, wires_of
+from tests.laws.streams.said import random_reply
+from tests.laws.streams.subjects import (
+    MODELS,
+    create_adapter,
+    handwritten_subject,
+    missing_adapters,
+    stream_subjects,
+    wires_for,
+)
 from tests.unit.adapter.toy import ToyAdapter, lines
 
 SUBJECTS = providers()
@@ -39,9 +46,9 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 def streams_of(provider: str) -> tuple[StreamSubject, ...]:
     """The provider's streams; skips, with the reason, where it cannot be tried."""
-    if missing := installed()[provider]:
+    if missing := missing_adapters()[provider]:
         pytest.skip(missing)
-    found = subjects(provider)
+    found = stream_subjects(provider)
     if not found:
         pytest.skip(f"nothing is known here of the wire that {provider} speaks")
     return found
@@ -51,7 +58,7 @@ def streams_of(provider: str) -> tuple[StreamSubject, ...]:
 @pytest.mark.parametrize("provider", SUBJECTS)
 def test_a_law_holds_for_an_adapter(provider: str, law: str, exhaustive: bool) -> None:
     """Whatever happens to a stream's bytes ends in the whole reply or in a typed error."""
-    row = run(law, streams_of(provider), effort_for(provider, share=1 if exhaustive else SAMPLE))
+    row = run_law_over(law, streams_of(provider), effort_for(provider, share=1 if exhaustive else SAMPLE))
     assert not row.failed, "\n".join(row.faults)
 
 
@@ -59,11 +66,11 @@ def test_a_law_holds_for_an_adapter(provider: str, law: str, exhaustive: bool) -
 def test_two_hundred_made_up_replies_are_the_same_streamed_and_whole(provider: str, exhaustive: bool) -> None:
     """Content, reason to stop, usage and cost; and the deltas add up to them."""
     streams_of(provider)
-    adapter = adapter_of(provider)
+    adapter = create_adapter(provider)
     wrong: list[str] = []
-    for wire in wires_of(adapter):
+    for wire in wires_for(adapter):
         for seed in range(REPLIES if exhaustive else REPLIES // 10):
-            subject = handwritten_subject(adapter, wire, handwritten_reply(seed), f"handwritten_{seed}")
+            subject = handwritten_subject(adapter, wire, random_reply(seed), f"handwritten_{seed}")
             trials = [*twins(subject, Effort()), *foldings(subject, Effort())]
             trials += edits(subject, Effort()) if seed % 20 == 0 else ()
             wrong += [f"{seed}, {trial.what}: {trial.faults}" for trial in trials if trial.faults]

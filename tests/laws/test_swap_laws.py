@@ -15,51 +15,51 @@ from hypothesis import strategies as st
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.evolve import write_message
-from tests.conformance.growth import beginnings, breach, pieces
+from tests.conformance.growth import prefix_fault, prefixes, split_request
 from tests.conformance.handover import TARGETS
 from tests.laws.sources import SOURCES, histories_of
 from tests.sampling import examples
 
 _TOOLS = (ToolDefinition(name="get_weather", description="Weather."),)
 
-told = st.sampled_from(sorted(SOURCES)).flatmap(lambda name: histories_of(SOURCES[name], max_scenes=4))
+source_histories = st.sampled_from(sorted(SOURCES)).flatmap(lambda name: histories_of(SOURCES[name], max_scenes=4))
 targets = pytest.mark.parametrize("target", list(TARGETS))
 few = examples(10)
 
 
-def written(target: str, history: Sequence[Message], context: RequestContext | None = None) -> bytes:
+def encode_request(target: str, history: Sequence[Message], context: RequestContext | None = None) -> bytes:
     options = AdapterOptions(context=context)
     return get_adapter(TARGETS[target]).to_wire(history, list(_TOOLS), options).body
 
 
 def assert_grows(shorter: bytes, longer: bytes) -> None:
-    fault = breach(pieces(shorter), pieces(longer))
+    fault = prefix_fault(split_request(shorter), split_request(longer))
     assert fault is None, fault
 
 
 @targets
 @few
-@given(history=told)
+@given(history=source_histories)
 def test_a_request_begins_with_the_one_before_it(target: str, history: list[Message]) -> None:
     """The prefix law, on the wire: system, tools and messages of a shorter history begin those of a longer one."""
-    bodies = [written(target, shorter) for shorter in beginnings(history)]
+    bodies = [encode_request(target, shorter) for shorter in prefixes(history)]
     for shorter, longer in pairwise(bodies):
         assert_grows(shorter, longer)
 
 
 @targets
 @few
-@given(history=told)
+@given(history=source_histories)
 def test_what_is_kept_of_a_session_does_not_show(target: str, history: list[Message]) -> None:
     """A session that grew turn by turn sends the bytes that a fresh one would: nothing but the history counts."""
     context = RequestContext(model=TARGETS[target])
-    for shorter in beginnings(history):
-        assert written(target, shorter, context) == written(target, shorter)
+    for shorter in prefixes(history):
+        assert encode_request(target, shorter, context) == encode_request(target, shorter)
 
 
 @targets
 @few
-@given(history=told, other=st.sampled_from(list(TARGETS)), data=st.data())
+@given(history=source_histories, other=st.sampled_from(list(TARGETS)), data=st.data())
 def test_there_and_back_again_is_never_having_left(
     target: str, history: list[Message], other: str, data: st.DataObject
 ) -> None:
@@ -68,21 +68,21 @@ def test_there_and_back_again_is_never_having_left(
     first = data.draw(st.integers(1, len(history)))
     stayed, left = (RequestContext(model=TARGETS[target]) for _ in range(2))
     for context in (stayed, left):
-        written(target, history[:first], context)
-    written(other, history[: data.draw(st.integers(first, len(history)))], left)
-    assert written(target, history, left) == written(target, history, stayed)
+        encode_request(target, history[:first], context)
+    encode_request(other, history[: data.draw(st.integers(first, len(history)))], left)
+    assert encode_request(target, history, left) == encode_request(target, history, stayed)
 
 
 @targets
 @few
-@given(history=told)
+@given(history=source_histories)
 def test_what_was_sent_is_sent_again_as_it_was(target: str, history: list[Message]) -> None:
     """A request that is read and written again is the same request, for what fits a model once fits it as it is."""
-    body = written(target, history)
+    body = encode_request(target, history)
     adapter = get_adapter(TARGETS[target])
     messages, tools, options = adapter.from_wire_request(body, RequestContext(model=TARGETS[target]))
     again = adapter.to_wire(messages, tools, options)
-    assert pieces(again.body) == pieces(body)
+    assert split_request(again.body) == split_request(body)
 
 
 PROGRAM = """
@@ -95,10 +95,10 @@ print(json.dumps([hashlib.sha256(written(target, each)).hexdigest() for target i
 
 
 @settings(max_examples=1)
-@given(histories=st.lists(told, min_size=6, max_size=6))
+@given(histories=st.lists(source_histories, min_size=6, max_size=6))
 def test_another_process_sends_the_same_bytes(histories: list[list[Message]]) -> None:
     """Neither the process nor its hash seed shows in a request."""
-    here = [hashlib.sha256(written(target, each)).hexdigest() for target in TARGETS for each in histories]
+    here = [hashlib.sha256(encode_request(target, each)).hexdigest() for target in TARGETS for each in histories]
     given_in = json.dumps([[write_message(message).decode() for message in history] for history in histories])
     for number in ("1", "2"):
         found = subprocess.run(

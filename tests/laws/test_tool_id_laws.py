@@ -12,7 +12,7 @@ from dragoman.adapter.capabilities import ToolIdRule
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.tool_ids import ToolIdMap
 from tests.laws import targets
-from tests.laws.ids import all_rules, broken, digest, elsewhere, id_sets
+from tests.laws.ids import all_rules, broken_law, digest, digests_of_other_processes, id_sets
 from tests.laws.strategies import TOOL_IDS
 
 RULES = all_rules()
@@ -30,20 +30,20 @@ def received(issued: list[tuple[str, str]]) -> tuple[ToolIdMap, list[str]]:
 @pytest.mark.parametrize("target", sorted(RULES))
 def test_sets_of_ids_break_no_law(target: str) -> None:
     """Over-long, empty, repeated, Unicode and look-alike ids; `python -m tests.laws.ids` tries ten thousand sets."""
-    assert {broken(issued, later, target, RULES[target]) for issued, later in id_sets(100, 0)} == {None}
+    assert {broken_law(issued, later, target, RULES[target]) for issued, later in id_sets(100, 0)} == {None}
 
 
 def test_sets_of_ids_are_the_same_elsewhere() -> None:
     """Neither the process nor its hash seed shows in the ids of any declared rule."""
     here = digest(list(id_sets(20, 0)), RULES)
-    assert list(elsewhere(20, 0)) == [here] * 2
+    assert list(digests_of_other_processes(20, 0)) == [here] * 2
 
 
 @given(issued=calls, target=providers)
 def test_ids_are_injective_both_ways(issued: list[tuple[str, str]], target: str) -> None:
     """Two calls never share an id, neither ours nor that of a target."""
     ids, canonical = received(issued)
-    sent = [ids.send(one, target, RULES[target]) for one in canonical]
+    sent = [ids.id_for(one, target, RULES[target]) for one in canonical]
     assert len(set(canonical)) == len(set(sent)) == len(issued)
 
 
@@ -54,7 +54,7 @@ def test_ids_of_others_are_legal_and_the_issuer_gets_its_own(issued: list[tuple[
     rule = RULES[target]
     returned: set[str] = set()
     for one, (issuer, native) in zip(canonical, issued, strict=True):
-        wire = ids.send(one, target, rule)
+        wire = ids.id_for(one, target, rule)
         if issuer == target and native and native not in returned:
             assert wire == native
             returned.add(native)
@@ -72,12 +72,12 @@ def test_an_id_once_sent_never_changes(
     And it stays its call's own: calls that come after the restart get others.
     """
     ids, canonical = received(issued)
-    sent = {one: ids.send(one, target, RULES[target]) for one in canonical}
+    sent = {one: ids.id_for(one, target, RULES[target]) for one in canonical}
     restored = ToolIdMap.load(json.loads(json.dumps(ids.dump())))
     new = [restored.receive(provider, native) for provider, native in later]
     for one in data.draw(st.permutations(canonical)):
-        assert restored.send(one, target, RULES[target]) == sent[one]
-    fresh = {restored.send(one, target, RULES[target]) for one in new}
+        assert restored.id_for(one, target, RULES[target]) == sent[one]
+    fresh = {restored.id_for(one, target, RULES[target]) for one in new}
     assert len(fresh) == len(new)
     assert fresh.isdisjoint(sent.values())
 
@@ -87,25 +87,25 @@ def test_a_made_id_needs_no_memory(issued: list[tuple[str, str]], target: str) -
     """An id that is made rather than returned follows from the canonical id alone: losing the map is harmless."""
     ids, canonical = received([call for call in issued if call[0] != target])
     for one in canonical:
-        assert ids.send(one, target, RULES[target]) == ToolIdMap().send(one, target, RULES[target])
+        assert ids.id_for(one, target, RULES[target]) == ToolIdMap().id_for(one, target, RULES[target])
 
 
-@given(native=natives.filter(bool), repeats=st.integers(2, 5))
+@given(native_id=natives.filter(bool), repeats=st.integers(2, 5))
 def test_a_repeated_id_means_another_call(native: str, repeats: int) -> None:
     """A provider that uses its id again, as some count from zero in every reply, gets two calls kept apart."""
     ids, canonical = received([("mistral", native)] * repeats)
     assert len(set(canonical)) == repeats
     assert ids.find("mistral", native) == canonical[-1]
-    assert [ids.native(one, "mistral") for one in canonical] == [native] * repeats
+    assert [ids.native_id(one, "mistral") for one in canonical] == [native] * repeats
 
 
 def test_a_native_id_is_kept_free_for_its_call() -> None:
     """An id that a provider issued is not made up for another call, even where that one is sent first."""
-    made = ToolIdMap().send("tu_foreign", "openai", RULES["openai"])
+    made = ToolIdMap().id_for("tu_foreign", "openai", RULES["openai"])
     ids = ToolIdMap()
     own = ids.receive("openai", made)
-    assert ids.send("tu_foreign", "openai", RULES["openai"]) != made
-    assert ids.send(own, "openai", RULES["openai"]) == made
+    assert ids.id_for("tu_foreign", "openai", RULES["openai"]) != made
+    assert ids.id_for(own, "openai", RULES["openai"]) == made
 
 
 def test_an_empty_id_is_no_id() -> None:
@@ -113,8 +113,8 @@ def test_an_empty_id_is_no_id() -> None:
     ids, (first, second) = received([("ollama", ""), ("ollama", "")])
     assert first != second
     assert ids.find("ollama", "") is None
-    assert ids.native(first, "ollama") is None
-    assert all(RULES["openai"].accepts(ids.send(one, "ollama", RULES["openai"])) for one in (first, second))
+    assert ids.native_id(first, "ollama") is None
+    assert all(RULES["openai"].accepts(ids.id_for(one, "ollama", RULES["openai"])) for one in (first, second))
 
 
 def test_an_empty_map_is_still_a_map() -> None:
@@ -128,9 +128,9 @@ def test_a_rule_without_a_free_id_is_named() -> None:
     """A rule with a single possible id serves one call; the second is told why it cannot be sent."""
     rule = ToolIdRule(alphabet="a", min_length=6, max_length=6)
     ids = ToolIdMap()
-    assert ids.send("tu_1", "tiny", rule) == "aaaaaa"
+    assert ids.id_for("tu_1", "tiny", rule) == "aaaaaa"
     with pytest.raises(ConfigurationError, match="tiny leaves no free id: 1 are in use"):
-        ids.send("tu_2", "tiny", rule)
+        ids.id_for("tu_2", "tiny", rule)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_another_process_makes_the_same_ids() -> None:
     """Neither the process nor its hash seed shows in an id."""
     rules = targets.RULES
     canonical = ["tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "call_1~2", "ünïcode"]
-    here = {name: [ToolIdMap().send(one, name, rules[name]) for one in canonical] for name in sorted(rules)}
+    here = {name: [ToolIdMap().id_for(one, name, rules[name]) for one in canonical] for name in sorted(rules)}
     for seed in ("0", "1"):
         there = subprocess.run(
             [sys.executable, "-c", PROGRAM, *canonical],

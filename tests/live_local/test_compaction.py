@@ -18,10 +18,10 @@ FORCED = AdapterOptions(extra={"local": {"output_schema": forced(SUMMARY)}})
 
 def test_a_long_talk_is_compacted_and_goes_on() -> None:
     """The whole history stays, what is sent is the summary and the rest, and the bill is known."""
-    told = []
+    history = []
     for number in range(6):
-        told += [Message.user(f"Fact {number}: " + "the sky is blue today. " * 10), Message.assistant("Noted.")]
-    with Session(MODEL, messages=told, options=FORCED) as session:
+        history += [Message.user(f"Fact {number}: " + "the sky is blue today. " * 10), Message.assistant("Noted.")]
+    with Session(MODEL, messages=history, options=FORCED) as session:
         summary = session.compact(keep_last=2)
         assert session.messages == (*session.messages[:12], summary)
         assert SUMMARY in summary.text

@@ -17,7 +17,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import CostStatus
 from dragoman.transport.local import AsyncLocalTransport
 from dragoman.transport.local.files import model_file
-from dragoman.transport.local.model import loaded_model
+from dragoman.transport.local.model import get_model
 from tests.live_local.conftest import FREE_ENDS, LONG, Asker, forced
 from tests.live_local.wording import reword
 
@@ -61,12 +61,12 @@ def test_streams_and_the_whole_reply_agree(ask: Asker, text: str) -> None:
     whole = ask(reword(QUESTION), **options)
     assert json.loads(whole.text) == text
     assert whole.stop_reason is StopReason.END_TURN
-    for told in (events, asyncio.run(streamed())):
-        complete = told[-1]
+    for stream_events in (events, asyncio.run(streamed())):
+        complete = stream_events[-1]
         assert isinstance(complete, MessageComplete)
         assert complete.message.content == whole.content
         assert complete.message.stop_reason is whole.stop_reason
-        pieces = [event.text for event in told if isinstance(event, TextDelta)]
+        pieces = [event.text for event in stream_events if isinstance(event, TextDelta)]
         assert len(pieces) > 1
         assert "".join(pieces) == whole.text
 
@@ -123,7 +123,7 @@ def test_a_generation_that_nobody_wants_ends(ask: Asker) -> None:
         return len(lines) < 3
 
     body = loads_object(wire.body, what="the request")
-    loaded_model("smollm2-135m", lambda _: None).run(body, lines.append, wanted, math.inf)
+    get_model("smollm2-135m", lambda _: None).run(body, lines.append, wanted, math.inf)
     assert [line["type"] for line in lines] == ["start", "text", "text"]
     assert unwanted < 10  # at the next piece, for what the runtime had held back, and when it had returned
 
@@ -184,7 +184,7 @@ def test_what_it_cannot_serve_is_a_typed_error(ask: Asker) -> None:
 def test_the_model_is_loaded_once(ask: Asker) -> None:
     """All transports of a process share it, under its name and under its path, so it takes its memory once."""
     ask(QUESTION, max_output_tokens=1)
-    told: list[str] = []
+    loaded_names: list[str] = []
     names = ("smollm2-135m", str(model_file("smollm2-135m")))
-    assert len({id(loaded_model(name, told.append)) for name in names}) == 1
-    assert told == []
+    assert len({id(get_model(name, loaded_names.append)) for name in names}) == 1
+    assert loaded_names == []

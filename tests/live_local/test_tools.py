@@ -109,15 +109,15 @@ def test_a_streamed_call_is_the_whole_one(ask: Asker) -> None:
             return [event async for event in ask.adapter.stream_response(reply.chunks, context)]
 
     check_call(ask(messages, TOOLS), "read_file", {"path": "notes.txt"})
-    for told in (events, asyncio.run(streamed())):
-        complete = told[-1]
+    for stream_events in (events, asyncio.run(streamed())):
+        complete = stream_events[-1]
         assert isinstance(complete, MessageComplete)
         check_call(complete.message, "read_file", {"path": "notes.txt"})
         (call,) = complete.message.tool_uses
-        fragments = [event.partial_json for event in told if isinstance(event, ToolUseInputDelta)]
+        fragments = [event.partial_json for event in stream_events if isinstance(event, ToolUseInputDelta)]
         assert len(fragments) > 1
         assert "".join(fragments) == call.raw_input or json.loads("".join(fragments)) == call.input
-        ends = [event.final_input for event in told if isinstance(event, ToolUseEnd)]
+        ends = [event.final_input for event in stream_events if isinstance(event, ToolUseEnd)]
         assert ends == ([] if call.raw_input is not None else [call.input])
 
 

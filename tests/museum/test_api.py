@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("griffe", reason="the docs group is not installed")
 
 from tests.museum.api import kept
-from tests.museum.api.promises import PACKAGE, promised
+from tests.museum.api.promises import PACKAGE, parse_api_page
 from tests.museum.api.surface import surface
 
 
@@ -18,13 +18,13 @@ def now() -> dict[str, str]:
 
 def test_the_public_surface_is_the_kept_one(now: dict[str, str]) -> None:
     """A signature changes only with its line in the list of this version, and so under a reviewer's eyes."""
-    told = kept.differences(kept.read(kept.version()), now)
-    assert told == [], "\n".join(["the public surface changed:", *told, kept.ADVICE])
+    changes = kept.differences(kept.read(kept.version()), now)
+    assert changes == [], "\n".join(["the public surface changed:", *changes, kept.ADVICE])
 
 
 def test_what_the_page_promises_is_there(now: dict[str, str]) -> None:
     """Every name of docs/api.md is a public name."""
-    names = promised()
+    names = parse_api_page()
     assert "Session" in names[PACKAGE]
     assert [f"{module}.{name}" for module in names for name in names[module] if f"{module}.{name}" not in now] == []
 
@@ -68,7 +68,7 @@ def test_a_list_tells_what_a_caller_may_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "instead", "told"),
+    ("written", "instead", "changes"),
     [
         ("loud: bool = False", "loud: bool", ["~ dragoman.make: ", "  "]),
         ("size: int = 1", "extent: int = 1", ["- dragoman.Thing.size: int = 1", "+ dragoman.Thing.extent: int = 1"]),
@@ -76,9 +76,9 @@ def test_a_list_tells_what_a_caller_may_write(tmp_path: Path) -> None:
         ("def _hidden(self)", "def _concealed(self)", []),
     ],
 )
-def test_a_change_is_told(tmp_path: Path, written: str, instead: str, told: list[str]) -> None:
+def test_a_change_is_told(tmp_path: Path, written: str, instead: str, changes: list[str]) -> None:
     """What callers see is told, a class in one line; what they do not see is not."""
     assert written in HANDWRITTEN
     lines = kept.differences(read(tmp_path, HANDWRITTEN), read(tmp_path, HANDWRITTEN.replace(written, instead)))
-    assert len(lines) == len(told)
-    assert all(line.startswith(start) for line, start in zip(lines, told, strict=True)), lines
+    assert len(lines) == len(changes)
+    assert all(line.startswith(start) for line, start in zip(lines, changes, strict=True)), lines

@@ -24,39 +24,39 @@ DIGESTS = {
 }
 """The first 16 hex digits of each file's SHA-256: an exhibit is never touched."""
 
-every_exhibit = pytest.mark.parametrize("name", DIGESTS)
+every_fixture = pytest.mark.parametrize("name", DIGESTS)
 
 
 def read(name: str) -> Message:
     return read_message((FOLDER / f"{name}.json").read_bytes())
 
 
-@every_exhibit
-def test_an_exhibit_is_untouched(name: str) -> None:
+@every_fixture
+def test_fixture_is_unchanged(name: str) -> None:
     """A test that fails here has found an edit, not a bug: add a file instead."""
     assert hashlib.sha256((FOLDER / f"{name}.json").read_bytes()).hexdigest().startswith(DIGESTS[name])
 
 
-def test_every_file_is_an_exhibit() -> None:
+def test_every_file_is_a_known_fixture() -> None:
     """Files that nobody reads prove nothing."""
     assert {path.stem for path in FOLDER.iterdir()} == set(DIGESTS)
 
 
-@every_exhibit
-def test_an_exhibit_is_read_and_all_of_it_written_again(name: str) -> None:
+@every_fixture
+def test_fixture_round_trips(name: str) -> None:
     """At the current version, with every field that it had; only defaults may come in addition."""
     message = read(name)
     assert message.schema_version == SCHEMA_VERSION
-    assert holds(json.loads(write_message(message)), json.loads((FOLDER / f"{name}.json").read_bytes()))
+    assert is_contained(json.loads(write_message(message)), json.loads((FOLDER / f"{name}.json").read_bytes()))
     assert read_message(write_message(message)) == message
 
 
-def holds(written: Any, exhibit: Any) -> bool:
-    if isinstance(exhibit, dict):
-        return all(key in written and holds(written[key], value) for key, value in exhibit.items())
-    if isinstance(exhibit, list):
-        return len(written) == len(exhibit) and all(map(holds, written, exhibit))
-    return bool(written == exhibit)
+def is_contained(written: Any, fixture: Any) -> bool:
+    if isinstance(fixture, dict):
+        return all(key in written and is_contained(written[key], value) for key, value in fixture.items())
+    if isinstance(fixture, list):
+        return len(written) == len(fixture) and all(map(is_contained, written, fixture))
+    return bool(written == fixture)
 
 
 def test_what_was_said_means_what_it_meant() -> None:
@@ -64,14 +64,14 @@ def test_what_was_said_means_what_it_meant() -> None:
     assert read("least").role is Role.USER
     assert read("question").text == "Was ist das? \u2028 😀"
     assert read("question").metadata.critical == (1,)
-    said = read("tool_call")
-    assert said.content[0] == ThinkingBlock(text="I should read the file.", signature="EqQBCkYIBxgCKkBz")
-    assert said.tool_uses[0].input == {"path": "a.txt", "lines": [1, 2.5, None, True]}
-    assert said.stop_reason is StopReason.TOOL_USE
-    assert said.usage is not None
-    assert (said.usage.total_tokens, said.usage.cost_usd) == (1070, Decimal("0.000654"))
-    assert said.created_at.isoformat() == "2026-11-21T08:00:00.123456+00:00"
-    assert read("tool_answer").tool_results[0].tool_use_id == said.tool_uses[0].id
+    message = read("tool_call")
+    assert message.content[0] == ThinkingBlock(text="I should read the file.", signature="EqQBCkYIBxgCKkBz")
+    assert message.tool_uses[0].input == {"path": "a.txt", "lines": [1, 2.5, None, True]}
+    assert message.stop_reason is StopReason.TOOL_USE
+    assert message.usage is not None
+    assert (message.usage.total_tokens, message.usage.cost_usd) == (1070, Decimal("0.000654"))
+    assert message.created_at.isoformat() == "2026-11-21T08:00:00.123456+00:00"
+    assert read("tool_answer").tool_results[0].tool_use_id == message.tool_uses[0].id
     assert read("cut_off").metadata.status is MessageStatus.ERROR
     assert read("cut_off").tool_uses[0].raw_input == '{"path": "notes/ra'
     assert len({block.type for block in read("every_block").content}) == 14

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing import Spent, price_table, reprice
+from dragoman.pricing import UsageRecord, price_table, reprice
 
 FOLDER = Path(__file__).parent / "prices"
 DIGESTS = {"2026-11-21+45565530": "1df73bbd4588a8db"}
@@ -27,13 +27,13 @@ FIGURES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("version", DIGESTS)
-def test_an_exhibit_is_untouched(version: str) -> None:
+def test_fixture_is_unchanged(version: str) -> None:
     """A test that fails here has found an edit, not a bug: add a file instead."""
     content = (FOLDER / f"{version}.zip").read_bytes()
     assert hashlib.sha256(content).hexdigest().startswith(DIGESTS[version])
 
 
-def test_every_file_is_an_exhibit() -> None:
+def test_every_file_is_a_known_fixture() -> None:
     """Files that nobody reads prove nothing."""
     assert {path.stem for path in FOLDER.iterdir()} == set(DIGESTS)
 
@@ -45,5 +45,5 @@ def test_an_older_table_gives_the_figures_of_its_day(
 ) -> None:
     """Whatever the prices are by now, a cost with that version on it can be computed again."""
     table = price_table(version, FOLDER)
-    (usage,) = reprice([Spent(model, TokenUsage(**counts), THEN)], table)
+    (usage,) = reprice([UsageRecord(model, TokenUsage(**counts), THEN)], table)
     assert (usage.cost_usd, usage.pricing_version) == (Decimal(dollars), version)

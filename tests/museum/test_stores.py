@@ -17,9 +17,9 @@ from dragoman.canonical.evolve import write_message
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.store import Store
 from dragoman.store.schema import HEAD, VERSION_TABLE
-from tests.museum.test_messages import holds
+from tests.museum.test_messages import is_contained
 from tests.store import integrity
-from tests.store.places import HOW_TO_RUN, postgres_place, postgres_url
+from tests.store.places import SKIP_REASON, postgres_place, postgres_url
 from tests.store.turns import rows
 
 FOLDER = Path(__file__).parent / "stores"
@@ -29,12 +29,12 @@ CALL, WAITING = "tu_01M7YJFK7P2ZFT4X2CGGZPP000", "tu_01M7YJFK7P2ZFT4X2CGGZPP001"
 
 
 @pytest.mark.parametrize("name", DIGESTS)
-def test_an_exhibit_is_untouched(name: str) -> None:
+def test_fixture_is_unchanged(name: str) -> None:
     """A test that fails here has found an edit, not a bug: add a file instead."""
     assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest().startswith(DIGESTS[name])
 
 
-def test_every_file_is_an_exhibit() -> None:
+def test_every_file_is_a_known_fixture() -> None:
     """Files that nobody reads prove nothing."""
     assert {path.name for path in FOLDER.iterdir()} == set(DIGESTS)
 
@@ -47,18 +47,18 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 @contextmanager
-def _copy(exhibit: Path, folder: Path) -> Iterator[str]:
-    if exhibit.suffix == ".db":
-        shutil.copy(exhibit, folder / "sessions.db")
+def _copy(fixture: Path, folder: Path) -> Iterator[str]:
+    if fixture.suffix == ".db":
+        shutil.copy(fixture, folder / "sessions.db")
         yield f"sqlite:///{folder / 'sessions.db'}"
         return
     server = postgres_url()
     if server is None:
-        pytest.skip(HOW_TO_RUN)
+        pytest.skip(SKIP_REASON)
     with postgres_place(server) as url:
         engine = create_engine(url)
         with engine.begin() as connection:
-            connection.connection.cursor().execute(exhibit.read_text(encoding="utf-8"))
+            connection.connection.cursor().execute(fixture.read_text(encoding="utf-8"))
         engine.dispose()
         yield url
 
@@ -76,12 +76,12 @@ def test_an_older_store_opens_and_migrates(opened: Store) -> None:
     assert (record.version, record.model, record.title) == (2, "openai:gpt-6.1-sol", "Files")
     assert (record.workspace, record.metadata, record.routing_policy) == ("C:\\work", {"tags": ["a"]}, {"rules": []})
     assert (record.user_id, record.team_id) == ("usr_1", "team_1")
-    question, asked, answer, done, future, cut = found.messages
+    question, call_message, answer, done, future, cut = found.messages
     assert question.text == "Lies die Datei auf der Straße 😀 \0 天気"
     assert question.created_at.isoformat() == "2026-11-21T08:00:01.123456+00:00"
-    assert asked.content[0] == ThinkingBlock(text="Read it.", signature="EqQB")
-    assert asked.metadata.provider_raw == {"sealed_prefix": {"frame": "9f2c", "length": 12, "items": "aa01"}}
-    assert answer.tool_results[0].tool_use_id == asked.tool_uses[0].id == CALL
+    assert call_message.content[0] == ThinkingBlock(text="Read it.", signature="EqQB")
+    assert call_message.metadata.provider_raw == {"sealed_prefix": {"frame": "9f2c", "length": 12, "items": "aa01"}}
+    assert answer.tool_results[0].tool_use_id == call_message.tool_uses[0].id == CALL
     assert done.usage is not None
     assert done.usage.cost_usd == Decimal("0.000654")
     assert isinstance(future.content[0], UnknownBlock)
@@ -89,10 +89,10 @@ def test_an_older_store_opens_and_migrates(opened: Store) -> None:
     assert found.extensions == {question.id: {"labels": ["secret"]}}
     assert [attempt.metadata.status for attempt in found.attempts] == [MessageStatus.ERROR]
     ids = ToolIdMap.load(found.tool_ids)
-    assert ids.native(CALL, "anthropic") == "toolu_01A09q90qw90lq917835lq9"
+    assert ids.native_id(CALL, "anthropic") == "toolu_01A09q90qw90lq917835lq9"
     assert set(ids.dump()["sent"]["openai"]) == {CALL}
     fork = opened.load("sess_fork")
-    assert (fork.inherited, len(fork.messages), fork.record.parent_message_id) == (2, 2, asked.id)
+    assert (fork.inherited, len(fork.messages), fork.record.parent_message_id) == (2, 2, call_message.id)
 
 
 def test_an_older_store_is_written_on(opened: Store) -> None:
@@ -114,4 +114,4 @@ def test_exported_lines_are_read(opened: Store) -> None:
         found = store.load("sess_first")
     assert found == opened.load("sess_first")
     for message, line in zip(found.messages, lines[1:7], strict=True):
-        assert holds(json.loads(write_message(message)), json.loads(line)["message"])
+        assert is_contained(json.loads(write_message(message)), json.loads(line)["message"])

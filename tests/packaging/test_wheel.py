@@ -42,7 +42,7 @@ def test_data_is_in_the_wheel(built: Path, needed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("dragoman_start.pth", "runs code at every start"),
         ("sitecustomize.py", "runs code at every start"),
@@ -50,14 +50,14 @@ def test_data_is_in_the_wheel(built: Path, needed: str) -> None:
         ("notes.txt", "no file of a package"),
     ],
 )
-def test_what_does_not_belong_is_told(built: Path, tmp_path: Path, name: str, told: str) -> None:
+def test_what_does_not_belong_is_told(built: Path, tmp_path: Path, name: str, message: str) -> None:
     """The check itself sees each kind of stowaway."""
     other = tmp_path / built.name
     with zipfile.ZipFile(built) as packed, zipfile.ZipFile(other, "w") as copy:
         for each in packed.infolist():
             copy.writestr(each, packed.read(each))
         copy.writestr(name, "")
-    assert any(name in fault and told in fault for fault in wheel.faults(other))
+    assert any(name in fault and message in fault for fault in wheel.faults(other))
 
 
 @pytest.mark.parametrize("name", ["dragoman/py.typed", "dragoman_openai/py.typed", "dragoman/canonical/message.py"])
@@ -80,8 +80,8 @@ def test_importing_from_the_wheel_touches_nothing(built: Path, tmp_path: Path) -
 {programs.WATCHED}
 assert dragoman.__file__.startswith({place})
 """
-    told = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    completed = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_every_requirement_has_a_floor() -> None:

@@ -30,7 +30,7 @@ def build(source: Path, target: Path, *kinds: str) -> tuple[Path, ...]:
     return tuple(sorted(path for path in target.iterdir() if path.suffix in (".whl", ".gz")))
 
 
-def elsewhere(sdist: Path, folder: Path) -> Path:
+def unpack_sdist(sdist: Path, folder: Path) -> Path:
     """The sdist unpacked, as another machine would check it out: other times and stricter rights on every file.
 
     What the sdist adds to a checkout is taken away.
@@ -78,20 +78,20 @@ def _files(folder: Path, place: str) -> set[str]:
 
 def faults(wheel: Path) -> list[str]:
     """What is wrong with the wheel's contents, as sentences."""
-    held = names(wheel)
+    contents = names(wheel)
     information = f"{PROJECT['project']['name']}-{PROJECT['project']['version']}.dist-info/"
-    ours = {name for name in held if not name.startswith(information)}
-    told = [f"the wheel lacks {name}" for name in sorted(expected() - ours)]
-    told += [f"the wheel holds {name}, which is no file of a package" for name in sorted(ours - expected())]
-    told += [f"the wheel holds {name}, which runs code at every start" for name in sorted(held) if _starts(name)]
-    told += [f"the wheel holds {name}, a test" for name in sorted(held) if "tests" in name.split("/")]
-    told += [f"{place} has no py.typed" for place in packages() if f"{place}/py.typed" not in ours]
-    told += [
+    ours = {name for name in contents if not name.startswith(information)}
+    found = [f"the wheel lacks {name}" for name in sorted(expected() - ours)]
+    found += [f"the wheel holds {name}, which is no file of a package" for name in sorted(ours - expected())]
+    found += [f"the wheel holds {name}, which runs code at every start" for name in sorted(contents) if _starts(name)]
+    found += [f"the wheel holds {name}, a test" for name in sorted(contents) if "tests" in name.split("/")]
+    found += [f"{place} has no py.typed" for place in packages() if f"{place}/py.typed" not in ours]
+    found += [
         f"the wheel's metadata lacks {name}"
         for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
-        if information + name not in held
+        if information + name not in contents
     ]
-    return told
+    return found
 
 
 def packages() -> tuple[str, ...]:

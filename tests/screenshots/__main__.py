@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from dragoman.view import page
-from tests.screenshots.chromium import browser, found
+from tests.screenshots.chromium import browser, find_chromium
 from tests.unit.view.handwritten_conversation import conversation
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
@@ -16,7 +16,7 @@ MOST_BYTES = 150_000
 
 
 def main(folder: Path) -> int:
-    path = found()
+    path = find_chromium()
     if path is None:
         print("no Chromium is installed: apt-get install chromium")
         return 2
@@ -28,7 +28,7 @@ def main(folder: Path) -> int:
         shown.write_text(page(conversation(), title="The gauge at the lock"), encoding="utf-8")
         for size, (width, height) in SIZES.items():
             for dark in (False, True):
-                tab.look(width, height, dark=dark)
+                tab.set_viewport(width, height, dark=dark)
                 tab.open(shown)
                 tab.run(f"document.getElementById({PLACES[size]!r})?.previousElementSibling.scrollIntoView()")
                 picture = tab.screenshot()

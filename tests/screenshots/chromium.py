@@ -25,7 +25,7 @@ _PATIENCE = 120.0
 """Seconds without a word; a machine under load may take long to start it."""
 
 
-def found() -> str | None:
+def find_chromium() -> str | None:
     """Where it is, if it is installed."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
@@ -40,62 +40,64 @@ class Browser:
         self._session: str | None = None
         self.requests: list[str] = []
         self.faults: list[str] = []
-        target = self.tell("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.tell("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        target = self.send_command("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send_command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Log", "Runtime"):
-            self.tell(f"{domain}.enable")
+            self.send_command(f"{domain}.enable")
 
     def open(self, page: Path | str) -> None:
         """Opens a page and waits until all of it is there."""
         self._loaded = False
         self.requests.clear()
         self.faults.clear()
-        self.tell("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
+        self.send_command("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         while not self._loaded:
-            self._heed(self._next())
+            self._handle_event(self._read_message())
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; its policy does not bind this."""
-        told = self.tell("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in told:
-            raise AssertionError(told["exceptionDetails"])
-        return told["result"].get("value")
+        result = self.send_command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise AssertionError(result["exceptionDetails"])
+        return result["result"].get("value")
 
     def press(self, key: str) -> None:
         """A key, as a person strikes it."""
         text = {"text": key} if len(key) == 1 else {}
-        self.tell("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
-        self.tell("Input.dispatchKeyEvent", type="keyUp", key=key)
+        self.send_command("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+        self.send_command("Input.dispatchKeyEvent", type="keyUp", key=key)
 
-    def look(self, width: int, height: int, *, dark: bool = False, media: str = "") -> None:
+    def set_viewport(self, width: int, height: int, *, dark: bool = False, media: str = "") -> None:
         """Sets the size of the window in pixels, and what the system prefers."""
-        self.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.send_command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         calm = {"name": "prefers-reduced-motion", "value": "reduce"}
-        self.tell("Emulation.setEmulatedMedia", media=media, features=[feature, calm])
+        self.send_command("Emulation.setEmulatedMedia", media=media, features=[feature, calm])
 
     def screenshot(self) -> bytes:
         """What is seen, as a PNG."""
-        return base64.b64decode(self.tell("Page.captureScreenshot", format="png")["data"])
+        return base64.b64decode(self.send_command("Page.captureScreenshot", format="png")["data"])
 
-    def tell(self, method: str, **params: Any) -> dict[str, Any]:
+    def send_command(self, method: str, **params: Any) -> dict[str, Any]:
         """Gives a command and waits for its answer."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": params}
         os.write(self._commands, json.dumps(message | ({"sessionId": self._session} if self._session else {})).encode())
         os.write(self._commands, _END)
         while True:
-            told = self._next()
-            if told.get("id") == number:
-                if "error" in told:
-                    raise AssertionError(told["error"])
-                result: dict[str, Any] = told["result"]
+            reply = self._read_message()
+            if reply.get("id") == number:
+                if "error" in reply:
+                    raise AssertionError(reply["error"])
+                result: dict[str, Any] = reply["result"]
                 return result
-            self._heed(told)
+            self._handle_event(reply)
 
-    def _heed(self, told: dict[str, Any]) -> None:
-        params = told.get("params", {})
-        match told.get("method"):
+    def _handle_event(self, event: dict[str, Any]) -> None:
+        params = event.get("params", {})
+        match event.get("method"):
             case "Page.loadEventFired":
                 self._loaded = True
             case "Network.requestWillBeSent":
@@ -105,7 +107,7 @@ class Browser:
             case "Runtime.exceptionThrown":
                 self.faults.append(str(params["exceptionDetails"]))
 
-    def _next(self) -> dict[str, Any]:
+    def _read_message(self) -> dict[str, Any]:
         while _END not in self._rest:
             if not select.select([self._replies], [], [], _PATIENCE)[0]:
                 raise AssertionError("the browser says nothing")
@@ -114,8 +116,8 @@ class Browser:
                 raise AssertionError("the browser is gone")
             self._rest += read
         line, _, self._rest = self._rest.partition(_END)
-        told: dict[str, Any] = json.loads(line)
-        return told
+        message: dict[str, Any] = json.loads(line)
+        return message
 
 
 @contextmanager

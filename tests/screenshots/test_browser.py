@@ -11,10 +11,10 @@ from dragoman import Message
 from dragoman.canonical.blocks import ImageBlock, MediaSource
 from dragoman.canonical.evolve import read_message
 from dragoman.view import page
-from tests.screenshots.chromium import Browser, browser, found
+from tests.screenshots.chromium import Browser, browser, find_chromium
 from tests.unit.formats.documents import everything
 from tests.unit.view.handwritten_conversation import conversation
-from tests.unit.view.planting import PAYLOADS, dumped, planted
+from tests.unit.view.planting import PAYLOADS, dump_history, plant
 
 SHOWN = "[...document.querySelectorAll('article.turn')].filter(each => !each.hidden).map(each => each.id).join(' ')"
 PUT_TOGETHER = """new Promise(done => {
@@ -26,11 +26,11 @@ HERE = "document.querySelector('.here')?.id"
 
 @pytest.fixture(scope="module")
 def tab() -> Iterator[Browser]:
-    path = found()
+    path = find_chromium()
     if path is None:
         pytest.skip("no Chromium is installed: apt-get install chromium")
     with browser(path) as opened:
-        opened.look(1280, 900)
+        opened.set_viewport(1280, 900)
         yield opened
 
 
@@ -73,10 +73,10 @@ def test_keys_walk_through_the_messages(opened: Browser) -> None:
 def test_searching_and_filtering(opened: Browser) -> None:
     """What does not hold the words is hidden, what is folded around them opens, and Escape ends it."""
     opened.press("/")
-    opened.tell("Input.insertText", text="no such words")
+    opened.send_command("Input.insertText", text="no such words")
     assert opened.run(SHOWN) == ""
     opened.run("document.querySelector('#search').select()")
-    opened.tell("Input.insertText", text="TIDE DOES NOT")
+    opened.send_command("Input.insertText", text="TIDE DOES NOT")
     assert opened.run(SHOWN) == "m3"
     assert opened.run("document.querySelector('#m3 .thinking').open") is True
     assert opened.run("document.querySelector('#found').textContent") == "1 of 10"
@@ -94,7 +94,7 @@ def test_searching_and_filtering(opened: Browser) -> None:
 def test_dark_and_light(tab: Browser, opened: Browser, dark: bool) -> None:
     """As the system prefers it, until it is told otherwise; a text can be read either way."""
     paper = "getComputedStyle(document.body).backgroundColor"
-    tab.look(1280, 900, dark=dark)
+    tab.set_viewport(1280, 900, dark=dark)
     try:
         first = opened.run(paper)
         assert first == ("rgb(22, 23, 26)" if dark else "rgb(251, 250, 247)")
@@ -103,34 +103,34 @@ def test_dark_and_light(tab: Browser, opened: Browser, dark: bool) -> None:
         opened.press("d")
         assert opened.run(paper) == first
     finally:
-        tab.look(1280, 900)
+        tab.set_viewport(1280, 900)
 
 
 @pytest.mark.parametrize("width", [320, 390, 768])
 def test_it_fits_a_telephone(tab: Browser, opened: Browser, width: int) -> None:
     """Nothing makes the page wider than the window."""
-    tab.look(width, 844)
+    tab.set_viewport(width, 844)
     try:
         assert opened.run("document.documentElement.scrollWidth") <= width
     finally:
-        tab.look(1280, 900)
+        tab.set_viewport(1280, 900)
 
 
 def test_on_paper_the_tools_are_left_out(tab: Browser, opened: Browser) -> None:
     """And it is dark on light, whatever the screen was."""
-    tab.look(1280, 900, dark=True, media="print")
+    tab.set_viewport(1280, 900, dark=True, media="print")
     try:
         assert opened.run("getComputedStyle(document.querySelector('.bar')).display") == "none"
         assert opened.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     finally:
-        tab.look(1280, 900)
+        tab.set_viewport(1280, 900)
 
 
-class _Counting(http.server.BaseHTTPRequestHandler):
-    asked: list[str] = []  # noqa: RUF012
+class _RecordingHandler(http.server.BaseHTTPRequestHandler):
+    requested_paths: list[str] = []  # noqa: RUF012
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requested_paths.append(self.path)
         self.send_response(200)
         self.send_header("content-type", "image/gif")
         self.end_headers()
@@ -141,10 +141,10 @@ class _Counting(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Counting) as serving:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _RecordingHandler) as serving:
         thread = threading.Thread(target=serving.serve_forever)
         thread.start()
-        _Counting.asked.clear()
+        _RecordingHandler.requested_paths.clear()
         yield f"http://127.0.0.1:{serving.server_address[1]}"
         serving.shutdown()
         thread.join()
@@ -152,7 +152,7 @@ def server() -> Iterator[str]:
 
 def test_what_is_planted_never_runs(tab: Browser, tmp_path: Path) -> None:
     """All payloads at once, in every field that holds a text."""
-    history = [read_message(planted(message, " ".join(PAYLOADS[:5]))) for message in dumped(everything())]
+    history = [read_message(plant(message, " ".join(PAYLOADS[:5]))) for message in dump_history(everything())]
     (tmp_path / "page.html").write_text(page(history, title=PAYLOADS[4]), encoding="utf-8")
     tab.open(tmp_path / "page.html")
     assert tab.run("document.title") == PAYLOADS[4]
@@ -168,12 +168,12 @@ def test_nothing_is_fetched_from_where_a_message_points(tab: Browser, server: st
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
     tab.open(tmp_path / "page.html")
     assert server in tab.run("document.querySelector('main').textContent")
-    planted = f"<img src='{server}/c.gif'><script>document.title='hacked'</script><b onclick='alert(1)'>"
-    (tmp_path / "worse.html").write_text(text.replace("<main", f"{planted}<main"), encoding="utf-8")
+    plant = f"<img src='{server}/c.gif'><script>document.title='hacked'</script><b onclick='alert(1)'>"
+    (tmp_path / "worse.html").write_text(text.replace("<main", f"{plant}<main"), encoding="utf-8")
     tab.open(tmp_path / "worse.html")
     assert len(tab.faults) >= 2
     assert "hacked" not in tab.run("document.title")
-    assert _Counting.asked == []
+    assert _RecordingHandler.requested_paths == []
     (tmp_path / "open.html").write_text(f"<img src='{server}/d.gif'>", encoding="utf-8")
     tab.open(tmp_path / "open.html")
-    assert _Counting.asked == ["/d.gif"]
+    assert _RecordingHandler.requested_paths == ["/d.gif"]

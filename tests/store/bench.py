@@ -27,8 +27,8 @@ from typing import cast
 from dragoman.canonical.message import Message
 from dragoman.store import Store
 from dragoman.store.database import Synchronous
-from tests.store.places import HOW_TO_RUN, postgres_place, postgres_url
-from tests.store.programs import FORKED
+from tests.store.places import SKIP_REASON, postgres_place, postgres_url
+from tests.store.programs import FORK_CONTEXT
 from tests.store.turns import reply
 
 MOST_P99_MS = 100.0
@@ -48,12 +48,12 @@ def place(database: str) -> Iterator[str]:
             yield f"sqlite:///{Path(folder) / 'sessions.db'}"
 
 
-def said(chance: random.Random, size: int) -> str:
+def random_text(chance: random.Random, size: int) -> str:
     return " ".join(chance.choices(_WORDS, k=size // 5))
 
 
 @dataclass
-class Measured:
+class LoadResult:
     took: list[float]
     """Milliseconds of each turn."""
     cpu: float
@@ -74,13 +74,13 @@ class Measured:
 
 def append_for(
     url: str, synchronous: Synchronous, sessions: Sequence[str], threads: int, seconds: float, rate: float, seed: int,
-    told: "Queue[Measured]",
+    results: "Queue[LoadResult]",
 ) -> None:  # fmt: skip
     """A rate of 0 is as fast as it goes."""
     took: list[float] = []
     begun = [0.0, 0.0]
     with Store(url, synchronous=synchronous, pool_size=threads, timeout=120) as store:
-        texts = [said(random.Random(seed), size) for size in (300, 700, 1200)]
+        texts = [random_text(random.Random(seed), size) for size in (300, 700, 1200)]
 
         def begin() -> None:
             begun[:] = time.perf_counter(), time.process_time()
@@ -107,29 +107,29 @@ def append_for(
             thread.start()
         for thread in running:
             thread.join()
-        told.put(Measured(took, time.process_time() - begun[1], time.perf_counter() - begun[0]))
+        results.put(LoadResult(took, time.process_time() - begun[1], time.perf_counter() - begun[0]))
 
 
-def measure(database: str, *, sessions: int, programs: int, threads: int, seconds: float, rate: float) -> Measured:
+def measure(database: str, *, sessions: int, programs: int, threads: int, seconds: float, rate: float) -> LoadResult:
     synchronous = DATABASES[database]
     with place(database) as url:
         with Store(url, synchronous="normal") as store:
             session_ids = [store.create("anthropic:claude-opus-5-5").id for _ in range(sessions)]
-        told: Queue[Measured] = FORKED.Queue()
+        results: Queue[LoadResult] = FORK_CONTEXT.Queue()
         running = [
-            FORKED.Process(
+            FORK_CONTEXT.Process(
                 target=append_for,
-                args=(url, synchronous, session_ids, threads, seconds, rate / programs, seed, told),
+                args=(url, synchronous, session_ids, threads, seconds, rate / programs, seed, results),
             )
             for seed in range(programs)
         ]
         for program in running:
             program.start()
-        found = [told.get() for _ in running]
+        found = [results.get() for _ in running]
         for program in running:
             program.join()
     took = [each for one in found for each in one.took]
-    return Measured(took, sum(one.cpu for one in found), max(one.seconds for one in found))
+    return LoadResult(took, sum(one.cpu for one in found), max(one.seconds for one in found))
 
 
 def main() -> int:
@@ -143,7 +143,7 @@ def main() -> int:
     chosen = parser.parse_args()
     databases = chosen.databases or list(DATABASES)
     if "postgresql" in databases and postgres_url() is None:
-        sys.stderr.write(HOW_TO_RUN + "\n")
+        sys.stderr.write(SKIP_REASON + "\n")
         databases.remove("postgresql")
     titles = ("sessions", "asked", "turns", "turns/s", "p50 ms", "p99 ms", "most ms", "cpu ms", "load")
     sys.stdout.write(
@@ -160,9 +160,9 @@ def main() -> int:
                 seconds=chosen.seconds,
                 rate=rate,
             )
-            asked = f"{rate:g}/s" if rate else "most"
+            requested_rate = f"{rate:g}/s" if rate else "most"
             load = os.getloadavg()[0]
-            sys.stdout.write(f"{database:<15}{chosen.sessions:>9}{asked:>9}{found}{load:>9.1f}\n")
+            sys.stdout.write(f"{database:<15}{chosen.sessions:>9}{requested_rate:>9}{found}{load:>9.1f}\n")
             sys.stdout.flush()
             missed |= bool(rate) and found.p99 > MOST_P99_MS
     return int(missed)

@@ -16,13 +16,13 @@ from uuid import uuid4
 from sqlalchemy import Connection, create_engine, event, make_url, text
 
 from dragoman.store import Store
-from dragoman.store.cluster import key_of
+from dragoman.store.cluster import distribution_column
 from dragoman.store.schema import metadata
 
 NODES = ("node0", "node1")
 
 
-def spread(store: Store) -> None:
+def shard_tables(store: Store) -> None:
     """Splits the tables of an empty store. PostgreSQL refuses where a key of one does not hold the session's id."""
     store._database.write(_spread)
 
@@ -32,7 +32,7 @@ def _spread(connection: Connection) -> None:
         table = each.name
         statements = [
             f"ALTER TABLE {table} RENAME TO {table}_whole",
-            f"CREATE TABLE {table} (LIKE {table}_whole INCLUDING ALL) PARTITION BY HASH ({key_of(each)})",
+            f"CREATE TABLE {table} (LIKE {table}_whole INCLUDING ALL) PARTITION BY HASH ({distribution_column(each)})",
         ]
         for number, node in enumerate(NODES):
             share = f"FOR VALUES WITH (MODULUS {len(NODES)}, REMAINDER {number})"
@@ -45,7 +45,7 @@ def _spread(connection: Connection) -> None:
 
 
 @contextmanager
-def another_database(server: str) -> Iterator[str]:
+def create_database(server: str) -> Iterator[str]:
     """The URL of a new database on that server. Raises DBAPIError where its user may not make one."""
     name = f"dragoman_{uuid4().hex}"
     url = make_url(server).set(drivername="postgresql+psycopg")
@@ -63,22 +63,22 @@ def another_database(server: str) -> Iterator[str]:
 
 
 @contextmanager
-def spread_apart(store: Store, other: str) -> Iterator[str]:
+def shard_over_databases(store: Store, other: str) -> Iterator[str]:
     """The sessions of the second node are in that database, where a store has its tables; the name of its server."""
     url = make_url(other)
     server = f"server_{url.database}"
-    told = {"host": url.host, "port": url.port, "dbname": url.database}
+    server_options = {"host": url.host, "port": url.port, "dbname": url.database}
     user = {"user": url.username, "password": url.password}
     statements = [
         "CREATE EXTENSION IF NOT EXISTS postgres_fdw WITH SCHEMA public",
-        f"CREATE SERVER {server} FOREIGN DATA WRAPPER postgres_fdw OPTIONS ({_options(told)})",
+        f"CREATE SERVER {server} FOREIGN DATA WRAPPER postgres_fdw OPTIONS ({_options(server_options)})",
         f"CREATE USER MAPPING FOR CURRENT_USER SERVER {server} OPTIONS ({_options(user)})",
     ]
     for each in metadata.sorted_tables:
         table = each.name
         statements += [
             f"ALTER TABLE {table} RENAME TO {table}_{NODES[0]}",
-            f"CREATE TABLE {table} (LIKE {table}_{NODES[0]} INCLUDING DEFAULTS) PARTITION BY HASH ({key_of(each)})",
+            f"CREATE TABLE {table} (LIKE {table}_{NODES[0]} INCLUDING DEFAULTS) PARTITION BY HASH ({distribution_column(each)})",
             f"ALTER TABLE {table} ATTACH PARTITION {table}_{NODES[0]} FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
             (
                 f"CREATE FOREIGN TABLE {table}_{NODES[1]} PARTITION OF {table} FOR VALUES WITH (MODULUS 2, REMAINDER 1)"
@@ -102,7 +102,7 @@ def _options(values: Mapping[str, Any]) -> str:
 
 
 @dataclass
-class Asked:
+class ExecutedStatement:
     """A statement that the store has run, with its parameters, and the nodes whose tables its plan names."""
 
     statement: str
@@ -111,15 +111,15 @@ class Asked:
 
 
 @contextmanager
-def watched(store: Store, *, plans: bool = False) -> Iterator[list[Asked]]:
+def record_statements(store: Store, *, plans: bool = False) -> Iterator[list[ExecutedStatement]]:
     """What the store says to its database meanwhile, but for BEGIN and its like."""
-    found: list[Asked] = []
+    found: list[ExecutedStatement] = []
 
     def note(connection: Connection, _: Any, statement: str, parameters: Any, *__: Any) -> None:
         if not re.match(r"\s*(WITH|SELECT|INSERT|UPDATE|DELETE)\b", statement):
             return
         found.extend(
-            Asked(statement, each, _nodes(connection, statement, each) if plans else frozenset())
+            ExecutedStatement(statement, each, _nodes(connection, statement, each) if plans else frozenset())
             for each in (parameters if isinstance(parameters, list) else [parameters])
         )
 
@@ -139,11 +139,13 @@ def _nodes(connection: Connection, statement: str, parameters: Any) -> frozenset
     return frozenset(name.rsplit("_", 1)[1] for name in names if name.endswith(NODES))
 
 
-def nodes_of(store: Store, session_id: str) -> set[str]:
+def nodes_with_rows(store: Store, session_id: str) -> set[str]:
     """Where the rows of a session are, in all tables."""
     found: set[str] = set()
     for table in metadata.sorted_tables:
-        query = text(f"SELECT DISTINCT tableoid::regclass::text FROM {table.name} WHERE {key_of(table)} = :id")
+        query = text(
+            f"SELECT DISTINCT tableoid::regclass::text FROM {table.name} WHERE {distribution_column(table)} = :id"
+        )
         names: Sequence[str] = store._database.read(
             lambda connection, query=query: connection.execute(query, {"id": session_id}).scalars().all()  # type: ignore[misc]
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import Store
-from tests.store.places import HOW_TO_RUN, postgres_place, postgres_url
+from tests.store.places import SKIP_REASON, postgres_place, postgres_url
 
 
 @pytest.fixture(params=["sqlite", "memory", "postgresql"])
@@ -35,7 +35,7 @@ def _place(kind: str, tmp_path: Path) -> Iterator[str]:
     else:
         server = postgres_url()
         if server is None:
-            pytest.skip(HOW_TO_RUN)
+            pytest.skip(SKIP_REASON)
         with postgres_place(server) as url:
             yield url
 

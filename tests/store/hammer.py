@@ -19,25 +19,25 @@ from pathlib import Path
 
 from dragoman.store import Store
 from tests.store import integrity
-from tests.store.history import check, held, read_log
-from tests.store.places import HOW_TO_RUN, postgres_place, postgres_url
-from tests.store.programs import FORKED, append_turns, empty_sessions, kill_at_random, run_all
+from tests.store.history import find_anomalies, read_journals, stored_sessions
+from tests.store.places import SKIP_REASON, postgres_place, postgres_url
+from tests.store.programs import FORK_CONTEXT, append_turns, create_sessions, kill_at_random, run_all
 
 KINDS = ("lost", "doubled", "half", "misplaced", "reordered", "strange")
 SHARED = 4
 
 
 @dataclass
-class Row:
+class RunRow:
     run: str
     database: str
     programs: int
-    asked: int
+    requested: int
     """Turns to append; 0 where the programs went on until they were killed."""
     killed: int = 0
-    begun: int = 0
-    kept: int = 0
-    unheard: int = 0
+    started: int = 0
+    acknowledged: int = 0
+    unacknowledged: int = 0
     """Turns that are there though their program did not live to hear of it."""
     conflicts: int = 0
     errors: int = 0
@@ -51,7 +51,10 @@ class Row:
     @property
     def good(self) -> bool:
         return not (
-            self.errors or sum(self.faults.values()) or self.integrity or (self.asked and self.kept != self.asked)
+            self.errors
+            or sum(self.faults.values())
+            or self.integrity
+            or (self.requested and self.acknowledged != self.requested)
         )
 
 
@@ -67,16 +70,18 @@ def place(database: str) -> Iterator[str]:
             yield f"sqlite:///{folder}/sessions.db"
 
 
-def run(name: str, database: str, *, programs: int, turns: int, kills: int, seed: int) -> Row:
-    row = Row(name, database, programs, asked=0 if kills else programs * turns, seed=seed)
+def run(name: str, database: str, *, programs: int, turns: int, kills: int, seed: int) -> RunRow:
+    row = RunRow(name, database, programs, requested=0 if kills else programs * turns, seed=seed)
     with place(database) as url, tempfile.TemporaryDirectory() as logs:
-        session_ids = empty_sessions(url, programs if name == "separate" else SHARED)
+        session_ids = create_sessions(url, programs if name == "separate" else SHARED)
 
         def start(number: int) -> BaseProcess:
             own = [session_ids[number]] if name == "separate" else session_ids
             count = None if kills else turns
             notes = Path(logs) / f"{number}.log"
-            return FORKED.Process(target=append_turns, args=(url, own, count, notes, 1000 * seed + number, "full"))
+            return FORK_CONTEXT.Process(
+                target=append_turns, args=(url, own, count, notes, 1000 * seed + number, "full")
+            )
 
         began = time.monotonic()
         if kills:
@@ -84,13 +89,13 @@ def run(name: str, database: str, *, programs: int, turns: int, kills: int, seed
         else:
             row.errors += sum(code != 0 for code in run_all(programs, start))
         row.seconds = time.monotonic() - began
-        log = read_log(Path(logs).glob("*.log"))
+        log = read_journals(Path(logs).glob("*.log"))
         with Store(url) as store:
-            found = held(store, session_ids)
-            faults = check(log.notes, found)
+            found = stored_sessions(store, session_ids)
+            faults = find_anomalies(log.notes, found)
             row.integrity = len(integrity.faults(store))
-    row.begun, row.kept, row.conflicts = len(log.notes), len(log.kept), log.conflicts
-    row.unheard = sum(session.version for session in found.values()) - row.kept
+    row.started, row.acknowledged, row.conflicts = len(log.notes), len(log.acknowledged), log.conflicts
+    row.unacknowledged = sum(session.version for session in found.values()) - row.acknowledged
     row.errors += len(log.errors)
     row.faults = {kind: sum(fault.startswith(kind) for fault in faults) for kind in KINDS}
     took = log.latencies
@@ -100,16 +105,21 @@ def run(name: str, database: str, *, programs: int, turns: int, kills: int, seed
     return row
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[RunRow]) -> str:
     return "\n".join(["".join(f"{name:>12}" for name in _cells(rows[0])), *map(_line, rows)])
 
 
-def _line(row: Row) -> str:
+def _line(row: RunRow) -> str:
     return "".join(f"{value:>12}" for value in _cells(row).values())
 
 
-def _cells(row: Row) -> dict[str, str]:
-    rates = {"seconds": row.seconds, "turns/s": row.kept / row.seconds, "p50 ms": row.p50_ms, "p99 ms": row.p99_ms}
+def _cells(row: RunRow) -> dict[str, str]:
+    rates = {
+        "seconds": row.seconds,
+        "turns/s": row.acknowledged / row.seconds,
+        "p50 ms": row.p50_ms,
+        "p99 ms": row.p99_ms,
+    }
     counts = ("programs", "killed", "begun", "kept", "unheard", "conflicts", "errors")
     return {
         "run": row.run,
@@ -132,7 +142,7 @@ def main() -> int:
     chosen = parser.parse_args()
     databases = chosen.databases or (["sqlite", "postgresql"] if postgres_url() else ["sqlite"])
     if "postgresql" not in databases:
-        sys.stderr.write(HOW_TO_RUN + "\n")
+        sys.stderr.write(SKIP_REASON + "\n")
     rows = []
     for database in databases:
         for name, kills in (("separate", 0), ("shared", 0), ("killed", chosen.kills)):

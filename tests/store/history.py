@@ -22,18 +22,18 @@ from dragoman.store import Store
 
 
 @dataclass
-class Note:
+class TurnRecord:
     """One turn, as its program saw it. ``kept`` is None where it never heard that it was kept."""
 
     session_id: str
     messages: tuple[str, ...]
-    begun: int
-    kept: int | None = None
+    started: int
+    acknowledged: int | None = None
     version: int | None = None
 
 
 @dataclass
-class Held:
+class StoredSession:
     """One session, as the store holds it in the end."""
 
     version: int
@@ -44,7 +44,7 @@ class Held:
     """How many tool ids its map has."""
 
 
-class Notes:
+class TurnJournal:
     """A program's notes, on disk before it goes on: a killed one leaves them."""
 
     def __init__(self, file: Path) -> None:
@@ -53,8 +53,8 @@ class Notes:
     def begin(self, session_id: str, messages: Sequence[str]) -> None:
         self._write(begin=messages[0], session=session_id, messages=list(messages))
 
-    def kept(self, first: str, version: int) -> None:
-        self._write(kept=first, version=version)
+    def acknowledged(self, first: str, version: int) -> None:
+        self._write(acknowledged=first, version=version)
 
     def failed(self, error: BaseException) -> None:
         self._write(error=repr(error))
@@ -62,43 +62,43 @@ class Notes:
     def conflict(self) -> None:
         self._write(conflict=1)
 
-    def _write(self, **note: Any) -> None:
-        self._file.write(json.dumps({**note, "at": time.monotonic_ns()}) + "\n")
+    def _write(self, **entry: Any) -> None:
+        self._file.write(json.dumps({**entry, "at": time.monotonic_ns()}) + "\n")
 
 
 @dataclass
-class Log:
+class JournalLog:
     """The notes of all programs."""
 
-    notes: list[Note] = field(default_factory=list)
+    notes: list[TurnRecord] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     conflicts: int = 0
 
     @property
-    def kept(self) -> list[Note]:
-        return [note for note in self.notes if note.kept is not None]
+    def acknowledged(self) -> list[TurnRecord]:
+        return [note for note in self.notes if note.acknowledged is not None]
 
     @property
     def latencies(self) -> list[float]:
         """Milliseconds from begin to kept, in order of size."""
-        return sorted((note.kept - note.begun) / 1e6 for note in self.notes if note.kept is not None)
+        return sorted((note.acknowledged - note.started) / 1e6 for note in self.notes if note.acknowledged is not None)
 
 
-def read_log(files: Iterable[Path]) -> Log:
-    log = Log()
+def read_journals(files: Iterable[Path]) -> JournalLog:
+    log = JournalLog()
     for file in sorted(files):
-        by_first: dict[str, Note] = {}
+        by_first: dict[str, TurnRecord] = {}
         for line in file.read_text(encoding="utf-8").splitlines():
             try:
                 raw = json.loads(line)
             except ValueError:
                 continue  # killed while it wrote its last line
             if "begin" in raw:
-                note = Note(raw["session"], tuple(raw["messages"]), raw["at"])
+                note = TurnRecord(raw["session"], tuple(raw["messages"]), raw["at"])
                 by_first[raw["begin"]] = note
                 log.notes.append(note)
             elif "kept" in raw:
-                by_first[raw["kept"]].kept, by_first[raw["kept"]].version = raw["at"], raw["version"]
+                by_first[raw["kept"]].acknowledged, by_first[raw["kept"]].version = raw["at"], raw["version"]
             elif "conflict" in raw:
                 log.conflicts += 1
             else:
@@ -106,12 +106,12 @@ def read_log(files: Iterable[Path]) -> Log:
     return log
 
 
-def held(store: Store, session_ids: Iterable[str]) -> dict[str, Held]:
+def stored_sessions(store: Store, session_ids: Iterable[str]) -> dict[str, StoredSession]:
     found = {}
     for session_id in session_ids:
         loaded = store.load(session_id)
         ids = len(loaded.tool_ids["issued"])
-        found[session_id] = Held(
+        found[session_id] = StoredSession(
             loaded.version, [message.id for message in loaded.messages], _calls(store, session_id), ids
         )
     return found
@@ -124,7 +124,7 @@ def _calls(store: Store, session_id: str) -> dict[str, str | None]:
     )
 
 
-def check(notes: Sequence[Note], sessions: Mapping[str, Held]) -> list[str]:
+def find_anomalies(notes: Sequence[TurnRecord], sessions: Mapping[str, StoredSession]) -> list[str]:
     """Every fault, as ``kind: what``; empty where all went well."""
     faults: list[str] = []
     for session_id, session in sessions.items():
@@ -136,15 +136,15 @@ def check(notes: Sequence[Note], sessions: Mapping[str, Held]) -> list[str]:
     return faults
 
 
-def _session(notes: Sequence[Note], session: Held) -> Iterator[str]:
+def _session(notes: Sequence[TurnRecord], session: StoredSession) -> Iterator[str]:
     places: dict[str, list[int]] = {}
     for place, message in enumerate(session.messages):
         places.setdefault(message, []).append(place)
-    there: list[tuple[int, Note]] = []
+    there: list[tuple[int, TurnRecord]] = []
     for note in notes:
         found = [places.get(message, []) for message in note.messages]
         if not any(found):
-            if note.kept is not None:
+            if note.acknowledged is not None:
                 yield f"lost: {note.messages[0]}"
             continue
         if any(len(spots) > 1 for spots in found):
@@ -165,11 +165,11 @@ def _session(notes: Sequence[Note], session: Held) -> Iterator[str]:
     yield from _order([note for _, note in sorted(there, key=lambda turn: turn[0])])
 
 
-def _order(turns: Sequence[Note]) -> Iterator[str]:
+def _order(turns: Sequence[TurnRecord]) -> Iterator[str]:
     latest = 0
     for version, note in enumerate(turns, 1):
         if note.version is not None and note.version != version:
             yield f"misplaced: {note.messages[0]} was kept as {note.version} and is {version}"
-        if note.kept is not None and note.kept < latest:
+        if note.acknowledged is not None and note.acknowledged < latest:
             yield f"reordered: {note.messages[0]} was kept before a turn in front of it was begun"
-        latest = max(latest, note.begun)
+        latest = max(latest, note.started)

@@ -12,7 +12,7 @@ from uuid import uuid4
 from sqlalchemy import create_engine, make_url, text
 
 POSTGRES_URL = "DRAGOMAN_TEST_POSTGRES_URL"
-HOW_TO_RUN = f"no PostgreSQL: set {POSTGRES_URL} to the URL of a database that the tests may fill"
+SKIP_REASON = f"no PostgreSQL: set {POSTGRES_URL} to the URL of a database that the tests may fill"
 
 
 def postgres_url() -> str | None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from dragoman.store import ConflictError, Store
 from dragoman.store.database import Synchronous
-from tests.store.history import Notes
+from tests.store.history import TurnJournal
 from tests.store.turns import ToolTurn, tool_turn
 from tests.systems import FORKS
 
-FORKED = multiprocessing.get_context("fork" if FORKS else None)
+FORK_CONTEXT = multiprocessing.get_context("fork" if FORKS else None)
 """A fork of a program that has imported everything is there at once; systems without it skip these tests."""
 
 
@@ -23,7 +23,7 @@ def append_turns(
     url: str, session_ids: Sequence[str], count: int | None, notes_file: Path, seed: int, synchronous: Synchronous
 ) -> None:
     """That many turns, or turns until it is killed; every second one on the version that it has just seen."""
-    notes, chance = Notes(notes_file), random.Random(seed)
+    journal, chance = TurnJournal(notes_file), random.Random(seed)
     try:
         with Store(url, synchronous=synchronous, pool_size=1, timeout=120) as store:
             done = 0
@@ -31,39 +31,39 @@ def append_turns(
                 session_id = chance.choice(session_ids)
                 turn = tool_turn("?" * chance.randint(1, 400), native=f"toolu_{seed}_{done}")
                 if done % 2:
-                    _append_to_any(store, session_id, turn, notes)
+                    _append_to_any(store, session_id, turn, journal)
                 else:
-                    _append_to_seen(store, session_id, turn, notes)
+                    _append_to_seen(store, session_id, turn, journal)
                 done += 1
     except BaseException as error:
-        notes.failed(error)
+        journal.failed(error)
         raise
 
 
-def _append_to_any(store: Store, session_id: str, turn: ToolTurn, notes: Notes) -> None:
+def _append_to_any(store: Store, session_id: str, turn: ToolTurn, journal: TurnJournal) -> None:
     ids = [message.id for message in turn.messages]
-    notes.begin(session_id, ids)
-    notes.kept(ids[0], store.append(session_id, turn.messages, expected_version=None, tool_ids=turn.tool_ids))
+    journal.begin(session_id, ids)
+    journal.acknowledged(ids[0], store.append(session_id, turn.messages, expected_version=None, tool_ids=turn.tool_ids))
 
 
-def _append_to_seen(store: Store, session_id: str, turn: ToolTurn, notes: Notes) -> None:
+def _append_to_seen(store: Store, session_id: str, turn: ToolTurn, journal: TurnJournal) -> None:
     ids = [message.id for message in turn.messages]
-    notes.begin(session_id, ids)
+    journal.begin(session_id, ids)
     seen = store.record(session_id).version
-    while (found := _append_on(store, session_id, turn, seen, notes)) is not None:
+    while (found := _append_on(store, session_id, turn, seen, journal)) is not None:
         assert found > seen
         seen = found
 
 
-def _append_on(store: Store, session_id: str, turn: ToolTurn, seen: int, notes: Notes) -> int | None:
+def _append_on(store: Store, session_id: str, turn: ToolTurn, seen: int, journal: TurnJournal) -> int | None:
     """None where the turn was kept, and otherwise the version that the session has by now."""
     try:
         version = store.append(session_id, turn.messages, expected_version=seen, tool_ids=turn.tool_ids)
     except ConflictError as conflict:
-        notes.conflict()
+        journal.conflict()
         return conflict.found
     assert version == seen + 1
-    notes.kept(turn.messages[0].id, version)
+    journal.acknowledged(turn.messages[0].id, version)
     return None
 
 
@@ -97,6 +97,6 @@ def kill_at_random(kills: int, at_once: int, start: Callable[[int], BaseProcess]
     return killed
 
 
-def empty_sessions(url: str, count: int) -> list[str]:
+def create_sessions(url: str, count: int) -> list[str]:
     with Store(url) as store:
         return [store.create("anthropic:claude-opus-5-5", user_id=f"usr_{number}").id for number in range(count)]

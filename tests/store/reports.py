@@ -28,7 +28,7 @@ from dragoman.canonical.message import Message
 from dragoman.cli.cost_sources import AttachedStore, ExportedReplies, Repricing, Source, Span, StoreReplies
 from dragoman.pricing.lines import CostLine
 from dragoman.store import Store
-from tests.store.programs import FORKED
+from tests.store.programs import FORK_CONTEXT
 from tests.store.turns import change, reply
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -40,16 +40,16 @@ MOST_GROWTH = 1.5
 """An export of ten times as many replies takes less than that many times the memory."""
 
 
-def fill(store: Store, replies: int) -> None:
+def fill_store(store: Store, replies: int) -> None:
     """Sessions of a thousand replies, copied from one that was kept as any other is."""
     step = DAYS * timedelta(days=1) / EACH
-    said = [
+    messages = [
         reply("a", team_id=f"team_{number % 20}", user_id=f"usr_{number}").model_copy(
             update={"created_at": START + number * step}
         )
         for number in range(EACH)
     ]
-    store.create("anthropic:claude-opus-5-5", said, session_id="sess_0")
+    store.create("anthropic:claude-opus-5-5", messages, session_id="sess_0")
     columns = {row[1] for row in _rows(store, "PRAGMA table_info(messages)")} - {
         "number", "id", "session_id", "search_text",
     }  # fmt: skip
@@ -71,41 +71,41 @@ def _rows(store: Store, query: str) -> list[Any]:
     return store._database.read(lambda connection: list(connection.execute(text(query))))
 
 
-def measured(work: Callable[[], Any]) -> tuple[Any, float, float, float]:
+def measure(work: Callable[[], Any]) -> tuple[Any, float, float, float]:
     """What it gave, its seconds, those of the processor, and its memory in MB."""
-    told: Queue[Any] = FORKED.Queue()
+    results: Queue[Any] = FORK_CONTEXT.Queue()
 
     def run() -> None:
         began, cpu = time.perf_counter(), time.process_time()
         found = work()
         took = time.perf_counter() - began, time.process_time() - cpu
-        told.put((found, *took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+        results.put((found, *took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
 
-    process = FORKED.Process(target=run)
+    process = FORK_CONTEXT.Process(target=run)
     process.start()
-    found: tuple[Any, float, float, float] = told.get()
+    found: tuple[Any, float, float, float] = results.get()
     process.join()
     return found
 
 
-def added_up(source: Source) -> list[CostLine]:
+def sum_replies(source: Source) -> list[CostLine]:
     return list(source.lines(BY, Repricing()))
 
 
 def _attached(url: str) -> list[CostLine] | None:
     """None where DuckDB has no extension for it."""
     try:
-        return added_up(AttachedStore(url))
+        return sum_replies(AttachedStore(url))
     except MissingExtraError:
         return None
 
 
-def compare(replies: int) -> tuple[list[dict[str, Any]], bool]:
+def compare_reports(replies: int) -> tuple[list[dict[str, Any]], bool]:
     """The rows of the table, and whether the reports agree."""
     with tempfile.TemporaryDirectory() as place:
         url, folder = f"sqlite:///{place}/sessions.db", Path(place) / "replies"
         with Store(url, synchronous="normal") as store:
-            fill(store, replies)
+            fill_store(store, replies)
 
         def export() -> Any:
             with Store(url) as store:
@@ -121,15 +121,15 @@ def compare(replies: int) -> tuple[list[dict[str, Any]], bool]:
         runs: dict[str, Callable[[], Any]] = {
             "export": export,
             "export, one day changed": export_again,
-            "report of the store": lambda: added_up(StoreReplies(url)),
-            "report of the files": lambda: added_up(ExportedReplies(folder)),
+            "report of the store": lambda: sum_replies(StoreReplies(url)),
+            "report of the files": lambda: sum_replies(ExportedReplies(folder)),
             "report of the store, attached": lambda: _attached(url),
-            "one day of the store": lambda: added_up(StoreReplies(url, day)),
-            "one day of the files": lambda: added_up(ExportedReplies(folder, day)),
+            "one day of the store": lambda: sum_replies(StoreReplies(url, day)),
+            "one day of the files": lambda: sum_replies(ExportedReplies(folder, day)),
         }
         rows, found = [], {}
         for name, work in runs.items():
-            found[name], seconds, cpu, memory = measured(work)
+            found[name], seconds, cpu, memory = measure(work)
             rows.append({"what": name, "replies": replies, "seconds": seconds, "cpu s": cpu, "MB": memory})
             sys.stderr.write(f"{_line(rows[-1])}\n")
         size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
@@ -147,8 +147,8 @@ def compare(replies: int) -> tuple[list[dict[str, Any]], bool]:
 
 def _line(row: dict[str, Any]) -> str:
     what, replies, *figures = row.items()
-    told = "".join(f"{value:>12,.1f} {name}" for name, value in figures)
-    return f"{what[1]:<30}{replies[1]:>12,}{told}"
+    line = "".join(f"{value:>12,.1f} {name}" for name, value in figures)
+    return f"{what[1]:<30}{replies[1]:>12,}{line}"
 
 
 def main() -> int:
@@ -156,8 +156,8 @@ def main() -> int:
     parser.add_argument("--replies", type=int, default=1_000_000, help="once so many, and before that a tenth of them")
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
     chosen = parser.parse_args()
-    few, same_few = compare(chosen.replies // 10)
-    many, same_many = compare(chosen.replies)
+    few, same_few = compare_reports(chosen.replies // 10)
+    many, same_many = compare_reports(chosen.replies)
     if chosen.json:
         sys.stdout.write("".join(json.dumps(row) + "\n" for row in (*few, *many)))
     grown = many[0]["MB"] / few[0]["MB"]

@@ -100,13 +100,13 @@ def main(arguments: Sequence[str]) -> None:
     with Store(url, synchronous="normal") as store:
         provider = PARTS[part](store)
         stored = store.load(SESSION)
-        told = {
+        summary = {
             "bodies": provider.bodies,
             "model": stored.model,
             "calls": [call.id for message in stored.messages for call in message.tool_uses],
             "rows": [list(row) for row in rows(store, "SELECT id, status FROM tool_calls ORDER BY seq, position")],
         }
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(summary) + "\n")
 
 
 if __name__ == "__main__":

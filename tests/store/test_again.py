@@ -80,22 +80,22 @@ def test_many_that_cannot_be_serialized_all_come_through(server_place: str) -> N
     """Four threads append to one session: nothing is lost or doubled, and no failure reaches them."""
     with Store(strict(server_place), pool_size=4) as store:
         session = store.create()
-        said = [[turn() for turn in TURNS.values()] for _ in range(4)]
+        turns = [[turn() for turn in TURNS.values()] for _ in range(4)]
         together = threading.Barrier(4)
 
         def work(number: int) -> list[int]:
             together.wait()
-            return [store.append(session.id, turn, expected_version=None) for turn in said[number]]
+            return [store.append(session.id, turn, expected_version=None) for turn in turns[number]]
 
         with failures(store) as found, ThreadPoolExecutor(4) as pool:
             versions = [version for each in pool.map(work, range(4)) for version in each]
         assert sorted(versions) == list(range(1, 9))
         assert set(found) <= {"40001"}
         kept = [message.id for message in store.load(session.id).messages]
-        for turn in (turn for each in said for turn in each):
+        for turn in (turn for each in turns for turn in each):
             first = kept.index(turn[0].id)
             assert kept[first : first + len(turn)] == [message.id for message in turn]
-        assert len(kept) == sum(len(turn) for each in said for turn in each)
+        assert len(kept) == sum(len(turn) for each in turns for turn in each)
         assert integrity.faults(store) == []
 
 

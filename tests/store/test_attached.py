@@ -10,7 +10,7 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError, Reque
 from dragoman.canonical.message import Message
 from dragoman.cli.cost_sources import AttachedStore, Repricing, Span, StoreReplies
 from dragoman.store import Store, StoreError, StoreVersionError
-from dragoman.store.attached import _KINDS, AttachedReplies
+from dragoman.store.attached import _BACKENDS, AttachedReplies
 from tests.sampling import examples
 from tests.store.places import postgres_place, postgres_url
 from tests.store.test_exported import DAY, GROUPS, NOON, PRICES, filled, replies
@@ -31,7 +31,7 @@ def test_a_report_is_that_of_the_store(lasting_place: str) -> None:
     """For all groups, and times; a fork's copies are billed once."""
     with Store(lasting_place) as store:
         filled(store)
-        spent = store.spent()
+        spent = store.total_spend()
     assert attached(lasting_place).costs() == (spent,)
     for by in (*([name] for name in GROUPS), ["team", "day"]):
         for span in (Span(), Span(NOON + DAY), Span(None, NOON + DAY)):
@@ -42,23 +42,23 @@ def test_a_report_is_that_of_the_store(lasting_place: str) -> None:
 
 @examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
-    said=st.lists(replies(), min_size=1, max_size=12),
+    messages=st.lists(replies(), min_size=1, max_size=12),
     by=st.lists(st.sampled_from(GROUPS), max_size=2, unique=True),
     prices=st.sampled_from(PRICES),
 )
 def test_whatever_was_said_by_whom_and_for_how_much(
-    tmp_path_factory: pytest.TempPathFactory, said: list[Message], by: list[str], prices: Repricing
+    tmp_path_factory: pytest.TempPathFactory, messages: list[Message], by: list[str], prices: Repricing
 ) -> None:
     """Backslashes, U+0000, counts and costs of any size."""
-    _compare(f"sqlite:///{tmp_path_factory.mktemp('attached') / 'sessions.db'}", said, by, prices)
+    _compare(f"sqlite:///{tmp_path_factory.mktemp('attached') / 'sessions.db'}", messages, by, prices)
     if (server := postgres_url()) is not None:
         with postgres_place(server) as url:
-            _compare(url, said, by, prices)
+            _compare(url, messages, by, prices)
 
 
-def _compare(url: str, said: list[Message], by: list[str], prices: Repricing) -> None:
+def _compare(url: str, messages: list[Message], by: list[str], prices: Repricing) -> None:
     with Store(url, synchronous="normal") as store:
-        store.create(messages=said[:8], attempts=said[8:], session_id="a\\0\0\\")
+        store.create(messages=messages[:8], attempts=messages[8:], session_id="a\\0\0\\")
     attached(url)
     assert tuple(AttachedStore(url).lines(by, prices)) == tuple(StoreReplies(url).lines(by, prices))
 
@@ -93,7 +93,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
 
 def test_without_the_extension_it_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing is fetched."""
-    monkeypatch.setitem(_KINDS, "sqlite", _KINDS["sqlite"]._replace(extension="nobody_has_this"))
+    monkeypatch.setitem(_BACKENDS, "sqlite", _BACKENDS["sqlite"]._replace(extension="nobody_has_this"))
     with Store(f"sqlite:///{tmp_path}/chats.db") as store:
         store.create()
     with pytest.raises(MissingExtraError, match=r"INSTALL sqlite.*dragoman store export"):

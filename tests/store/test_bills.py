@@ -28,7 +28,7 @@ def test_every_reply_is_billed_once(store: Store) -> None:
     store.create(SONNET, [Message.user("Hi"), first], session_id="sess_1", attempts=[second])
     store.append("sess_1", [Message.user("Hi"), third := reply()], expected_version=1)
     store.fork("sess_1", new_session_id="sess_2")
-    billed = list(store.bills())
+    billed = list(store.billed_replies())
     assert [message.id for message in billed] == [first.id, third.id, second.id]
     assert [message.usage for message in billed] == [first.usage, third.usage, second.usage]
     assert {(message.content, message.session_id) for message in billed} == {((), "sess_1")}
@@ -41,7 +41,7 @@ def test_bills_are_of_a_user_a_team_or_a_time(store: Store) -> None:
     store.create(SONNET, [reply(late)], session_id="sess_2")
 
     def count(**wanted: object) -> int:
-        return len(list(store.bills(**wanted)))  # type: ignore[arg-type]
+        return len(list(store.billed_replies(**wanted)))  # type: ignore[arg-type]
 
     assert [count(), count(user_id="usr_1"), count(user_id="usr_2"), count(team_id="team_1")] == [4, 2, 1, 4]
     assert [count(session_id="sess_2"), count(since=late), count(until=late)] == [1, 3, 1]
@@ -55,11 +55,11 @@ def test_pages_miss_and_repeat_nothing(store: Store) -> None:
         replies = [reply(tokens=number * 1000 + place) for place in range(700)]
         sent += replies
         store.create(SONNET, replies, session_id=f"sess_{number}")
-    billed = list(store.bills())
+    billed = list(store.billed_replies())
     assert sorted(message.id for message in billed) == sorted(message.id for message in sent)
 
     async def awaited() -> list[Message]:
-        return [message async for message in AsyncStore(store).bills()]
+        return [message async for message in AsyncStore(store).billed_replies()]
 
     assert anyio.run(awaited) == billed
 
@@ -70,9 +70,9 @@ def test_a_sum_is_exact_and_says_what_it_does_not_know(store: Store) -> None:
         "Hi", metadata=MessageMetadata(model="nobody:x", provider="nobody", usage=Usage(input_tokens=5))
     )
     store.create(SONNET, [reply(), reply(), unpriced])
-    spent = store.spent()
+    spent = store.total_spend()
     assert (spent.replies, spent.prompt_tokens, spent.output_tokens) == (3, 2005, 100)
     assert (spent.cost_usd, spent.status) == (Decimal("0.0075"), CostStatus.PARTIAL)
-    assert store.spent(user_id="usr_1").status is CostStatus.PRICED
-    assert store.spent(user_id="nobody").cost_usd is None
-    assert anyio.run(AsyncStore(store).spent) == spent
+    assert store.total_spend(user_id="usr_1").status is CostStatus.PRICED
+    assert store.total_spend(user_id="nobody").cost_usd is None
+    assert anyio.run(AsyncStore(store).total_spend) == spent

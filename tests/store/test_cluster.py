@@ -11,11 +11,18 @@ from sqlalchemy.exc import DBAPIError
 
 from dragoman.canonical.message import Message
 from dragoman.store import Store, StoreError, citus_statements
-from dragoman.store.cluster import key_of
+from dragoman.store.cluster import distribution_column
 from dragoman.store.schema import metadata
 from tests.store import integrity
-from tests.store.cluster import NODES, another_database, nodes_of, spread, spread_apart, watched
-from tests.store.places import HOW_TO_RUN, postgres_url
+from tests.store.cluster import (
+    NODES,
+    create_database,
+    nodes_with_rows,
+    record_statements,
+    shard_over_databases,
+    shard_tables,
+)
+from tests.store.places import SKIP_REASON, postgres_url
 from tests.store.turns import change, everything, reply, rows, tool_turn
 
 SESSIONS = tuple(f"sess_{number}" for number in range(12))
@@ -41,7 +48,7 @@ def test_every_key_begins_with_the_session() -> None:
         keys = [key.columns for key in table.constraints if isinstance(key, UniqueConstraint | PrimaryKeyConstraint)]
         indexes = [] if table.name == "sessions" else [index.columns for index in table.indexes]
         for columns in (*keys, *indexes):
-            assert next(column.name for column in columns) == key_of(table)
+            assert next(column.name for column in columns) == distribution_column(table)
 
 
 _ABOUT = re.compile(r"\b(?:session_id|sessions\.id) = |INSERT INTO (?:sessions|\w+ \([^)]*\bsession_id\b)")
@@ -49,27 +56,29 @@ _ABOUT = re.compile(r"\b(?:session_id|sessions\.id) = |INSERT INTO (?:sessions|\
 
 def test_every_statement_names_its_session(store: Store) -> None:
     """By equality with its id, or by a row that holds it; two sessions are never in one statement."""
-    with watched(store) as asked:
+    with record_statements(store) as statements:
         live(store, "sess_a")
         store.fork("sess_a", new_session_id="sess_b")
         store.import_lines(list(store.export("sess_a")), session_id="sess_c")
         store.delete("sess_b")
-    assert len(asked) > 20
-    for each in asked:
+    assert len(statements) > 20
+    for each in statements:
         assert _ABOUT.search(each.statement), each.statement
         values = each.parameters.values() if isinstance(each.parameters, dict) else each.parameters
-        told = {"sess_a", "sess_b", "sess_c"} & {value for value in values if isinstance(value, str)}
+        session_ids = {"sess_a", "sess_b", "sess_c"} & {value for value in values if isinstance(value, str)}
         copied = {"sess_a"} if "parent_session_id" in each.statement else set()
-        assert len(told - copied) <= 1 or told == {"sess_a"}, each.statement
+        assert len(session_ids - copied) <= 1 or session_ids == {"sess_a"}, each.statement
 
 
 def test_a_cluster_is_told_of_every_table() -> None:
     """The sessions first, since the others refer to them; by the columns that the tables are split by here."""
     first, *others = citus_statements()
     assert first == "SELECT create_distributed_table('sessions', 'id')"
-    told = [re.findall("'([^']*)'", statement) for statement in others]
-    assert told == [[name, "session_id", "sessions"] for name in ("attempts", "messages", "tool_calls", "tool_ids")]
-    assert {"sessions", *(name for name, *_ in told)} == set(metadata.tables)
+    table_arguments = [re.findall("'([^']*)'", statement) for statement in others]
+    assert table_arguments == [
+        [name, "session_id", "sessions"] for name in ("attempts", "messages", "tool_calls", "tool_ids")
+    ]
+    assert {"sessions", *(name for name, *_ in table_arguments)} == set(metadata.tables)
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +86,9 @@ def other_database() -> Iterator[str]:
     """A database with the tables of a store."""
     server = postgres_url()
     if server is None:
-        pytest.skip(HOW_TO_RUN)
+        pytest.skip(SKIP_REASON)
     try:
-        with another_database(server) as url:
+        with create_database(server) as url:
             Store(url).close()
             yield url
     except DBAPIError as error:
@@ -89,7 +98,11 @@ def other_database() -> Iterator[str]:
 @pytest.fixture
 def apart(server_place: str, other_database: str) -> Iterator[tuple[Store, Store, str]]:
     """A store over two databases, the second of them as a store of its own, and what the first calls its server."""
-    with Store(server_place) as store, Store(other_database) as other, spread_apart(store, other_database) as server:
+    with (
+        Store(server_place) as store,
+        Store(other_database) as other,
+        shard_over_databases(store, other_database) as server,
+    ):
         yield store, other, server
         for session in other.list().sessions:
             other.delete(session.id)
@@ -98,7 +111,7 @@ def apart(server_place: str, other_database: str) -> Iterator[tuple[Store, Store
 @pytest.fixture
 def spread_store(server_place: str) -> Iterator[Store]:
     with Store(server_place) as store:
-        spread(store)
+        shard_tables(store)
         yield store
 
 
@@ -115,14 +128,14 @@ def test_every_plan_needs_one_node(each_spread: Store) -> None:
     """The one on which all rows of the session are; the sessions are spread over both."""
     homes: dict[str, set[str]] = {}
     for session_id in SESSIONS:
-        with watched(each_spread, plans=True) as asked:
+        with record_statements(each_spread, plans=True) as statements:
             live(each_spread, session_id)
-        homes[session_id] = nodes_of(each_spread, session_id)
+        homes[session_id] = nodes_with_rows(each_spread, session_id)
         assert len(homes[session_id]) == 1
-        assert {node for each in asked for node in each.nodes} == homes[session_id]
-        unplanned = [each.statement for each in asked if not each.nodes]
+        assert {node for each in statements for node in each.nodes} == homes[session_id]
+        unplanned = [each.statement for each in statements if not each.nodes]
         assert all(statement.startswith("INSERT INTO") for statement in unplanned)
-        assert len(unplanned) < len(asked) / 2
+        assert len(unplanned) < len(statements) / 2
     assert set.union(*homes.values()) == set(NODES)
     assert integrity.faults(each_spread) == []
 
@@ -130,18 +143,18 @@ def test_every_plan_needs_one_node(each_spread: Store) -> None:
 def test_a_fork_asks_the_node_of_each_session(each_spread: Store) -> None:
     """Where the two sessions are on different ones, each statement still needs one; and so does deleting it."""
     live(each_spread, SESSIONS[0])
-    (home,) = nodes_of(each_spread, SESSIONS[0])
+    (home,) = nodes_with_rows(each_spread, SESSIONS[0])
     seen = set()
     for session_id in SESSIONS[1:]:
-        with watched(each_spread, plans=True) as asked:
+        with record_statements(each_spread, plans=True) as statements:
             each_spread.fork(SESSIONS[0], new_session_id=session_id)
-        assert {len(each.nodes) for each in asked} == {0, 1}
-        (new,) = nodes_of(each_spread, session_id)
+        assert {len(each.nodes) for each in statements} == {0, 1}
+        (new,) = nodes_with_rows(each_spread, session_id)
         seen.add(new == home)
-        with watched(each_spread, plans=True) as asked:
+        with record_statements(each_spread, plans=True) as statements:
             each_spread.delete(session_id)
-        assert [each.nodes for each in asked] == [{new}]
-        assert nodes_of(each_spread, session_id) == set()
+        assert [each.nodes for each in statements] == [{new}]
+        assert nodes_with_rows(each_spread, session_id) == set()
     assert seen == {True, False}
 
 
@@ -152,7 +165,7 @@ def test_each_database_is_a_store_by_itself(apart: tuple[Store, Store, str]) -> 
         live(store, session_id)
     there = {session.id for session in other.list().sessions}
     assert 0 < len(there) < len(SESSIONS)
-    assert there == {session_id for session_id in SESSIONS if nodes_of(store, session_id) == {"node1"}}
+    assert there == {session_id for session_id in SESSIONS if nodes_with_rows(store, session_id) == {"node1"}}
     assert [other.load(session_id) for session_id in there] == [store.load(session_id) for session_id in there]
     assert integrity.faults(other) == integrity.faults(store) == []
     before = everything(other)
@@ -196,7 +209,7 @@ def _home(store: Store, session_id: str) -> str:
         Store.list,
         lambda store: store.list(user_id="usr_1"),
         lambda store: store.search("contents"),
-        lambda store: list(store.bills()),
+        lambda store: list(store.billed_replies()),
     ],
     ids=["list", "list of a user", "search", "bills"],
 )
@@ -204,6 +217,6 @@ def test_lists_and_searches_ask_every_node(spread_store: Store, ask: Callable[[S
     """They are about sessions that nobody has named: the only ones that do, and this is where it is written down."""
     for session_id in SESSIONS[:6]:
         live(spread_store, session_id)
-    with watched(spread_store, plans=True) as asked:
+    with record_statements(spread_store, plans=True) as statements:
         ask(spread_store)
-    assert {each.nodes for each in asked} == {frozenset(NODES)}
+    assert {each.nodes for each in statements} == {frozenset(NODES)}

@@ -18,7 +18,7 @@ from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.cli.cost_sources import ExportedReplies, Repricing, Span, StoreReplies
 from dragoman.pricing import price_table
 from dragoman.pricing.recorded import Replies, day_path
-from dragoman.store import AsyncStore, Exported, Store, StoreError
+from dragoman.store import AsyncStore, ExportResult, Store, StoreError
 from tests.sampling import examples
 from tests.store.test_bills import SONNET, reply
 
@@ -32,8 +32,8 @@ GROUPS = ("model", "provider", "day", "user", "team", "session")
 
 def filled(store: Store) -> None:
     """Three days, two sessions, a fork and an attempt."""
-    said = [reply(NOON + number * DAY, tokens=1000 + number) for number in range(3)]
-    store.create(SONNET, said, session_id="sess_1", attempts=[reply(NOON, user=None)])
+    replies = [reply(NOON + number * DAY, tokens=1000 + number) for number in range(3)]
+    store.create(SONNET, replies, session_id="sess_1", attempts=[reply(NOON, user=None)])
     store.create(SONNET, [Message.user("Hi"), reply(NOON + DAY, user="usr_2")], session_id="sess_2")
     store.fork("sess_1", new_session_id="sess_3")
 
@@ -65,19 +65,19 @@ def test_a_row_for_each_bill_in_the_folder_of_its_day(lasting_store: Store, fold
     """With its figures; nothing that was said is in any file."""
     filled(lasting_store)
     done = lasting_store.export_replies(folder)
-    assert done == Exported(DAYS, (), (), 5)
+    assert done == ExportResult(DAYS, (), (), 5)
     assert sorted(contents(folder)) == [f"day={day}/part-0.parquet" for day in DAYS]
-    told = 'day, session_id, seq, attempt, epoch_us("at"), model, user_id, input_tokens, cost_usd, pricing_version'
+    columns = 'day, session_id, seq, attempt, epoch_us("at"), model, user_id, input_tokens, cost_usd, pricing_version'
     expected = [
         (
             bill.created_at.date(), bill.session_id, seq, attempt, int(1e6 * bill.created_at.timestamp()),
             bill.metadata.model, bill.metadata.user_id, bill.usage.input_tokens, bill.usage.cost_usd,
             bill.usage.pricing_version,
         )
-        for bill, seq, attempt in zip(lasting_store.bills(), (0, 1, 2, 1, 0), (False,) * 4 + (True,), strict=True)
+        for bill, seq, attempt in zip(lasting_store.billed_replies(), (0, 1, 2, 1, 0), (False,) * 4 + (True,), strict=True)
         if bill.usage is not None
     ]  # fmt: skip
-    assert rows(folder, told) == sorted(expected, key=lambda row: (row[0], row[1], row[2], row[3]))
+    assert rows(folder, columns) == sorted(expected, key=lambda row: (row[0], row[1], row[2], row[3]))
     assert not any(b"a secret" in content for content in contents(folder).values())
 
 
@@ -87,10 +87,10 @@ def test_the_text_is_there_where_it_was_asked_for(store: Store, folder: Path) ->
     store.export_replies(folder)
     store.export_replies(folder, since=DAYS[2], text=True)
     with duckdb.connect() as connection:
-        said = connection.execute(
+        found = connection.execute(
             f"SELECT text FROM read_parquet('{folder}/*/*.parquet', union_by_name = true) ORDER BY ALL"
         ).fetchall()
-    assert said == [("a secret",), *[(None,)] * 4]
+    assert found == [("a secret",), *[(None,)] * 4]
     assert Replies(folder).costs()[0].replies == 5
 
 
@@ -99,8 +99,8 @@ def test_an_export_again_writes_the_same_bytes_or_nothing(store: Store, folder: 
     filled(store)
     store.export_replies(folder)
     before = contents(folder)
-    assert store.export_replies(folder) == Exported((), DAYS, (), 0)
-    assert store.export_replies(folder, everything=True).replies == 5
+    assert store.export_replies(folder) == ExportResult((), DAYS, (), 0)
+    assert store.export_replies(folder, overwrite=True).replies == 5
     assert contents(folder) == before
 
 
@@ -109,9 +109,9 @@ def test_only_the_days_that_changed_are_written(lasting_store: Store, folder: Pa
     filled(lasting_store)
     lasting_store.export_replies(folder)
     lasting_store.append("sess_2", [reply(NOON)], expected_version=None)
-    assert lasting_store.export_replies(folder) == Exported(DAYS[:1], DAYS[1:], (), 3)
+    assert lasting_store.export_replies(folder) == ExportResult(DAYS[:1], DAYS[1:], (), 3)
     lasting_store.delete("sess_1")
-    assert lasting_store.export_replies(folder) == Exported(DAYS[:2], (), DAYS[2:], 2)
+    assert lasting_store.export_replies(folder) == ExportResult(DAYS[:2], (), DAYS[2:], 2)
     assert not (folder / f"day={DAYS[2]}").exists()
     lasting_store.delete("sess_2")
     assert lasting_store.export_replies(folder).removed == DAYS[:2]
@@ -124,7 +124,7 @@ def test_days_outside_are_left_alone(store: Store, folder: Path) -> None:
     assert store.export_replies(folder, since=DAYS[1], until=DAYS[2]).written == DAYS[1:2]
     assert store.export_replies(folder).written == (DAYS[0], DAYS[2])
     store.delete("sess_1")
-    assert store.export_replies(folder, since=DAYS[2]) == Exported((), (), DAYS[2:], 0)
+    assert store.export_replies(folder, since=DAYS[2]) == ExportResult((), (), DAYS[2:], 0)
     assert day_path(folder, DAYS[0]).exists()
 
 
@@ -158,7 +158,7 @@ def test_a_file_of_somebody_else_is_not_taken_away(store: Store, folder: Path) -
     strange.write_bytes(b"theirs")
     (folder / "day=someday").mkdir()
     (folder / "day=someday" / "part-0.parquet").write_bytes(b"theirs")
-    assert store.export_replies(folder) == Exported(DAYS[:1], DAYS[1:], (), 2)
+    assert store.export_replies(folder) == ExportResult(DAYS[:1], DAYS[1:], (), 2)
     assert strange.exists()
 
 
@@ -176,7 +176,7 @@ def test_the_report_opens_the_days_it_needs_alone(store: Store, folder: Path) ->
     """The files of the others hold nonsense, and are not missed."""
     filled(store)
     store.export_replies(folder)
-    expected = store.bills(since=NOON + DAY, until=NOON + DAY + timedelta(hours=1))
+    expected = store.billed_replies(since=NOON + DAY, until=NOON + DAY + timedelta(hours=1))
     for day in (DAYS[0], DAYS[2]):
         day_path(folder, day).write_bytes(b"nonsense")
     found = Replies(folder, since=NOON + DAY, until=NOON + DAY + timedelta(hours=1))
@@ -243,20 +243,20 @@ PRICES = (Repricing(), Repricing(), Repricing(as_model="openai:o3"), Repricing(t
 
 @examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
-    said=st.lists(replies(), min_size=1, max_size=12),
+    messages=st.lists(replies(), min_size=1, max_size=12),
     by=st.lists(st.sampled_from(GROUPS), max_size=2, unique=True),
     span=st.sampled_from([Span(), Span(NOON), Span(NOON - DAY, NOON + DAY / 3)]),
     prices=st.sampled_from(PRICES),
 )
 def test_a_report_over_the_files_is_that_of_the_store(
-    tmp_path_factory: pytest.TempPathFactory, said: list[Message], by: list[str], span: Span, prices: Repricing
+    tmp_path_factory: pytest.TempPathFactory, messages: list[Message], by: list[str], span: Span, prices: Repricing
 ) -> None:
     """Whatever was said, by whom and for how much: as recorded, and as another model; for all groups and times."""
     place = tmp_path_factory.mktemp("exported")
     url = f"sqlite:///{place / 'sessions.db'}"
     with Store(url, synchronous="normal") as store:
-        store.create(messages=said[:8], attempts=said[8:], session_id="sess_1")
-        spent = store.spent()
+        store.create(messages=messages[:8], attempts=messages[8:], session_id="sess_1")
+        spent = store.total_spend()
         done = store.export_replies(place / "days")
     if not done.replies:
         return
@@ -269,7 +269,7 @@ def test_everything_has_its_twin(store: Store, folder: Path) -> None:
     """`AsyncStore` exports as `Store` does, and takes a name for a path."""
     filled(store)
 
-    async def exported() -> Exported:
+    async def exported() -> ExportResult:
         return await AsyncStore(store).export_replies(str(folder), since=DAYS[1])
 
     assert anyio.run(exported).written == DAYS[1:]

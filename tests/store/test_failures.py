@@ -68,8 +68,8 @@ def prepared(store: Store) -> None:
     waiting = turn.messages[1].model_copy(
         update={"content": (turn.messages[1].tool_uses[0].model_copy(update={"id": "waiting"}),)}
     )
-    asked = turn.messages[0].model_copy(update={"id": FIRST})
-    store.create("a:b", [asked, waiting], session_id="there", tool_ids=turn.tool_ids, attempts=[reply("y")])
+    question = turn.messages[0].model_copy(update={"id": FIRST})
+    store.create("a:b", [question, waiting], session_id="there", tool_ids=turn.tool_ids, attempts=[reply("y")])
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -98,14 +98,14 @@ def test_a_turn_of_one_statement_is_there_as_a_whole_or_not_at_all(store: Store,
     """PostgreSQL keeps such a turn with its statement: whoever fails after that has kept it."""
     prepared(store)
     before = everything(store)
-    said = [Message.user("One."), reply("Two.")]
+    turn = [Message.user("One."), reply("Two.")]
     with failing_at(store, number, when), suppress(CrashError):
-        store.append("there", said, expected_version=1)
+        store.append("there", turn, expected_version=1)
     found = store.load("there")
     if found.version == 1:
         assert everything(store) == before
     else:
-        assert (found.version, [message.id for message in found.messages[-2:]]) == (2, [each.id for each in said])
+        assert (found.version, [message.id for message in found.messages[-2:]]) == (2, [each.id for each in turn])
     assert integrity.faults(store) == []
 
 

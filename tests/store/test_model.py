@@ -12,9 +12,9 @@ from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message
 from dragoman.store import ConflictError, SessionNotFoundError, Store
-from dragoman.store.search import folded
+from dragoman.store.search import fold
 from tests.laws import strategies
-from tests.store.places import HOW_TO_RUN, postgres_place, postgres_url
+from tests.store.places import SKIP_REASON, postgres_place, postgres_url
 
 
 @dataclass
@@ -48,28 +48,28 @@ class Machine(RuleBasedStateMachine):
         self.store = _shared(self.url)
         self.expected: dict[str, Expected] = {}
 
-    @rule(target=sessions, model=st.none() | strategies.texts, said=turns, broken=turns)
-    def create(self, model: str | None, said: list[Message], broken: list[Message]) -> str:
-        made = self.store.create(model, said, attempts=broken)
-        messages = [owned(message, made.id) for message in said]
+    @rule(target=sessions, model=st.none() | strategies.texts, added=turns, broken=turns)
+    def create(self, model: str | None, added: list[Message], broken: list[Message]) -> str:
+        made = self.store.create(model, added, attempts=broken)
+        messages = [owned(message, made.id) for message in added]
         attempts = [owned(message, made.id) for message in broken]
-        self.expected[made.id] = Expected(1 if said or broken else 0, model, messages, attempts)
+        self.expected[made.id] = Expected(1 if added or broken else 0, model, messages, attempts)
         return made.id
 
     @rule(
         session_id=sessions,
-        said=turns,
+        added=turns,
         broken=turns,
         stale=st.integers(-1, 1),
         natives=st.lists(strategies.texts, max_size=2),
     )
     def append(
-        self, session_id: str, said: list[Message], broken: list[Message], stale: int, natives: list[str]
+        self, session_id: str, added: list[Message], broken: list[Message], stale: int, natives: list[str]
     ) -> None:
         state = self.expected.get(session_id)
         if state is None:
             with pytest.raises(SessionNotFoundError):
-                self.store.append(session_id, said, expected_version=0)
+                self.store.append(session_id, added, expected_version=0)
             return
         ids = ToolIdMap.load(state.tool_ids.dump())
         for native in natives:
@@ -77,11 +77,11 @@ class Machine(RuleBasedStateMachine):
         arguments: dict[str, Any] = {"tool_ids": ids, "attempts": broken, "expected_version": state.version + stale}
         if stale:
             with pytest.raises(ConflictError):
-                self.store.append(session_id, said, **arguments)
+                self.store.append(session_id, added, **arguments)
             return
-        state.version = self.store.append(session_id, said, model="m", **arguments)
+        state.version = self.store.append(session_id, added, model="m", **arguments)
         state.model, state.tool_ids = "m", ids
-        state.messages += [owned(message, session_id) for message in said]
+        state.messages += [owned(message, session_id) for message in added]
         state.attempts += [owned(message, session_id) for message in broken]
 
     @rule(target=sessions, session_id=sessions, share=st.floats(0, 1))
@@ -118,14 +118,18 @@ class Machine(RuleBasedStateMachine):
     @rule(text=st.text(max_size=3) | st.sampled_from(["ello", "H", "b"]))
     def search(self, text: str) -> None:
         found = {(hit.session_id, hit.seq) for hit in self.store.search(text, limit=1000)}
-        if text.isascii() and len(folded(text)) == len(text) and "\0" not in text and text:
-            said = {
+        if text.isascii() and len(fold(text)) == len(text) and "\0" not in text and text:
+            expected = {
                 (session_id, seq)
                 for session_id, state in self.expected.items()
                 for seq, message in enumerate(state.messages)
-                if any(text.lower() in said.text.lower() for said in message.content if isinstance(said, TextBlock))
+                if any(
+                    text.lower() in expected.text.lower()
+                    for expected in message.content
+                    if isinstance(expected, TextBlock)
+                )
             }
-            assert found >= said
+            assert found >= expected
         else:
             assert all(session_id in self.expected for session_id, _ in found)
 
@@ -173,6 +177,6 @@ def test_postgresql_does_as_the_model(exhaustive: bool) -> None:
     """The same on a server."""
     server = postgres_url()
     if server is None:
-        pytest.skip(HOW_TO_RUN)
+        pytest.skip(SKIP_REASON)
     with postgres_place(server) as url:
         run(url, 25 if exhaustive else 5)

@@ -7,8 +7,8 @@ import pytest
 
 from dragoman.store import Store
 from tests.store import integrity
-from tests.store.history import Held, Note, check, held, read_log
-from tests.store.programs import FORKED, append_turns, empty_sessions, kill_at_random, run_all
+from tests.store.history import StoredSession, TurnRecord, find_anomalies, read_journals, stored_sessions
+from tests.store.programs import FORK_CONTEXT, append_turns, create_sessions, kill_at_random, run_all
 from tests.systems import needs_fork
 
 pytestmark = [
@@ -20,44 +20,46 @@ pytestmark = [
 @pytest.mark.parametrize("sessions", [1, 4], ids=["shared", "separate"])
 def test_programs_append_beside_each_other(lasting_place: str, tmp_path: Path, sessions: int) -> None:
     """Four of them, fifty turns each, to one session or to one each; no lock is ever seen by them."""
-    session_ids = empty_sessions(lasting_place, sessions)
+    session_ids = create_sessions(lasting_place, sessions)
 
-    def start(number: int) -> "FORKED.Process":  # type: ignore[name-defined]
+    def start(number: int) -> "FORK_CONTEXT.Process":  # type: ignore[name-defined]
         chosen = session_ids if sessions == 1 else [session_ids[number]]
         notes = tmp_path / f"{number}.log"
-        return FORKED.Process(target=append_turns, args=(lasting_place, chosen, 50, notes, number, "normal"))
+        return FORK_CONTEXT.Process(target=append_turns, args=(lasting_place, chosen, 50, notes, number, "normal"))
 
     assert run_all(4, start) == [0] * 4
-    log = read_log(tmp_path.glob("*.log"))
-    assert (log.errors, len(log.kept)) == ([], 200)
+    log = read_journals(tmp_path.glob("*.log"))
+    assert (log.errors, len(log.acknowledged)) == ([], 200)
     with Store(lasting_place) as store:
-        assert check(log.notes, held(store, session_ids)) == []
+        assert find_anomalies(log.notes, stored_sessions(store, session_ids)) == []
         assert integrity.faults(store) == []
 
 
 def test_killed_programs_leave_whole_turns(lasting_place: str, tmp_path: Path) -> None:
     """What was acknowledged is there; what was not is there as a whole or not at all."""
-    session_ids = empty_sessions(lasting_place, 3)
+    session_ids = create_sessions(lasting_place, 3)
 
-    def start(number: int) -> "FORKED.Process":  # type: ignore[name-defined]
+    def start(number: int) -> "FORK_CONTEXT.Process":  # type: ignore[name-defined]
         notes = tmp_path / f"{number}.log"
-        return FORKED.Process(target=append_turns, args=(lasting_place, session_ids, None, notes, number, "normal"))
+        return FORK_CONTEXT.Process(
+            target=append_turns, args=(lasting_place, session_ids, None, notes, number, "normal")
+        )
 
     assert kill_at_random(20, 3, start, seed=1) == 20
-    log = read_log(tmp_path.glob("*.log"))
+    log = read_journals(tmp_path.glob("*.log"))
     assert log.errors == []
-    assert log.kept
+    assert log.acknowledged
     with Store(lasting_place) as store:
-        assert check(log.notes, held(store, session_ids)) == []
+        assert find_anomalies(log.notes, stored_sessions(store, session_ids)) == []
         assert integrity.faults(store) == []
 
 
-def note(name: str, begun: int, kept: int | None, version: int | None) -> Note:
-    return Note("s", tuple(f"{name}{number}" for number in range(4)), begun, kept, version)
+def note(name: str, started: int, acknowledged: int | None, version: int | None) -> TurnRecord:
+    return TurnRecord("s", tuple(f"{name}{number}" for number in range(4)), started, acknowledged, version)
 
 
 A, B, C = note("a", 0, 9, 1), note("b", 10, 19, 2), note("c", 15, None, None)
-whole = partial(Held, calls={f"{name}1": f"{name}2" for name in "abc"})
+whole = partial(StoredSession, calls={f"{name}1": f"{name}2" for name in "abc"})
 
 
 @pytest.mark.parametrize(
@@ -73,20 +75,22 @@ whole = partial(Held, calls={f"{name}1": f"{name}2" for name in "abc"})
         (whole(3, [*A.messages, *B.messages, *C.messages[:3]], mapped=3), [A, B, C], "half: c0"),
         (whole(2, ["a0", "b0", *A.messages[1:], *B.messages[1:]], mapped=2), [A, B], "half: a0"),
         (whole(2, [*A.messages, *B.messages], mapped=1), [A, B], "half: 1 tool ids"),
-        (Held(1, [*A.messages], mapped=1), [A], "half: a0 without its call"),
+        (StoredSession(1, [*A.messages], mapped=1), [A], "half: a0 without its call"),
         (whole(2, [*A.messages, *B.messages], mapped=2), [A], "strange: 4 messages"),
         (whole(2, [*B.messages, *A.messages], mapped=2), [A, B], "reordered: a0"),
         (whole(2, [*B.messages, *A.messages], mapped=2), [A, B], "misplaced: a0"),
         (whole(3, [*A.messages], mapped=1), [A], "misplaced: version 3"),
     ],
 )
-def test_the_history_checker_finds_what_is_wrong(session: Held, notes: list[Note], fault: str | None) -> None:
+def test_the_history_checker_finds_what_is_wrong(
+    session: StoredSession, notes: list[TurnRecord], fault: str | None
+) -> None:
     """A checker that lets something pass would prove nothing."""
-    found = check(notes, {"s": session})
+    found = find_anomalies(notes, {"s": session})
     assert bool(found) == (fault is not None)
     assert fault is None or any(each.startswith(fault) for each in found), found
 
 
 def test_a_turn_of_a_session_that_is_gone_is_strange() -> None:
     """Nobody deletes sessions there."""
-    assert check([A], {}) == ["strange: a turn of s, which is not there"]
+    assert find_anomalies([A], {}) == ["strange: a turn of s, which is not there"]

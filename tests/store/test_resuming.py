@@ -15,11 +15,11 @@ def run(url: str, part: str) -> dict[str, Any]:
     program = [sys.executable, "-m", "tests.store.resuming", url, part]
     ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    told: dict[str, Any] = json.loads(ended.stdout)
-    return told
+    summary: dict[str, Any] = json.loads(ended.stdout)
+    return summary
 
 
-def said(body: str) -> str:
+def sent_messages(body: str) -> str:
     """The messages of a request, as they stand in it, without the bracket that ends them."""
     start = body.index('"messages":') + len('"messages":')
     _, length = json.JSONDecoder().raw_decode(body[start:])
@@ -30,7 +30,7 @@ def test_a_session_with_pending_calls_goes_on_in_other_programs(lasting_place: s
     """Stored by one program, answered by the next on another provider, and brought back: the same ids, and each
     request begins with the bytes of the provider's last one."""
     first, second, last = (run(lasting_place, part) for part in PARTS)
-    assert [told["model"] for told in (first, second, last)] == [ANTHROPIC, OLLAMA, ANTHROPIC]
+    assert [part["model"] for part in (first, second, last)] == [ANTHROPIC, OLLAMA, ANTHROPIC]
 
     done, waiting, open_ = first["calls"]
     assert all(call.startswith("tu_") for call in first["calls"])
@@ -44,12 +44,12 @@ def test_a_session_with_pending_calls_goes_on_in_other_programs(lasting_place: s
         (second["bodies"][0], second["bodies"][-1]),
         (first["bodies"][-1], last["bodies"][0]),
     ):
-        assert said(later).startswith(said(earlier))
-        assert len(said(later)) > len(said(earlier))
+        assert sent_messages(later).startswith(sent_messages(earlier))
+        assert len(sent_messages(later)) > len(sent_messages(earlier))
 
     # The provider that made the calls is told of them by its own names, and of the other one's by the same each time.
-    asked = json.loads(last["bodies"][0])["messages"]
-    blocks = [block for message in asked for block in message["content"] if isinstance(block, dict)]
+    request_messages = json.loads(last["bodies"][0])["messages"]
+    blocks = [block for message in request_messages for block in message["content"] if isinstance(block, dict)]
     called = [block["id"] for block in blocks if block["type"] == "tool_use"]
     answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
     assert called[:3] == ["toolu_1", "toolu_2", "toolu_3"]

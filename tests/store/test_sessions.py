@@ -97,12 +97,12 @@ def test_a_page_has_a_size(store: Store) -> None:
 def test_text_is_found_whatever_its_case_and_script(store: Store) -> None:
     """As it stands, anywhere in a text block or a tool's answer; thinking and arguments are not searched."""
     call = ToolUseBlock(id="c", name="grep", input={"pattern": "argument"})
-    said = [
+    messages = [
         Message.user("Wo ist die STRASSE nach Łódź?"),
         Message.assistant([ThinkingBlock(text="hidden thought"), TextBlock(text="今日の天気は100% 良い"), call]),
         Message.tool("c", "a file: notes_2026.txt"),
     ]
-    session = store.create(messages=said, user_id="ann")
+    session = store.create(messages=messages, user_id="ann")
     for text, places in {
         "straße": [0], "łódź": [0], "天気": [1], "気": [1], "100%": [1], "notes_2026": [2], "NOTES": [2], "a": [2, 0],
         "%": [1], "_": [2], "hidden": [], "argument": [], "STRASSE łódź": [], "": [], "nach Łódź?": [0], "0% 良": [1],
@@ -116,14 +116,14 @@ def test_text_is_found_whatever_its_case_and_script(store: Store) -> None:
 def test_the_newest_hits_come_first(store: Store) -> None:
     """As many as were asked for."""
     start = datetime(2026, 11, 21, tzinfo=UTC)
-    said = [Message.user(f"word {number}", created_at=start + timedelta(days=number)) for number in range(9)]
-    store.create(messages=said)
+    messages = [Message.user(f"word {number}", created_at=start + timedelta(days=number)) for number in range(9)]
+    store.create(messages=messages)
     assert [hit.seq for hit in store.search("word", limit=3)] == [8, 7, 6]
 
 
 def test_a_search_without_the_index_finds_the_same(store: Store) -> None:
     """Where SQLite has no full-text search, the texts themselves are read."""
-    store.create(messages=[Message.user(said) for said in ("abcabc", 'quo"te', "ab", "a%b_c", "abcd NEAR OR abc*")])
+    store.create(messages=[Message.user(prompt) for prompt in ("abcabc", 'quo"te', "ab", "a%b_c", "abcd NEAR OR abc*")])
     for text in ("abc", 'quo"', "ab", "%b_", "near or", "abc*", '"'):
         with_index = store.search(text)
         store._indexed = not store._indexed if store._database.is_sqlite else False
@@ -219,7 +219,7 @@ def test_a_session_is_carried_elsewhere_as_lines(store: Store) -> None:
         with pytest.raises(ConflictError, match="there already"):
             store.import_lines(lines)
         copied = store.import_lines([line.encode() + b"\n" for line in lines] + ["\n"], session_id=f"{session_id}-2")
-        assert {said.session_id for said in store.load(copied.id).messages} == {copied.id}
+        assert {message.session_id for message in store.load(copied.id).messages} == {copied.id}
         assert len(store.load(copied.id).messages) == len(store.load(session_id).messages)
 
 
@@ -247,8 +247,8 @@ def test_lines_that_are_no_session_are_refused(store: Store) -> None:
         ([lines[0], lines[1], lines[2].replace('"two"', "1e999")], UnreadableError, "line 3"),
         ([lines[0], lines[1], lines[1]], ConflictError, "same id"),
     ]
-    for given_, error, said in wrong:
-        with pytest.raises(error, match=said):
+    for given_, error, expected in wrong:
+        with pytest.raises(error, match=expected):
             store.import_lines(given_)
     assert store.list().sessions == ()
 
@@ -269,12 +269,12 @@ def test_any_history_is_carried_as_lines(history: list[Message]) -> None:
 
 @examples(60)
 @given(st.lists(st.text(max_size=8), max_size=6), st.text(max_size=4))
-def test_a_search_finds_what_holds_the_text(said: list[str], text: str) -> None:
+def test_a_search_finds_what_holds_the_text(texts: list[str], text: str) -> None:
     """With the index as without it, and nothing else."""
     with Store("sqlite://") as store:
-        store.create(messages=[Message.user(words) for words in said])
+        store.create(messages=[Message.user(words) for words in texts])
         indexed = {hit.seq for hit in store.search(text)}
         store._indexed = False
         assert {hit.seq for hit in store.search(text)} == indexed
         if text.isascii() and text and "\0" not in text:
-            assert indexed >= {seq for seq, words in enumerate(said) if text in words}
+            assert indexed >= {seq for seq, words in enumerate(texts) if text in words}

@@ -39,8 +39,10 @@ def test_a_turn_comes_back_as_it_was(store: Store) -> None:
 def test_turns_stand_in_the_order_of_their_versions(store: Store) -> None:
     """Whatever their messages' ids and times say."""
     session = store.create()
-    said = [Message.user(str(number), created_at=datetime(2026, 1, 30 - number, tzinfo=UTC)) for number in range(20)]
-    for version, message in enumerate(reversed(said)):
+    messages = [
+        Message.user(str(number), created_at=datetime(2026, 1, 30 - number, tzinfo=UTC)) for number in range(20)
+    ]
+    for version, message in enumerate(reversed(messages)):
         assert store.append(session.id, [message], expected_version=version) == version + 1
     assert [message.text for message in store.load(session.id).messages] == [
         str(number) for number in range(19, -1, -1)
@@ -62,7 +64,7 @@ def test_a_turn_on_an_old_version_is_a_conflict(store: Store) -> None:
 def test_without_an_expected_version_a_turn_is_added_to_what_is_there(store: Store) -> None:
     """For programs that write beside each other into one log."""
     session = store.create()
-    assert [store.append(session.id, [Message.user(said)], expected_version=None) for said in "abc"] == [1, 2, 3]
+    assert [store.append(session.id, [Message.user(prompt)], expected_version=None) for prompt in "abc"] == [1, 2, 3]
 
 
 def test_the_same_message_twice_is_a_conflict(store: Store) -> None:
@@ -94,13 +96,15 @@ def test_calls_and_results_are_rows_of_their_own(store: Store) -> None:
     """Who called, what answered, and how it went; a call waits for its result across turns."""
     session = store.create()
     turn = tool_turn()
-    question, asked, answer, done = turn.messages
-    store.append(session.id, [question, asked], expected_version=0, tool_ids=turn.tool_ids)
+    question, call_message, answer, done = turn.messages
+    store.append(session.id, [question, call_message], expected_version=0, tool_ids=turn.tool_ids)
     query = "SELECT id, message_id, result_message_id, name, status, provider, provider_id FROM tool_calls"
     known = ("read_file", "pending", "anthropic", "toolu_1")
-    assert rows(store, query) == [(turn.call, asked.id, None, *known)]
+    assert rows(store, query) == [(turn.call, call_message.id, None, *known)]
     store.append(session.id, [answer, done], expected_version=1, tool_ids=turn.tool_ids)
-    assert rows(store, query) == [(turn.call, asked.id, answer.id, "read_file", "succeeded", "anthropic", "toolu_1")]
+    assert rows(store, query) == [
+        (turn.call, call_message.id, answer.id, "read_file", "succeeded", "anthropic", "toolu_1")
+    ]
     assert rows(store, "SELECT completed_at - created_at >= 0 FROM tool_calls")[0][0]
 
 
@@ -210,11 +214,11 @@ def test_a_map_grows_by_what_is_new_in_it(store: Store) -> None:
 
 @examples(60)
 @given(st.lists(strategies.messages, max_size=4), st.lists(strategies.messages, max_size=2))
-def test_any_messages_come_back_as_they_were(said: list[Message], broken: list[Message]) -> None:
+def test_any_messages_come_back_as_they_were(messages: list[Message], broken: list[Message]) -> None:
     """Whatever canonical data can hold, byte for byte; a message of no session becomes one of the session's."""
     with Store("sqlite://") as store:
-        session = store.create(messages=said, attempts=broken)
+        session = store.create(messages=messages, attempts=broken)
         found = store.load(session.id)
-    for kept, given_ in zip((*found.messages, *found.attempts), (*said, *broken), strict=True):
+    for kept, given_ in zip((*found.messages, *found.attempts), (*messages, *broken), strict=True):
         owned = given_ if given_.session_id else given_.model_copy(update={"session_id": session.id})
         assert write_message(kept) == write_message(owned)

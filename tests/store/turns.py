@@ -34,11 +34,11 @@ def priced(cost: str = "0.000654") -> Usage:
     )  # fmt: skip
 
 
-def reply(said: str, **fields: Any) -> Message:
+def reply(content: str, **fields: Any) -> Message:
     metadata = MessageMetadata(
         model="anthropic:claude-opus-5-5", provider="anthropic", usage=priced(), user_id="usr_1", team_id="team_1"
     )
-    return Message.assistant(said, metadata=metadata.model_copy(update=fields))
+    return Message.assistant(content, metadata=metadata.model_copy(update=fields))
 
 
 @dataclass
@@ -50,13 +50,13 @@ class ToolTurn:
     call: str
 
 
-def tool_turn(said: str = "Read it.", *, tool_ids: ToolIdMap | None = None, native: str = "toolu_1") -> ToolTurn:
+def tool_turn(content: str = "Read it.", *, tool_ids: ToolIdMap | None = None, native: str = "toolu_1") -> ToolTurn:
     ids = tool_ids or ToolIdMap()
     call = ids.receive("anthropic", native)
-    asked = reply("").model_copy(
+    call_message = reply("").model_copy(
         update={"content": (TextBlock(text="I look."), ToolUseBlock(id=call, name="read_file", input={"path": "a"}))}
     )
-    return ToolTurn([Message.user(said), asked, Message.tool(call, "contents"), reply("Done.")], ids, call)
+    return ToolTurn([Message.user(content), call_message, Message.tool(call, "contents"), reply("Done.")], ids, call)
 
 
 def rows(store: Store, query: str, **parameters: Any) -> list[tuple[Any, ...]]:

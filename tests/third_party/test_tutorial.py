@@ -13,11 +13,11 @@ import pytest
 from dragoman import get_adapter
 from dragoman.adapter import registry
 from dragoman.testing.conformance import Effort, conform
-from dragoman.testing.conformance.finding import suites_of
+from dragoman.testing.conformance.finding import find_suites
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from tests.third_party import tutorial
 
-EFFORT = Effort(4, 2, StreamEffort(replays=0, mutations=40, stride=11, cuts=11), elsewhere=0)
+EFFORT = Effort(4, 2, StreamEffort(replays=0, mutations=40, stride=11, cuts=11), processes=0)
 
 _METADATA = """Metadata-Version: 2.1
 Name: acme-adapter
@@ -34,10 +34,10 @@ acme = acme_adapter.conformance:TestAcme
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The page's files, on the path as an installer would leave them."""
     tutorial.write(tmp_path)
-    told = tmp_path / "acme_adapter-0.1.0.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text(_METADATA, encoding="utf-8")
-    (told / "entry_points.txt").write_text(_ENTRIES, encoding="utf-8")
+    dist_info = tmp_path / "acme_adapter-0.1.0.dist-info"
+    dist_info.mkdir()
+    (dist_info / "METADATA").write_text(_METADATA, encoding="utf-8")
+    (dist_info / "entry_points.txt").write_text(_ENTRIES, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     registry._entries.cache_clear()
     registry.adapter_class.cache_clear()
@@ -64,14 +64,14 @@ def test_it_is_found_by_its_entry_point() -> None:
     assert type(get_adapter("acme:acme-large")).__module__ == "acme_adapter.adapter"
     assert importlib.metadata.distribution("acme-adapter").version == "0.1.0"
     for name in ("acme", "acme_adapter", "acme-adapter"):
-        (suite,) = suites_of(name)
+        (suite,) = find_suites(name)
         assert suite is import_module("acme_adapter.conformance").TestAcme
 
 
 @pytest.mark.usefixtures("_installed")
 def test_it_passes_the_kit() -> None:
     """Every law, on each of its models."""
-    (suite,) = suites_of("acme")
+    (suite,) = find_suites("acme")
     subjects = suite.subjects()
     assert [subject.model for subject in subjects] == ["acme:acme-large", "acme:acme-words"]
     for subject in subjects:

@@ -10,14 +10,14 @@ PACKAGE = Path(__file__).parent / "acme_adapter"
 _BLOCK = re.compile(r'^```\w+ title="(?P<name>[^"]+)"\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
-def files() -> dict[str, str]:
+def tutorial_files() -> dict[str, str]:
     """By their names."""
     return {found["name"]: found["text"] for found in _BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
 
 
-def write(folder: Path) -> None:
+def write_files(folder: Path) -> None:
     """Saves them all below the folder."""
-    for name, text in files().items():
+    for name, text in tutorial_files().items():
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")

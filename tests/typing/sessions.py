@@ -16,7 +16,7 @@ from dragoman.pricing import PriceTable, price_table
 from dragoman.routing import Router
 from dragoman.session import Budget, Cost, Preview, SessionEvent, ToolAnswered
 from dragoman.store import AsyncStore, SessionRecord, Store
-from dragoman.testing import ScriptedProvider, block_network, says
+from dragoman.testing import ScriptedProvider, block_network, scripted_reply
 
 MODEL = "anthropic:claude-opus-5-5"
 
@@ -27,13 +27,13 @@ def tools() -> None:
         return path
 
     @tool(side_effects="read", name="look")
-    async def told(path: str) -> str:
+    async def async_tool(path: str) -> str:
         return path
 
     assert_type(plain, Tool)
-    assert_type(told, Tool)
+    assert_type(async_tool, Tool)
     assert_type(plain.name, str)
-    Session(MODEL, tools=[plain, told, print])
+    Session(MODEL, tools=[plain, async_tool, print])
 
     tool(side_effects=7)  # type: ignore[call-overload]
     Session(MODEL, tools=["plain"])  # type: ignore[list-item]
@@ -113,8 +113,11 @@ async def stored(store: AsyncStore) -> None:
 
 
 def doubles() -> None:
-    with block_network(), ScriptedProvider(says("a"), says(calls={"look": {"path": "b"}})) as provider:
+    with (
+        block_network(),
+        ScriptedProvider(scripted_reply("a"), scripted_reply(calls={"look": {"path": "b"}})) as provider,
+    ):
         assert_type(provider.model, str)
-        assert_type(provider.left, int)
+        assert_type(provider.remaining, int)
 
-    says(7)  # type: ignore[arg-type]
+    scripted_reply(7)  # type: ignore[arg-type]

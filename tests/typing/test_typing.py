@@ -19,11 +19,11 @@ ALONE = "# mypy alone"
 def test_the_public_names_have_their_types() -> None:
     """mypy, in the strict mode of pyproject.toml, agrees with every line."""
     pytest.importorskip("mypy")
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "mypy", *(str(FOLDER / name) for name in READ)],
         cwd=CHECKOUT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 @pytest.mark.exhaustive
@@ -44,10 +44,10 @@ def test_pyright_sees_the_same(tmp_path: Path) -> None:
         )
     )
     command = [checker, "--outputjson", "--pythonpath", sys.executable, "--project", str(settings)]
-    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
-    assert told["summary"]["filesAnalyzed"] == len(READ)
-    refused = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in told["generalDiagnostics"]}
-    assert refused == {line for name in READ for line in _wrong(name)}, told["generalDiagnostics"]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    assert report["summary"]["filesAnalyzed"] == len(READ)
+    refused = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in report["generalDiagnostics"]}
+    assert refused == {line for name in READ for line in _wrong(name)}, report["generalDiagnostics"]
 
 
 def _wrong(name: str) -> set[tuple[str, int]]:

@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
-from dragoman.adapter.beginning import begin
+from dragoman.adapter.assembly import ReplyBuilder
+from dragoman.adapter.beginning import prepare_request
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.decoding import StreamDecoder, reading
+from dragoman.adapter.decoding import StreamDecoder, wrap_malformed
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.failures import Origin, error_object
-from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.failures import ErrorContext, parse_error_body
+from dragoman.adapter.incoming import HistoryReader, parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_google.adapter import GoogleAdapter
 from dragoman_google.interactions import decode, encode, errors
-from dragoman_google.interactions.stream import InteractionDecoder
+from dragoman_google.interactions.stream import InteractionsStreamDecoder
 
 PATH = "/v1beta/interactions"
 
@@ -40,13 +40,13 @@ class InteractionsAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        stored = encode.goes_on_from_store(options.extra.get(self.provider, {}))
-        request, tools = begin(self, messages, tools, options, server_state=stored, whole=True)
+        server_state = encode.has_stored_history(options.extra.get(self.provider, {}))
+        request, tools = prepare_request(self, messages, tools, options, server_state=server_state, whole=True)
         path = f"{PATH}?alt=sse" if options.stream else PATH
-        return request.wire(path, encode.body(request, tools), merged=encode.MERGED)
+        return request.build(path, encode.encode_body(request, tools), merged=encode.MERGED_FIELDS)
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with reading(self.provider):
+        with wrap_malformed(self.provider):
             if response.status >= 400:
                 raise self.error(response.status, response.body, response.headers)
             native = wirejson.loads_object(response.body)
@@ -54,22 +54,24 @@ class InteractionsAdapter(Adapter):
                 raise self.error(response.status, response.body, response.headers)
             if "status" not in native and "steps" not in native:
                 raise ValueError("this is no interaction: it has neither steps nor a status")
-            return decode.message(native, Reply(context, self.provider))
+            return decode.decode_message(native, ReplyBuilder(context, self.provider))
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
-        return InteractionDecoder(self.provider, context)
+        return InteractionsStreamDecoder(self.provider, context)
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = request_object(body)
-        with reading(self.provider, request=True):
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
-            conversation = decode.history(native, reader)
-            tools = decode.tools(native, self.provider)
+            covered = decode.decode_history(native, reader)
+            tools = decode.decode_tools(native, self.provider)
             if tools:
-                conversation.append("tools")
-            return reader.messages, tools, decode.options(native, self, context, conversation)
+                covered.append("tools")
+            return reader.messages, tools, decode.decode_options(native, self, context, covered)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.read(error_object(body), Origin(self.provider, self.model, status, headers, body))
+        return errors.decode_error(
+            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
+        )

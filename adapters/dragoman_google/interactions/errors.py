@@ -17,7 +17,7 @@ from dragoman.adapter.errors import (
     RequestCancelledError,
     ServerError,
 )
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman_google import errors
 
 BY_CODE: dict[str, type[ProviderError]] = {
@@ -32,16 +32,16 @@ BY_CODE: dict[str, type[ProviderError]] = {
     "quota_exceeded": RateLimitError,
     "rate_limit_exceeded": RateLimitError,
 }
-_INVALID = "invalid_request"
+_INVALID_REQUEST = "invalid_request"
 """Its message may say that the input is too long, as that of Google's INVALID_ARGUMENT may."""
 
 
-def read(native: dict[str, Any], origin: Origin) -> ProviderError:
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
     """The error of an event, or of an interaction that failed."""
     error = native.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(error, dict) and isinstance(code, str) and code in BY_CODE:
         return origin.failure(message=error.get("message"), code=code).error(BY_CODE[code])
-    if isinstance(error, dict) and code == _INVALID:
+    if isinstance(error, dict) and code == _INVALID_REQUEST:
         native = {**native, "error": {"status": "INVALID_ARGUMENT", **error}}
-    return errors.read(native, origin)
+    return errors.decode_error(native, origin)

@@ -5,24 +5,24 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman_google.parts import RAW_INPUT
 
-REPEATED = ("user_input", "function_result")
+INPUT_STEPS = ("user_input", "function_result")
 """Steps that are not the model's: input that is said again."""
 _CALL, _OUTPUT = "function_call", "model_output"
 
 
-class GatheredStep:
+class StepAccumulator:
     """A step's object, and the pieces that its deltas brought, which are joined when somebody asks.
 
     ``place`` is its position among the model's steps, ``first_block`` the index of its first block in the message.
     """
 
-    __slots__ = ("_arguments", "_texts", "call", "first_block", "native", "place", "stopped")
+    __slots__ = ("_arguments", "_texts", "call", "first_block", "native", "position", "stopped")
 
-    def __init__(self, native: dict[str, Any], place: int, first_block: int) -> None:
+    def __init__(self, native: dict[str, Any], position: int, first_block: int) -> None:
         self.native = dict(native)
         if native.get("content"):
             self.native["content"] = [dict(each) for each in native["content"]]
-        self.place = place
+        self.position = position
         self.first_block = first_block
         self.call = ""
         """The canonical id of the call that the step is."""
@@ -45,7 +45,7 @@ class GatheredStep:
 
     @property
     def is_repeated(self) -> bool:
-        return self.kind in REPEATED
+        return self.kind in INPUT_STEPS
 
     @property
     def contents(self) -> list[dict[str, Any]]:
@@ -71,19 +71,19 @@ class GatheredStep:
 
     def add_text(self, text: str) -> None:
         """A piece of the last content. Adding to a string in a dict would copy it for every delta."""
-        self._texts.setdefault(len(self.contents) - 1, []).append(_checked(text))
+        self._texts.setdefault(len(self.contents) - 1, []).append(_require_text(text))
 
     def add_arguments(self, text: str) -> None:
-        self._arguments.append(_checked(text))
+        self._arguments.append(_require_text(text))
 
     def stop(self) -> None:
         """The step is whole: its object is what it will be."""
         self.stopped = True
-        self.native = self.settled()
+        self.native = self.to_native()
         self._texts.clear()
         self._arguments.clear()
 
-    def settled(self) -> dict[str, Any]:
+    def to_native(self) -> dict[str, Any]:
         """The step's object as far as it came. Arguments that are cut off or malformed stay text and run nothing."""
         native = dict(self.native)
         if self._texts:
@@ -95,8 +95,8 @@ class GatheredStep:
             ]
         joined = "".join(self._arguments)
         if self.is_call and not self.stopped:
-            given = native.get("arguments")
-            native |= {"arguments": {}, RAW_INPUT: joined or (wirejson.dumps_text(given) if given else "")}
+            arguments = native.get("arguments")
+            native |= {"arguments": {}, RAW_INPUT: joined or (wirejson.dumps_text(arguments) if arguments else "")}
         elif joined.strip():
             native["arguments"], malformed = wirejson.parse_arguments(joined)
             if malformed is not None:
@@ -104,7 +104,7 @@ class GatheredStep:
         return native
 
 
-def _checked(text: str) -> str:
+def _require_text(text: str) -> str:
     if not isinstance(text, str):
         raise TypeError("a delta of a step is no text")
     return text

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.events import (
     MessageComplete,
@@ -26,32 +26,32 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman_google.interactions import contents, decode, errors
-from dragoman_google.interactions.gather import GatheredStep
+from dragoman_google.interactions.gather import StepAccumulator
 
 _DONE = b"[DONE]"
 _MEDIA = ("image", "audio", "video", "document")
 
 
-class InteractionDecoder(StreamDecoder):
+class InteractionsStreamDecoder(StreamDecoder):
     """Gathers the interaction that the stream describes, and emits an event for each change."""
 
     def __init__(self, provider: str, context: RequestContext) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = Reply(context, provider)
+        self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._native: dict[str, Any] = {}
-        self._begun = False
-        self._steps: list[GatheredStep] = []
+        self._started = False
+        self._steps: list[StepAccumulator] = []
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         if frame.data.strip() == _DONE:
             return ()
         data = wirejson.loads_object(frame.data, what="a stream event")
-        beside = data.get("metadata")
-        counted = beside.get("usage") or beside.get("total_usage") if isinstance(beside, dict) else None
-        return self._with_usage(self._told(data), counted) if counted else self._told(data)
+        metadata = data.get("metadata")
+        usage = metadata.get("usage") or metadata.get("total_usage") if isinstance(metadata, dict) else None
+        return self._with_usage(self._decode_event(data), usage) if usage else self._decode_event(data)
 
-    def _told(self, data: dict[str, Any]) -> Iterable[StreamEvent]:
+    def _decode_event(self, data: dict[str, Any]) -> Iterable[StreamEvent]:
         match data.get("event_type"):
             case "step.delta":
                 return self._delta(self._open_step(data["index"]), data["delta"])
@@ -66,14 +66,14 @@ class InteractionDecoder(StreamDecoder):
             case "interaction.status_update":
                 return ()
             case "error":
-                raise errors.read(data, Origin(self.provider, self._model))
+                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
             case None if "error" in data:
-                raise errors.read(data, Origin(self.provider, self._model))
+                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
             case kind:
-                return self.unknown(str(kind))
+                return self.skip_unknown(str(kind))
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return decode.message(self._gathered(), self._reply, status) if self._begun else None
+        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._started else None
 
     def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         """What is known before any step; a step may tell that it was lost on the way."""
@@ -81,26 +81,26 @@ class InteractionDecoder(StreamDecoder):
         if known and native.get("id", known) != known:
             raise ValueError("a second interaction starts in one stream")
         self._native |= _without_steps(native)
-        if not self._begun:
-            self._begun = True
+        if not self._started:
+            self._started = True
             yield MessageStart(self._reply.message_id, native.get("model") or native.get("agent") or self._model)
 
     def _with_usage(self, events: Iterable[StreamEvent], native: dict[str, Any]) -> Iterator[StreamEvent]:
         """Counts may come with any event: what was used so far."""
         yield from events
-        if self._begun and (counted := decode.usage(native, None)) is not None:
+        if self._started and (usage := decode.decode_usage(native, None)) is not None:
             self._native["usage"] = native
-            yield UsageUpdate(self._reply.message_id, counted)
+            yield UsageUpdate(self._reply.message_id, usage)
 
     def _start(self, index: int, native: dict[str, Any]) -> Iterator[StreamEvent]:
         yield from self._begin({})
         if index != len(self._steps):
             raise ValueError(f"step {index} starts where {len(self._steps)} was due")
         last = self._steps[-1] if self._steps else None
-        place = last.place + (not last.is_repeated) if last else 0
-        step = GatheredStep(native, place, last.first_block + last.blocks if last else 0)
+        position = last.position + (not last.is_repeated) if last else 0
+        step = StepAccumulator(native, position, last.first_block + last.blocks if last else 0)
         if step.is_call:
-            step.call = self._reply.call_id(place, native.get("id"))
+            step.call = self._reply.call_id(position, native.get("id"))
             yield ToolUseStart(self._reply.message_id, step.first_block, step.call, native["name"])
         self._steps.append(step)
         if step.is_output:
@@ -108,17 +108,17 @@ class InteractionDecoder(StreamDecoder):
                 if content["type"] == "text" and content["text"]:
                     yield TextDelta(self._reply.message_id, block, content["text"])
         elif step.kind == "thought":
-            thought = contents.thought(native)
+            thought = contents.decode_thinking(native)
             if thought.text or thought.signature:
                 yield ThinkingDelta(self._reply.message_id, step.first_block, thought.text, thought.signature)
 
-    def _open_step(self, index: int) -> GatheredStep:
+    def _open_step(self, index: int) -> StepAccumulator:
         """Raises ValueError where the step has stopped, or not started: something was lost or doubled on the way."""
         if not 0 <= index < len(self._steps) or self._steps[index].stopped:
             raise ValueError(f"step {index} goes on, but is not open")
         return self._steps[index]
 
-    def _delta(self, step: GatheredStep, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+    def _delta(self, step: StepAccumulator, delta: dict[str, Any]) -> Iterable[StreamEvent]:
         match delta["type"]:
             case _ if step.is_repeated:
                 return ()
@@ -142,25 +142,25 @@ class InteractionDecoder(StreamDecoder):
                 step.native |= delta
                 return ()
             case kind:
-                return self.unknown(f"delta {kind} of {step.kind}")
+                return self.skip_unknown(f"delta {kind} of {step.kind}")
 
-    def _text(self, step: GatheredStep, text: str) -> Iterator[StreamEvent]:
+    def _text(self, step: StepAccumulator, text: str) -> Iterator[StreamEvent]:
         self._text_content(step)
         step.add_text(text)
         yield TextDelta(self._reply.message_id, step.last_block, text)
 
-    def _text_content(self, step: GatheredStep) -> dict[str, Any]:
+    def _text_content(self, step: StepAccumulator) -> dict[str, Any]:
         """The text that goes on: the last content, or a new one behind anything else."""
         if not step.contents or step.contents[-1]["type"] != "text":
             self._add_content(step, {"type": "text", "text": ""})
         return step.contents[-1]
 
-    def _add_content(self, step: GatheredStep, native: dict[str, Any]) -> None:
+    def _add_content(self, step: StepAccumulator, native: dict[str, Any]) -> None:
         if step is not self._steps[-1]:
             raise ValueError("a step has one more content, though the next step has begun")
         step.add_content(dict(native))
 
-    def _summary(self, step: GatheredStep, content: dict[str, Any] | None) -> Iterator[StreamEvent]:
+    def _summary(self, step: StepAccumulator, content: dict[str, Any] | None) -> Iterator[StreamEvent]:
         if content is None:
             return
         step.native["summary"] = step.native.get("summary") or []
@@ -168,42 +168,42 @@ class InteractionDecoder(StreamDecoder):
         if content.get("type") == "text":
             yield ThinkingDelta(self._reply.message_id, step.first_block, content["text"])
 
-    def _signature(self, step: GatheredStep, signature: str | None) -> Iterator[StreamEvent]:
+    def _signature(self, step: StepAccumulator, signature: str | None) -> Iterator[StreamEvent]:
         """Of a thought, a call or a tool of Google's. Empty ones come before the one that counts."""
         step.native["signature"] = signature or step.native.get("signature") or ""
         if signature and step.kind == "thought":
             yield ThinkingDelta(self._reply.message_id, step.first_block, "", signature)
 
-    def _arguments(self, step: GatheredStep, fragment: str) -> Iterator[StreamEvent]:
+    def _arguments(self, step: StepAccumulator, fragment: str) -> Iterator[StreamEvent]:
         step.add_arguments(fragment)
         if fragment and step.is_call:
             yield ToolUseInputDelta(self._reply.message_id, step.first_block, step.call, fragment)
 
-    def _stop(self, step: GatheredStep) -> Iterator[StreamEvent]:
+    def _stop(self, step: StepAccumulator) -> Iterator[StreamEvent]:
         step.stop()
         if step.is_call:
-            made = contents.call(step.native, step.call)
-            if made.raw_input is None:
-                yield ToolUseEnd(self._reply.message_id, step.first_block, step.call, made.input)
+            call = contents.call(step.native, step.call)
+            if call.raw_input is None:
+                yield ToolUseEnd(self._reply.message_id, step.first_block, step.call, call.input)
 
     def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
         yield from self._begin(native)
         if native.get("error"):
-            raise errors.read(native, Origin(self.provider, self._model))
+            raise errors.decode_error(native, ErrorContext(self.provider, self._model))
         if not self._steps:
             for index, step in enumerate(native.get("steps") or ()):
                 yield from self._start(index, step)
                 yield from self._stop(self._steps[index])
         # What was counted on the way is less than all: where the end tells no counts they are unknown.
         self._native["usage"] = native.get("usage")
-        message = decode.message(self._gathered(), self._reply)
+        message = decode.decode_message(self._accumulated_reply(), self._reply)
         if message.usage is not None:
             yield UsageUpdate(self._reply.message_id, message.usage)
         yield MessageComplete(message)
 
-    def _gathered(self) -> dict[str, Any]:
+    def _accumulated_reply(self) -> dict[str, Any]:
         """The interaction as far as it came."""
-        return {**self._native, "steps": [step.settled() for step in self._steps]}
+        return {**self._native, "steps": [step.to_native() for step in self._steps]}
 
 
 def _without_steps(native: dict[str, Any]) -> dict[str, Any]:

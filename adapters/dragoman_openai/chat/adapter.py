@@ -3,23 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.assembly import Reply
-from dragoman.adapter.beginning import begin
+from dragoman.adapter.assembly import ReplyBuilder
+from dragoman.adapter.beginning import prepare_request
 from dragoman.adapter.capabilities import EMULATED, NATIVE, AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.decoding import StreamDecoder, reading
+from dragoman.adapter.decoding import StreamDecoder, wrap_malformed
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.failures import Origin, error_object
-from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.failures import ErrorContext, parse_error_body
+from dragoman.adapter.incoming import HistoryReader, parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_openai.chat import decode, encode, errors, parameters
 from dragoman_openai.chat.dialect import OPENAI, Dialect
-from dragoman_openai.chat.stream import ChatDecoder
+from dragoman_openai.chat.stream import ChatStreamDecoder
 
 if TYPE_CHECKING:
-    from dragoman.adapter.batch import BatchWire
+    from dragoman.adapter.batch import BatchApi
 
 _MODELS = ModelTable.of("dragoman_openai", "models.toml", "chat/models.toml")
 
@@ -44,43 +44,49 @@ class ChatAdapter(Adapter):
     def capabilities(self) -> AdapterCapabilities:
         found = self.models.capabilities(self.model)
         if self.dialect.schema_format == "json_object" and found.supports_structured_output is NATIVE:
-            asked = {"supports_structured_output": EMULATED, "structured_output_by": "prompt"}
-            return found.model_copy(update=asked)
+            overrides = {"supports_structured_output": EMULATED, "structured_output_by": "prompt"}
+            return found.model_copy(update=overrides)
         return found
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = begin(self, messages, tools, options)
-        return request.wire(self.dialect.path, encode.body(request, tools, self.dialect))
+        request, tools = prepare_request(self, messages, tools, options)
+        return request.build(self.dialect.path, encode.encode_body(request, tools, self.dialect))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with reading(self.provider):
+        with wrap_malformed(self.provider):
             if response.status >= 400:
                 raise self.error(response.status, response.body, response.headers)
-            native = decode.reply_object(response.body)
-            if (failed := errors.failure(native, self.dialect)) is not None:
-                raise errors.read(failed, Origin(self.provider, self.model, headers=response.headers))
-            return decode.message(native, Reply(context, self.provider), self.dialect)
+            native = decode.parse_reply(response.body)
+            if (failed := errors.find_embedded_error(native, self.dialect)) is not None:
+                raise errors.decode_error(failed, ErrorContext(self.provider, self.model, headers=response.headers))
+            return decode.decode_message(native, ReplyBuilder(context, self.provider), self.dialect)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
-        return ChatDecoder(self.provider, context, self.dialect)
+        return ChatStreamDecoder(self.provider, context, self.dialect)
 
     @property
-    def batches(self) -> "BatchWire | None":
+    def batch_api(self) -> "BatchApi | None":
         """Endpoints that merely speak this wire have no batches, or others."""
-        from dragoman_openai.batch import OpenAIBatches  # few programs submit any
+        from dragoman_openai.batch import OpenAIBatchApi  # few programs submit any
 
-        return OpenAIBatches(self.provider, self.model, self.dialect.path) if type(self) is ChatAdapter else None
+        return OpenAIBatchApi(self.provider, self.model, self.dialect.path) if type(self) is ChatAdapter else None
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = request_object(body)
-        with reading(self.provider, request=True):
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
-            decode.history(native, reader, self.dialect)
-            return reader.messages, decode.tools(native, self.provider), parameters.read(native, self, context)
+            decode.decode_history(native, reader, self.dialect)
+            return (
+                reader.messages,
+                decode.decode_tools(native, self.provider),
+                parameters.decode_options(native, self, context),
+            )
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.read(error_object(body), Origin(self.provider, self.model, status, headers, body))
+        return errors.decode_error(
+            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
+        )

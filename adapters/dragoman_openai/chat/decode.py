@@ -4,16 +4,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.incoming import HistoryReader
-from dragoman.adapter.residue import residue
+from dragoman.adapter.residue import diff_objects
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_openai.chat import details, encode, parts
-from dragoman_openai.chat.dialect import Dialect, lookup
+from dragoman_openai.chat.dialect import Dialect, lookup_path
 from dragoman_openai.chat.parts import Piece
-from dragoman_openai.chat.usage import usage
+from dragoman_openai.chat.usage import decode_usage
 
 STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -29,24 +29,24 @@ STOP_REASONS = {
     "network_error": StopReason.ERROR,
 }
 
-_REPLY_SPOKEN_FOR = {"model", "choices", "usage", "object"}
-_CHOICE_SPOKEN_FOR = {"index", "message", "delta"}
-_MESSAGE_SPOKEN_FOR = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
+_COVERED_REPLY_FIELDS = {"model", "choices", "usage", "object"}
+_COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
+_COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
 
-Difference = Callable[[Piece, Piece], dict[str, Any]]
+DiffFunction = Callable[[Piece, Piece], dict[str, Any]]
 
 
-def reply_object(body: bytes) -> dict[str, Any]:
+def parse_reply(body: bytes) -> dict[str, Any]:
     return wirejson.loads_object(body)
 
 
-def message(
+def decode_message(
     native: dict[str, Any],
-    reply: Reply,
+    reply: ReplyBuilder,
     dialect: Dialect,
     status: MessageStatus = MessageStatus.COMPLETE,
     *,
-    said: Sequence[Piece] | None = None,
+    pieces: Sequence[Piece] | None = None,
     cut: Collection[int] = (),
 ) -> Message:
     """A whole reply object, or the one that a stream has gathered. Only the first choice becomes the message.
@@ -54,27 +54,29 @@ def message(
     A stream hands in what was said in its own order, and at which positions of it calls were broken off.
     """
     choice = first_choice(native)
-    spoken = choice["message"]
-    if said is None:
-        said = parts.said(spoken, dialect)
+    native_message = choice["message"]
+    if pieces is None:
+        pieces = parts.split_message(native_message, dialect)
     finish = choice.get("finish_reason")
-    cut = {*cut, *cut_by_length(said, finish)}
-    content, notes = _blocks(said, reply.call_id, reply.provider, dialect, parts.difference_in_reply, cut)
-    listed = lookup(native, dialect.source_list) if dialect.source_list else None
-    content = _cited(content, [*(spoken.get("annotations") or ()), *(listed or ())])
+    cut = {*cut, *truncated_calls(pieces, finish)}
+    content, notes = _decode_blocks(pieces, reply.call_id, reply.provider, dialect, parts.diff_reply_piece, cut)
+    listed = lookup_path(native, dialect.source_list) if dialect.source_list else None
+    content = _attach_citations(content, [*(native_message.get("annotations") or ()), *(listed or ())])
     raw: dict[str, Any] = {
-        "reply": _filled(native, _REPLY_SPOKEN_FOR),
-        "choice": _filled(choice, _CHOICE_SPOKEN_FOR),
+        "reply": _uncovered_values(native, _COVERED_REPLY_FIELDS),
+        "choice": _uncovered_values(choice, _COVERED_CHOICE_FIELDS),
         "choices": [other for other in native["choices"] if other is not choice],
-        "message": _filled(spoken, {*_MESSAGE_SPOKEN_FOR, *dialect.reasoning_fields, details.FIELD}),
+        "message": _uncovered_values(
+            native_message, {*_COVERED_MESSAGE_FIELDS, *dialect.reasoning_fields, details.DETAILS_FIELD}
+        ),
         "blocks": notes,
-        "list": isinstance(spoken.get("content"), list),
+        "list": isinstance(native_message.get("content"), list),
     }
-    return reply.message(
+    return reply.build(
         content,
         model=native.get("model") or None,
-        stop_reason=_stop_reason(finish, content, said, status),
-        usage=usage(native, dialect),
+        stop_reason=_decode_stop_reason(finish, content, pieces, status),
+        usage=decode_usage(native, dialect),
         raw={key: value for key, value in raw.items() if value},
         status=status,
     )
@@ -86,21 +88,21 @@ def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
     return next((choice for choice in choices if not choice.get("index")), choices[0])
 
 
-def cut_by_length(said: Sequence[Piece], finish: str | None) -> list[int]:
+def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
     """The position of a last call that the limit broke off before its arguments began; others show by parsing."""
-    if finish != "length" or not said or not parts.is_call(said[-1]):
+    if finish != "length" or not pieces or not parts.is_call(pieces[-1]):
         return []
-    field, value = said[-1]
+    field, value = pieces[-1]
     function = value if field == "function_call" else value.get("function")
-    return [len(said) - 1] if isinstance(function, dict) and not function.get("arguments") else []
+    return [len(pieces) - 1] if isinstance(function, dict) and not function.get("arguments") else []
 
 
-def _filled(native: Mapping[str, Any], spoken_for: Collection[str]) -> dict[str, Any]:
-    return {key: value for key, value in native.items() if key not in spoken_for and value not in (None, "", [], {})}
+def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in native.items() if key not in covered and value not in (None, "", [], {})}
 
 
-def _stop_reason(
-    native: str | None, content: Iterable[ContentBlock], said: Iterable[Piece], status: MessageStatus
+def _decode_stop_reason(
+    native: str | None, content: Iterable[ContentBlock], pieces: Iterable[Piece], status: MessageStatus
 ) -> StopReason | None:
     """Many servers say "stop", or nothing, for calls and refusals as well, so those are seen by looking."""
     if status is MessageStatus.CANCELLED:
@@ -111,46 +113,46 @@ def _stop_reason(
     if reason is StopReason.END_TURN:
         if any(isinstance(block, ToolUseBlock) for block in content):
             return StopReason.TOOL_USE
-        if any(field == "refusal" for field, _ in said):
+        if any(field == "refusal" for field, _ in pieces):
             return StopReason.REFUSAL
     return reason
 
 
-def _blocks(
-    said: Iterable[Piece],
+def _decode_blocks(
+    pieces: Iterable[Piece],
     call_id: Callable[[int, str | None], str],
     provider: str,
     dialect: Dialect,
-    difference: Difference,
+    difference: DiffFunction,
     cut: Collection[int] = (),
 ) -> tuple[list[ContentBlock], dict[str, Any]]:
     """The blocks of the pieces, and by position what our encoder would not write for them."""
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
-    for position, piece in enumerate(said):
+    for position, piece in enumerate(pieces):
         tool_use_id = call_id(position, parts.native_id(piece)) if parts.is_call(piece) else ""
-        block, note = parts.block(piece, tool_use_id, provider, cut=position in cut)
+        block, note = parts.decode_block(piece, tool_use_id, provider, cut=position in cut)
         content.append(block)
         if piece[0] != "audio":  # what a model spoke goes back as its transcript
-            ours = parts.piece(block, note, lambda _, piece=piece: parts.native_id(piece) or "", dialect)  # type: ignore[misc]
+            ours = parts.encode_block(block, note, lambda _, piece=piece: parts.native_id(piece) or "", dialect)  # type: ignore[misc]
             note |= difference(piece, ours)
         if note:
             notes[str(position)] = note
     return content, notes
 
 
-def _cited(content: list[ContentBlock], annotations: Any) -> list[ContentBlock]:
+def _attach_citations(content: list[ContentBlock], annotations: Any) -> list[ContentBlock]:
     """The sources of an answer stand beside it and count its characters: they belong to its first text."""
     if not annotations:
         return content
-    citations = tuple(_citation(item) for item in annotations)
+    citations = tuple(_decode_citation(item) for item in annotations)
     place = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
     if place is not None:
         content[place] = content[place].model_copy(update={"citations": citations})
     return content
 
 
-def _citation(native: dict[str, Any] | str) -> Citation:
+def _decode_citation(native: dict[str, Any] | str) -> Citation:
     if isinstance(native, str):
         return Citation(kind="url", url=native)
     kind = native.get("type") or "url_citation"
@@ -166,83 +168,85 @@ def _citation(native: dict[str, Any] | str) -> Citation:
     )
 
 
-def history(native: dict[str, Any], reader: HistoryReader, dialect: Dialect) -> None:
+def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Dialect) -> None:
     """The messages of a request. A result of the older form names no call: it answers the latest one without an id."""
-    unnamed: str | None = None
+    call_without_id: str | None = None
     for item in native["messages"]:
         if item["role"] in ("tool", "function"):
             answered = reader.result_id(item["tool_call_id"]) if "tool_call_id" in item else None
-            _add_result(reader, item, answered or unnamed or reader.result_id(None), dialect)
+            _add_tool_result(reader, item, answered or call_without_id or reader.result_id(None), dialect)
             continue
-        said = parts.said(item, dialect)
-        content, notes = _blocks(
-            said, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, parts.difference
+        pieces = parts.split_message(item, dialect)
+        content, notes = _decode_blocks(
+            pieces, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, parts.diff_piece
         )
-        unnamed = _unnamed_call(content, said)
+        call_without_id = _call_without_id(content, pieces)
         raw = {"list": isinstance(item.get("content"), list), "blocks": notes}
-        raw["residue"] = _message_residue(item, content, notes, said, raw, dialect)
-        content = _cited(content, item.get("annotations"))
+        raw["residue"] = _diff_message(item, content, notes, pieces, raw, dialect)
+        content = _attach_citations(content, item.get("annotations"))
         reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
 
 
-def _unnamed_call(content: Iterable[ContentBlock], said: Iterable[Piece]) -> str | None:
-    for block, piece in zip(content, said, strict=True):
+def _call_without_id(content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> str | None:
+    for block, piece in zip(content, pieces, strict=True):
         if isinstance(block, ToolUseBlock) and parts.native_id(piece) is None:
             return block.id
     return None
 
 
-def _message_residue(
+def _diff_message(
     native: dict[str, Any],
     content: Sequence[ContentBlock],
     notes: Mapping[str, Any],
-    said: Iterable[Piece],
+    pieces: Iterable[Piece],
     raw: Mapping[str, Any],
     dialect: Dialect,
 ) -> dict[str, Any] | None:
     """What a message holds in the fields that its blocks do not speak for."""
     noted = [(block, notes.get(str(index), {})) for index, block in enumerate(content)]
-    ours = encode.message(native["role"], encode.written(noted, str, dialect), raw, dialect)
-    spoken_for = {"role", *(field for field, _ in said)}
-    return residue(_others(native, spoken_for), _others(ours, spoken_for))
+    ours = encode.encode_message(native["role"], encode.encode_pieces(noted, str, dialect), raw, dialect)
+    covered = {"role", *(field for field, _ in pieces)}
+    return diff_objects(_uncovered_fields(native, covered), _uncovered_fields(ours, covered))
 
 
-def _others(fields: Mapping[str, Any], spoken_for: Collection[str]) -> dict[str, Any]:
-    return {field: value for field, value in fields.items() if field not in spoken_for}
+def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if field not in covered}
 
 
-def _add_result(reader: HistoryReader, native: dict[str, Any], tool_use_id: str, dialect: Dialect) -> None:
-    said = parts.said({"content": native.get("content")}, dialect)
-    content, notes = _blocks(said, lambda *_: "", reader.provider, dialect, parts.difference)
+def _add_tool_result(reader: HistoryReader, native: dict[str, Any], tool_use_id: str, dialect: Dialect) -> None:
+    pieces = parts.split_message({"content": native.get("content")}, dialect)
+    content, notes = _decode_blocks(pieces, lambda *_: "", reader.provider, dialect, parts.diff_piece)
     answer = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
     note: dict[str, Any] = {"list": True} if isinstance(native.get("content"), list) else {}
     if notes:
         note["parts"] = notes
-    ours = encode.result(answer, note, lambda _: native.get("tool_call_id", ""), dialect)
-    spoken_for = {field for field, _ in said}
-    note |= residue(_others(native, spoken_for), _others(ours, spoken_for)) or {}
+    ours = encode.encode_tool_result(answer, note, lambda _: native.get("tool_call_id", ""), dialect)
+    covered = {field for field, _ in pieces}
+    note |= diff_objects(_uncovered_fields(native, covered), _uncovered_fields(ours, covered)) or {}
     reader.add(Role.TOOL, (answer,), {"blocks": {"0": note}} if note else {})
 
 
-def tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
     """The tools of a request, and the functions of its older form. A tool that is no function is kept whole."""
     found: list[ToolDefinition] = []
     for item in native.get("tools") or ():
         if isinstance(item.get("function"), dict):
-            found.append(_tool(item["function"], item, provider, {}))
+            found.append(_decode_tool(item["function"], item, provider, {}))
         else:
             inner = item.get(item["type"])
             name = (inner.get("name") if isinstance(inner, dict) else None) or item.get("name") or item["type"]
             found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
-    found += [_tool(item, item, provider, {"legacy": True}) for item in native.get("functions") or ()]
+    found += [_decode_tool(item, item, provider, {"legacy": True}) for item in native.get("functions") or ()]
     return found
 
 
-def _tool(function: dict[str, Any], native: dict[str, Any], provider: str, raw: dict[str, Any]) -> ToolDefinition:
+def _decode_tool(
+    function: dict[str, Any], native: dict[str, Any], provider: str, raw: dict[str, Any]
+) -> ToolDefinition:
     schema = function.get("parameters")
     given = {"input_schema": schema} if isinstance(schema, dict) else {}
     definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **given)
     marked = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
-    if note := parts.difference(("tools", native), ("tools", encode.tool(marked, provider))):
+    if note := parts.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
         raw = {**raw, "residue": note}
     return definition.model_copy(update={"provider_raw": {"by": provider, **raw}}) if raw else definition

@@ -9,32 +9,34 @@ from typing import Any
 
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, RedactedThinkingBlock, ThinkingBlock
 
-FIELD = "reasoning_details"
+DETAILS_FIELD = "reasoning_details"
 
 TEXT, SUMMARY, ENCRYPTED = "reasoning.text", "reasoning.summary", "reasoning.encrypted"
 
 _CONTENT = {TEXT: "text", SUMMARY: "summary"}
 
 
-def text(native: Mapping[str, Any]) -> str:
+def detail_text(native: Mapping[str, Any]) -> str:
     """What a detail lets read; empty for those that are sealed, or unknown."""
     return native.get(_CONTENT.get(native["type"], "")) or ""
 
 
-def block(native: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str, Any]]:
+def decode_detail(native: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str, Any]]:
     """The block that a detail is, and its note."""
     match native["type"]:
         case "reasoning.text":
-            return ThinkingBlock(text=text(native), signature=native.get("signature") or None), {"field": FIELD}
+            return ThinkingBlock(text=detail_text(native), signature=native.get("signature") or None), {
+                "field": DETAILS_FIELD
+            }
         case "reasoning.summary":
-            return ThinkingBlock(text=text(native)), {"field": FIELD, "kind": SUMMARY}
+            return ThinkingBlock(text=detail_text(native)), {"field": DETAILS_FIELD, "kind": SUMMARY}
         case "reasoning.encrypted" if isinstance(native.get("data"), str):
-            return RedactedThinkingBlock(data=native["data"]), {"field": FIELD}
+            return RedactedThinkingBlock(data=native["data"]), {"field": DETAILS_FIELD}
         case kind:
-            return ProviderBlock(provider=provider, kind=kind, data=native), {"field": FIELD}
+            return ProviderBlock(provider=provider, kind=kind, data=native), {"field": DETAILS_FIELD}
 
 
-def detail(content: ThinkingBlock | RedactedThinkingBlock, note: Mapping[str, Any]) -> dict[str, Any]:
+def encode_detail(content: ThinkingBlock | RedactedThinkingBlock, note: Mapping[str, Any]) -> dict[str, Any]:
     """The detail that is written for a block."""
     if isinstance(content, RedactedThinkingBlock):
         return {"type": ENCRYPTED, "data": content.data}
@@ -43,7 +45,7 @@ def detail(content: ThinkingBlock | RedactedThinkingBlock, note: Mapping[str, An
     return {"type": TEXT, "text": content.text} | ({"signature": content.signature} if content.signature else {})
 
 
-class Detail:
+class DetailAccumulator:
     """A detail while it streams: its text comes in fragments, its signature behind them."""
 
     def __init__(self, native: Mapping[str, Any]) -> None:
@@ -54,13 +56,13 @@ class Detail:
     def is_continued_by(self, native: Mapping[str, Any]) -> bool:
         """Whether a fragment belongs to this one: text of the same kind and place, until it is signed."""
         same = all(native.get(key) == self._native.get(key) for key in ("type", "index"))
-        return same and native["type"] in _CONTENT and not (self._native.get("signature") and text(native))
+        return same and native["type"] in _CONTENT and not (self._native.get("signature") and detail_text(native))
 
     def add(self, native: Mapping[str, Any]) -> None:
-        self._fragments.append(text(native))
+        self._fragments.append(detail_text(native))
         self._native |= {key: value for key, value in native.items() if value is not None}
 
     def piece(self) -> tuple[str, dict[str, Any]]:
         if content := _CONTENT.get(self._native["type"]):
-            return FIELD, {**self._native, content: "".join(self._fragments)}
-        return FIELD, self._native
+            return DETAILS_FIELD, {**self._native, content: "".join(self._fragments)}
+        return DETAILS_FIELD, self._native

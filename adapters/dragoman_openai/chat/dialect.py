@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject
 
 Path = str
 """Where a value lies in a JSON object: names of fields with dots between them."""
 
 
-class Dialect(Frozen):
+class Dialect(FrozenModel):
     """How an endpoint names and places things. A field that is None, or empty in a table, does not exist there."""
 
     path: str = "/chat/completions"
@@ -108,7 +108,7 @@ class Dialect(Frozen):
 OPENAI = Dialect()
 
 
-def lookup(native: Any, path: Path) -> Any:
+def lookup_path(native: Any, path: Path) -> Any:
     """The value at a path; None where there is nothing."""
     for name in _steps(path):
         if not isinstance(native, dict):
@@ -119,13 +119,13 @@ def lookup(native: Any, path: Path) -> Any:
 
 def first_filled(native: Mapping[str, Any], paths: tuple[Path, ...]) -> Any:
     """The first value at one of the paths that is not empty; None where there is none."""
-    if _heads(paths).isdisjoint(native):  # true of nearly every chunk of a stream
+    if _first_steps(paths).isdisjoint(native):  # true of nearly every chunk of a stream
         return None
-    return next((value for path in paths if (value := lookup(native, path))), None)
+    return next((value for path in paths if (value := lookup_path(native, path))), None)
 
 
 @cache
-def _heads(paths: tuple[Path, ...]) -> frozenset[str]:
+def _first_steps(paths: tuple[Path, ...]) -> frozenset[str]:
     """The fields that the paths begin with."""
     return frozenset(_steps(path)[0] for path in paths)
 
@@ -135,7 +135,7 @@ def _steps(path: Path) -> tuple[str, ...]:
     return tuple(path.split("."))
 
 
-def assign(body: dict[str, Any], path: Path, value: Any) -> None:
+def assign_path(body: dict[str, Any], path: Path, value: Any) -> None:
     """Sets the value at a path, with the objects that it takes to get there."""
     *outer, name = path.split(".")
     for step in outer:

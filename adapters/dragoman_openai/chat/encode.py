@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter import schemas
-from dragoman.adapter.details import Detail
+from dragoman.adapter.details import BlockField
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.outgoing import Outgoing
-from dragoman.adapter.residue import restore
-from dragoman.adapter.turns import MADE, Turn
+from dragoman.adapter.outgoing import RequestBuilder
+from dragoman.adapter.residue import apply_diff
+from dragoman.adapter.turns import SYNTHETIC, Turn
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -25,106 +25,116 @@ from dragoman_openai.chat import details, parameters, parts
 from dragoman_openai.chat.dialect import Dialect
 from dragoman_openai.chat.parts import Note, ToolId
 
-Written = dict[str, list[Any]]
+PiecesByField = dict[str, list[Any]]
 """What is written of a message's blocks, by the message's field."""
 
 
-def body(request: Outgoing, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
     """The whole body."""
-    usable = schemas.fit_tools(request, request.usable(tools))
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded: dict[str, Any] = {"model": request.adapter.model}
-    encoded |= parameters.write(request, dialect, tools=bool(usable))
-    told = request.history(request.turns, partial(messages, request, dialect))
-    if told.fresh and told.fresh[-1]["role"] == "assistant":
-        told.fresh[-1] |= dialect.prefill
-    encoded["messages"] = told
+    encoded |= parameters.encode_options(request, dialect, tools=bool(usable))
+    history = request.encode_history(request.turns, partial(encode_messages, request, dialect))
+    if history.new_items and history.new_items[-1]["role"] == "assistant":
+        history.new_items[-1] |= dialect.prefill
+    encoded["messages"] = history
     for definition in usable:
-        legacy = _own(definition, request.provider).get("legacy")
-        encoded.setdefault("functions" if legacy else "tools", []).append(tool(definition, request.provider))
+        legacy = _own_note(definition, request.provider).get("legacy")
+        encoded.setdefault("functions" if legacy else "tools", []).append(encode_tool(definition, request.provider))
     return encoded
 
 
-def messages(request: Outgoing, dialect: Dialect, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[Turn]) -> list[dict[str, Any]]:
     """One message a turn, and one for each result of a turn of results."""
     encoded: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for turn in turns:
         if turn.role is Role.TOOL:
-            encoded += _results(request, turn, names, dialect)
+            encoded += _encode_tool_results(request, turn, names, dialect)
             continue
         if not turn.plain:
             names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
-        spoken = _message(request, turn, dialect)
-        if dialect.alternating and encoded and encoded[-1]["role"] == spoken["role"]:
+        message_object = _encode_turn(request, turn, dialect)
+        if dialect.alternating and encoded and encoded[-1]["role"] == message_object["role"]:
             reason = "neighbouring messages of one role are sent as one"
-            request.lose(LossKind.FLATTENED, reason, Severity.INFO)
-            encoded[-1] = {**encoded[-1], **spoken, "content": _parts(encoded[-1]) + _parts(spoken) or ""}
+            request.record_loss(LossKind.FLATTENED, reason, Severity.INFO)
+            encoded[-1] = {
+                **encoded[-1],
+                **message_object,
+                "content": _content_parts(encoded[-1]) + _content_parts(message_object) or "",
+            }
         else:
-            encoded.append(spoken)
+            encoded.append(message_object)
     return encoded
 
 
-def _parts(message: Mapping[str, Any]) -> list[Any]:
+def _content_parts(message: Mapping[str, Any]) -> list[Any]:
     content = message["content"] or []
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _message(request: Outgoing, turn: Turn, dialect: Dialect) -> dict[str, Any]:
-    if (text := turn.bare(request.provider)) is not None:
+def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
+    if (text := turn.plain_text(request.provider)) is not None:
         return {"role": turn.role.value, "content": text}
     # A turn that was made because of a message, or has another role by now, is not the one that was noted.
     raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
     blocks = [
-        (block if _is_free(turn, request, dialect) else _parsed(block), note)
-        for index, (block, note) in enumerate(_noted(turn, raw))
-        if _is_sent(request, turn, index, note, dialect)
+        (block if _allows_malformed_arguments(turn, request, dialect) else _drop_raw_input(block), note)
+        for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
+        if _should_send(request, turn, index, note, dialect)
     ]
-    for index in turn.words_behind_calls():
-        request.lose_block(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    for index in turn.texts_after_calls():
+        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
     if not dialect.thinking_parts:
-        for index in turn.thoughts_inside():
-            request.lose_block(turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO)
-    wrote = written(blocks, request.tool_id, dialect)
-    if dialect.reasoning_required and "tool_calls" in wrote and parameters.may_reason(request):
-        wrote.setdefault(dialect.reasoning_fields[0], [""])
-    return message(str(turn.role), wrote, raw, dialect)
+        for index in turn.late_thinking():
+            request.record_block_loss(
+                turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO
+            )
+    pieces = encode_pieces(blocks, request.tool_id, dialect)
+    if dialect.reasoning_required and "tool_calls" in pieces and parameters.may_reason(request):
+        pieces.setdefault(dialect.reasoning_fields[0], [""])
+    return encode_message(str(turn.role), pieces, raw, dialect)
 
 
-def _noted(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
+def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
     """The blocks of a turn with their notes; one that the projection made or changed has none."""
     notes = raw.get("blocks", {})
     for block, origin in zip(turn.blocks, turn.origins, strict=True):
-        yield block, notes.get(str(origin), {}) if origin != MADE else {}
+        yield block, notes.get(str(origin), {}) if origin != SYNTHETIC else {}
 
 
-def _is_sent(request: Outgoing, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
+def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
     """Whether a block has a place on this wire; what has none, or only in part, is named as a loss."""
     if not turn.raw(request.provider):
-        request.lose_details(turn, index, *_lacking(turn.blocks[index], dialect))
+        request.record_field_losses(turn, index, *_unsupported_fields(turn.blocks[index], dialect))
     match turn.blocks[index]:
-        case TextBlock() as text if not _is_backed(text, dialect):
-            request.lose_details(turn, index, "citations")
+        case TextBlock() as text if not _has_references(text, dialect):
+            request.record_field_losses(turn, index, "citations")
         case ToolUseBlock() as call if call.raw_input is not None and not (
-            "inner" in note or (call.raw_input and _is_free(turn, request, dialect))
+            "inner" in note or (call.raw_input and _allows_malformed_arguments(turn, request, dialect))
         ):
-            request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
+            request.record_block_loss(
+                turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out"
+            )
         case RedactedThinkingBlock() if not dialect.reasoning_details:
-            request.lose_block(turn, index, LossKind.THINKING, "the endpoint takes no sealed reasoning: left out")
+            request.record_block_loss(
+                turn, index, LossKind.THINKING, "the endpoint takes no sealed reasoning: left out"
+            )
             return False
         case ThinkingBlock() | RedactedThinkingBlock() if dialect.reasoning_replay != "always":
             calls = any(isinstance(other, ToolUseBlock) for other in turn.blocks)
             if dialect.reasoning_replay == "never" or not calls:
                 why = "the endpoint reads no earlier reasoning here: left out"
-                request.lose_block(turn, index, LossKind.THINKING, why, Severity.INFO)
+                request.record_block_loss(turn, index, LossKind.THINKING, why, Severity.INFO)
                 return False
         case _:
             pass
     return True
 
 
-def _lacking(block: ContentBlock, dialect: Dialect) -> tuple[Detail, ...]:
+def _unsupported_fields(block: ContentBlock, dialect: Dialect) -> tuple[BlockField, ...]:
     """What the wire has no place for in what others said."""
-    found: tuple[Detail, ...] = ("note", "link_types", "kept_titles", "text_documents")
+    found: tuple[BlockField, ...] = ("note", "link_types", "kept_titles", "text_documents")
     if not (dialect.reasoning_details or dialect.thinking_parts):
         found = (*found, "signatures")
     if isinstance(block, AudioBlock) and dialect.media_as_text:
@@ -134,50 +144,50 @@ def _lacking(block: ContentBlock, dialect: Dialect) -> tuple[Detail, ...]:
     return found if dialect.media_as_text else (*found, "names", "link_names")
 
 
-def _is_free(turn: Turn, request: Outgoing, dialect: Dialect) -> bool:
+def _allows_malformed_arguments(turn: Turn, request: RequestBuilder, dialect: Dialect) -> bool:
     """Whether arguments may be no JSON: where the endpoint takes back what its own model wrote."""
     return dialect.free_arguments and bool(turn.raw(request.provider))
 
 
-def _parsed(block: ContentBlock) -> ContentBlock:
+def _drop_raw_input(block: ContentBlock) -> ContentBlock:
     """A call with what could be read of its arguments, which is nothing where they were no object."""
     if isinstance(block, ToolUseBlock) and block.raw_input is not None:
         return block.model_copy(update={"raw_input": None})
     return block
 
 
-def _is_backed(text: TextBlock, dialect: Dialect) -> bool:
+def _has_references(text: TextBlock, dialect: Dialect) -> bool:
     """Whether all sources of a text are parts that stand behind it."""
     return dialect.references and all(source.kind == "reference" and source.data for source in text.citations)
 
 
-def written(blocks: Sequence[tuple[ContentBlock, Note]], tool_id: ToolId, dialect: Dialect) -> Written:
+def encode_pieces(blocks: Sequence[tuple[ContentBlock, Note]], tool_id: ToolId, dialect: Dialect) -> PiecesByField:
     """Blocks, each with its note, as pieces by field."""
-    wrote: Written = {}
+    pieces: PiecesByField = {}
     for block, note in blocks:
-        field, value = parts.piece(block, note, tool_id, dialect)
-        wrote.setdefault(field, []).append(value)
-        if isinstance(block, TextBlock) and _is_backed(block, dialect):
-            wrote[field] += [dict(source.data or {}) for source in block.citations]
-    return wrote
+        field, value = parts.encode_block(block, note, tool_id, dialect)
+        pieces.setdefault(field, []).append(value)
+        if isinstance(block, TextBlock) and _has_references(block, dialect):
+            pieces[field] += [dict(source.data or {}) for source in block.citations]
+    return pieces
 
 
-def message(role: str, wrote: Written, raw: Note, dialect: Dialect) -> dict[str, Any]:
+def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect) -> dict[str, Any]:
     """A message. What ``raw`` notes about the fields of the provider's own one goes where no block speaks for them."""
-    encoded: dict[str, Any] = {"role": role, "content": _content(role, wrote, raw, dialect)}
-    for field, values in wrote.items():
-        if field in ("tool_calls", details.FIELD):
+    encoded: dict[str, Any] = {"role": role, "content": _encode_content(role, pieces, raw, dialect)}
+    for field, values in pieces.items():
+        if field in ("tool_calls", details.DETAILS_FIELD):
             encoded[field] = values
         elif field != "content":
             encoded[field] = "".join(values) if isinstance(values[0], str) else values[-1]
-    return restore(encoded, _without(raw.get("residue"), wrote, dialect))
+    return apply_diff(encoded, _drop_covered(raw.get("residue"), pieces, dialect))
 
 
-def _content(role: str, wrote: Written, raw: Note, dialect: Dialect) -> Any:
+def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect) -> Any:
     """A lone text without extras as a string, others as a list; null where a call or a refusal speaks instead."""
-    values = wrote.get("content", [])
+    values = pieces.get("content", [])
     if not values:
-        return "" if wrote.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
+        return "" if pieces.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
     if all(value.keys() == {"type", "text"} for value in values) and not raw.get("list"):
         if len(values) == 1:
             return values[0]["text"]
@@ -186,61 +196,63 @@ def _content(role: str, wrote: Written, raw: Note, dialect: Dialect) -> Any:
     return values
 
 
-def _without(residue: Note | None, wrote: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+def _drop_covered(residue: Note | None, pieces: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
     """A residue without the fields that blocks speak for, and without reasoning where none is sent."""
     if not residue:
         return {}
-    reasoning = {*dialect.reasoning_fields, details.FIELD}
-    silent = reasoning if reasoning.isdisjoint(wrote) else set()
+    reasoning = {*dialect.reasoning_fields, details.DETAILS_FIELD}
+    silent = reasoning if reasoning.isdisjoint(pieces) else set()
     return {
         "set": {
             field: value
             for field, value in residue.get("set", {}).items()
-            if field not in wrote and not (value and field in silent)
+            if field not in pieces and not (value and field in silent)
         },
-        "drop": [field for field in residue.get("drop", ()) if field not in wrote],
+        "drop": [field for field in residue.get("drop", ()) if field not in pieces],
     }
 
 
-def _results(request: Outgoing, turn: Turn, names: Mapping[str, str], dialect: Dialect) -> list[dict[str, Any]]:
+def _encode_tool_results(
+    request: RequestBuilder, turn: Turn, names: Mapping[str, str], dialect: Dialect
+) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
-    for index, (block, note) in enumerate(_noted(turn, turn.raw(request.provider))):
+    for index, (block, note) in enumerate(_blocks_with_notes(turn, turn.raw(request.provider))):
         if not isinstance(block, ToolResultBlock):
             continue
-        own = bool(turn.raw(request.provider))
-        request.lose_details(turn, index, "errors", *(() if own else _lacking(block, dialect)))
-        answer = result(block, note, request.tool_id, dialect)
+        is_own = bool(turn.raw(request.provider))
+        request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
+        answer = encode_tool_result(block, note, request.tool_id, dialect)
         if dialect.tool_name and block.tool_use_id in names and not turn.raw(request.provider):
             answer["name"] = names[block.tool_use_id]
         encoded.append(answer)
     return encoded
 
 
-def result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
+def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
     """A tool's answer. Texts are joined by line feeds (specification D5.4), unless the provider's own was a list."""
     notes = note.get("parts", {})
     parts_of = [(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
-    wrote = written(parts_of, tool_id, dialect)
+    pieces = encode_pieces(parts_of, tool_id, dialect)
     encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}
-    encoded["content"] = _content("tool", wrote, note, dialect)
-    return restore(encoded, _without(note, wrote, dialect))
+    encoded["content"] = _encode_content("tool", pieces, note, dialect)
+    return apply_diff(encoded, _drop_covered(note, pieces, dialect))
 
 
-def _own(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:
+def _own_note(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:
     raw = definition.provider_raw or {}
     return raw if raw.get("by") == provider else {}
 
 
-def tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
+def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
     """A tool, or a function of the older form; a tool that is no function goes back as it was read."""
-    own = _own(definition, provider)
-    if "native" in own:
-        return dict(own["native"])
+    is_own = _own_note(definition, provider)
+    if "native" in is_own:
+        return dict(is_own["native"])
     function: dict[str, Any] = {"name": definition.name}
     if definition.description:
         function["description"] = definition.description
     function["parameters"] = definition.input_schema
-    note = own.get("residue", {})
-    if own.get("legacy"):
-        return restore(function, note)
-    return restore({"type": "function", "function": restore(function, note.get("inner"))}, note)
+    note = is_own.get("residue", {})
+    if is_own.get("legacy"):
+        return apply_diff(function, note)
+    return apply_diff({"type": "function", "function": apply_diff(function, note.get("inner"))}, note)

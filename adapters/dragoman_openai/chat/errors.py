@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman_openai.chat.dialect import Dialect, first_filled
-from dragoman_openai.errors import read
+from dragoman_openai.errors import decode_error
 
-__all__ = ["failure", "read"]
+__all__ = ["decode_error", "find_embedded_error"]
 
 
-def failure(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
+def find_embedded_error(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
     """The error that a reply or a chunk holds under a good status, as an object to read; None where it is well."""
     if error := first_filled(native, dialect.errors):
         return {**native, "error": error}
@@ -19,6 +19,6 @@ def failure(native: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | 
         if error := choice.get("error"):
             return {**native, "error": error}
         if (reason := choice.get("finish_reason")) in dialect.failed:
-            said = choice.get("native_finish_reason") or reason
-            return {"error": {"code": "server_error", "message": f"the model's reply failed: {said}"}}
+            reason_text = choice.get("native_finish_reason") or reason
+            return {"error": {"code": "server_error", "message": f"the model's reply failed: {reason_text}"}}
     return None

@@ -7,7 +7,7 @@ from dragoman.adapter import wirejson
 from dragoman_openai.chat.parts import REFERENCES, Piece
 
 
-class Gathered:
+class FieldAccumulator:
     """Fields of many deltas: strings are joined and lists extended; of anything else the last value stands."""
 
     def __init__(self) -> None:
@@ -18,10 +18,10 @@ class Gathered:
             self._values.setdefault(field, []).append(value)
 
     def fields(self) -> dict[str, Any]:
-        return {field: _together(values) for field, values in self._values.items()}
+        return {field: _join_values(values) for field, values in self._values.items()}
 
 
-def _together(values: list[Any]) -> Any:
+def _join_values(values: list[Any]) -> Any:
     if all(isinstance(value, str) for value in values):
         return "".join(values)
     if all(isinstance(value, list) for value in values):
@@ -29,7 +29,7 @@ def _together(values: list[Any]) -> Any:
     return values[-1]
 
 
-class Speech:
+class TextAccumulator:
     """A piece of text: a content part, the refusal or the reasoning. ``native`` are a part's other fields."""
 
     __slots__ = ("ended", "field", "fragments", "kind", "native")
@@ -41,7 +41,7 @@ class Speech:
         self.fragments: list[str] = []
         self.ended = False
 
-    def back(self, source: dict[str, Any]) -> None:
+    def add_reference(self, source: dict[str, Any]) -> None:
         """A part that backs the text: what is said behind it is another text."""
         self.native.setdefault(REFERENCES, []).append(source)
         self.ended = True
@@ -54,24 +54,24 @@ class Speech:
         return "content", {**self.native, "type": self.kind, self.kind: inner}
 
 
-class Sound:
+class AudioAccumulator:
     """Spoken audio: its data and its transcript come in fragments."""
 
     def __init__(self) -> None:
-        self._gathered = Gathered()
+        self._fields = FieldAccumulator()
         self._id: str | None = None
 
     def add(self, delta: Mapping[str, Any]) -> None:
         self._id = self._id or delta.get("id")
         for field, value in delta.items():
             if field != "id":
-                self._gathered.add(field, value)
+                self._fields.add(field, value)
 
     def piece(self) -> Piece:
-        return "audio", {"id": self._id, "data": "", **self._gathered.fields()}
+        return "audio", {"id": self._id, "data": "", **self._fields.fields()}
 
 
-class Part:
+class PartAccumulator:
     """A content part of another kind, which comes whole."""
 
     def __init__(self, native: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ class Part:
         return "content", self._native
 
 
-class Call:
+class CallAccumulator:
     """A tool call. Its id and name come once, or with every delta; its arguments come in fragments or whole.
 
     ``index`` is what the provider counts its calls by, None where it does not.
@@ -99,7 +99,7 @@ class Call:
         """Fragments that came before the name did: a call is announced under its name."""
         self._object: dict[str, Any] | None = None
         self._kind = "function"
-        self._native = Gathered()
+        self._native = FieldAccumulator()
 
     @property
     def is_custom(self) -> bool:
@@ -115,15 +115,15 @@ class Call:
         for field, value in delta.items():
             if self.field == "tool_calls" and field not in ("index", "id", "type", "function", "custom"):
                 self._native.add(field, value)
-        given = function.get("input" if self.is_custom else "arguments")
-        if given and self.ended:
+        arguments = function.get("input" if self.is_custom else "arguments")
+        if arguments and self.ended:
             raise ValueError("arguments arrived for a call that had ended")
-        if isinstance(given, dict):  # some servers send the object itself
-            self._object = given
-            return wirejson.dumps_text(given)
-        if given:
-            self.fragments.append(given)
-        return given or ""
+        if isinstance(arguments, dict):  # some servers send the object itself
+            self._object = arguments
+            return wirejson.dumps_text(arguments)
+        if arguments:
+            self.fragments.append(arguments)
+        return arguments or ""
 
     def is_continued_by(self, delta: Mapping[str, Any]) -> bool:
         """Whether a delta goes on with this call: a name under another id, or one more without any index, does not."""
@@ -135,8 +135,8 @@ class Call:
         return self.field == "function_call" or delta.get("index") is not None or not self.name
 
     def piece(self) -> Piece:
-        given: Any = "".join(self.fragments) if self._object is None else self._object
-        inner = {"name": self.name, "input" if self.is_custom else "arguments": given}
+        arguments: Any = "".join(self.fragments) if self._object is None else self._object
+        inner = {"name": self.name, "input" if self.is_custom else "arguments": arguments}
         if self.field == "function_call":
             return self.field, inner
         return self.field, {**self._native.fields(), "id": self.id, "type": self._kind, self._kind: inner}

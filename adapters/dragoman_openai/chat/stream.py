@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman.adapter.framing import Frame, SseDecoder
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.events import (
@@ -24,34 +24,42 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
 from dragoman_openai.chat import decode, details, errors, parts
-from dragoman_openai.chat.details import Detail
+from dragoman_openai.chat.details import DetailAccumulator
 from dragoman_openai.chat.dialect import Dialect, first_filled
-from dragoman_openai.chat.gathering import Call, Gathered, Part, Sound, Speech
-from dragoman_openai.chat.usage import usage
+from dragoman_openai.chat.gathering import (
+    AudioAccumulator,
+    CallAccumulator,
+    FieldAccumulator,
+    PartAccumulator,
+    TextAccumulator,
+)
+from dragoman_openai.chat.usage import decode_usage
 
 DONE = b"[DONE]"
 
-_CHUNK_SPOKEN_FOR = frozenset({"choices", "object", "obfuscation"})
-_CHOICE_SPOKEN_FOR = frozenset({"index", "delta", "message", "finish_reason"})
+_COVERED_CHUNK_FIELDS = frozenset({"choices", "object", "obfuscation"})
+_COVERED_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
 
 
-class ChatDecoder(StreamDecoder):
+class ChatStreamDecoder(StreamDecoder):
     """Gathers the reply object that the chunks add up to, and emits an event for each change of its first choice."""
 
     def __init__(self, provider: str, context: RequestContext, dialect: Dialect) -> None:
         super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
         self._dialect = dialect
-        self._reply = Reply(context, provider)
+        self._reply = ReplyBuilder(context, provider)
         self._model = context.model
         self._started = False
         self._head: dict[str, Any] = {}
         self._choice: dict[str, Any] = {"index": 0}
         self._others: dict[int, dict[str, Any]] = {}
-        self._said: list[Speech | Detail | Call | Sound | Part] = []
-        self._rest = Gathered()
-        self._logprobs = Gathered()
+        self._pieces_so_far: list[
+            TextAccumulator | DetailAccumulator | CallAccumulator | AudioAccumulator | PartAccumulator
+        ] = []
+        self._rest = FieldAccumulator()
+        self._logprobs = FieldAccumulator()
         self._reasoning: str | None = None
-        self._counted: TokenUsage | None = None
+        self._usage: TokenUsage | None = None
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
         data = frame.data.strip()
@@ -60,63 +68,69 @@ class ChatDecoder(StreamDecoder):
         if not data:
             return ()
         chunk = wirejson.loads_object(data, what="a stream event")
-        failed = errors.failure(chunk, self._dialect)
-        if failed is None and frame.event == "error":
-            failed = chunk
-        if failed is not None:
-            raise errors.read(failed, Origin(self.provider, self._model))
+        error = errors.find_embedded_error(chunk, self._dialect)
+        if error is None and frame.event == "error":
+            error = chunk
+        if error is not None:
+            raise errors.decode_error(error, ErrorContext(self.provider, self._model))
         return self._chunk(chunk)
 
     def partial(self, status: MessageStatus) -> Message | None:
         if not self._started:
             return None
-        cut = [place for place, item in enumerate(self._said) if isinstance(item, Call) and not item.ended]
-        return decode.message(self._native(), self._reply, self._dialect, status, said=self._pieces(), cut=cut)
+        cut = [
+            position
+            for position, item in enumerate(self._pieces_so_far)
+            if isinstance(item, CallAccumulator) and not item.ended
+        ]
+        return decode.decode_message(
+            self._accumulated_reply(), self._reply, self._dialect, status, pieces=self._pieces(), cut=cut
+        )
 
     def end(self) -> Iterable[StreamEvent]:
-        told = self._counted is not None or not self._dialect.final_usage
-        if not self._dialect.done_marker and self._choice.get("finish_reason") and told:
+        has_usage = self._usage is not None or not self._dialect.final_usage
+        if not self._dialect.done_marker and self._choice.get("finish_reason") and has_usage:
             return self._finish()
         return super().end()
 
     def _chunk(self, chunk: dict[str, Any]) -> Iterator[StreamEvent]:
         for field, value in chunk.items():
-            if value and field not in _CHUNK_SPOKEN_FOR:
+            if value and field not in _COVERED_CHUNK_FIELDS:
                 self._head[field] = value
         for choice in chunk.get("choices") or ():
             if not self._started:
                 yield self._start()
             index = choice.get("index") or 0
             if index:
-                self._other(index, choice)
+                self._other_choice(index, choice)
             else:
-                yield from self._first(choice)
+                yield from self._first_choice(choice)
         if first_filled(chunk, self._dialect.usage):
-            counted = usage(self._head, self._dialect)
-            if counted is not None and counted != self._counted:
-                self._counted = counted
+            usage = decode_usage(self._head, self._dialect)
+            if usage is not None and usage != self._usage:
+                self._usage = usage
                 if not self._started:
                     yield self._start()
-                yield UsageUpdate(self._reply.message_id, counted)
+                yield UsageUpdate(self._reply.message_id, usage)
 
     def _start(self) -> MessageStart:
         self._started = True
         return MessageStart(self._reply.message_id, self._head.get("model") or self._model)
 
-    def _other(self, index: int, choice: dict[str, Any]) -> None:
+    def _other_choice(self, index: int, choice: dict[str, Any]) -> None:
         """A further choice, which only provider_raw keeps."""
-        held = self._others.setdefault(index, {"index": index, "message": Gathered()})
+        accumulator = self._others.setdefault(index, {"index": index, "message": FieldAccumulator()})
         for field, value in (choice.get("delta") or {}).items():
-            held["message"].add(field, value)
+            accumulator["message"].add(field, value)
         if choice.get("finish_reason"):
-            held["finish_reason"] = choice["finish_reason"]
+            accumulator["finish_reason"] = choice["finish_reason"]
 
-    def _first(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _first_choice(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
         delta = choice.get("delta") or {}
-        detailed = (delta.get(details.FIELD) if self._dialect.reasoning_details else None) or ()
+        detailed = (delta.get(details.DETAILS_FIELD) if self._dialect.reasoning_details else None) or ()
         for detail in detailed:  # first, as models think before they speak
             yield from self._detail(detail)
-        if not (detailed and any(map(details.text, detailed))):  # else the plain text only repeats them
+        if not (detailed and any(map(details.detail_text, detailed))):  # else the plain text only repeats them
             for field in self._dialect.reasoning_fields:
                 if delta.get(field):
                     yield from self._thinking(field, delta[field])
@@ -127,11 +141,11 @@ class ChatDecoder(StreamDecoder):
             if field == "logprobs" and isinstance(value, dict):
                 for name, tokens in value.items():
                     self._logprobs.add(name, tokens)
-            elif value and field not in _CHOICE_SPOKEN_FOR:
+            elif value and field not in _COVERED_CHOICE_FIELDS:
                 self._choice[field] = value
         if choice.get("finish_reason"):
             self._choice["finish_reason"] = choice["finish_reason"]
-            yield from self._ends()
+            yield from self._end_calls()
 
     def _field(self, field: str, value: Any) -> Iterable[StreamEvent]:
         match field:
@@ -144,27 +158,27 @@ class ChatDecoder(StreamDecoder):
             case "function_call":
                 return self._call("function_call", value)
             case "audio":
-                return self._sound(value)
+                return self._audio(value)
             case _ if field in ("role", *self._dialect.reasoning_fields):
                 return ()
-            case details.FIELD if self._dialect.reasoning_details:
+            case details.DETAILS_FIELD if self._dialect.reasoning_details:
                 return ()
             case _:
                 self._rest.add(field, value)
                 return ()
 
-    def _speech(self, field: str, kind: str) -> tuple[int, Speech]:
+    def _open_text(self, field: str, kind: str) -> tuple[int, TextAccumulator]:
         """The piece that goes on, or a new one behind what was said since."""
-        last = self._said[-1] if self._said else None
-        if not isinstance(last, Speech) or last.ended or last.field != field or last.kind != kind:
-            last = Speech(field, kind)
-            self._said.append(last)
-        return len(self._said) - 1, last
+        last = self._pieces_so_far[-1] if self._pieces_so_far else None
+        if not isinstance(last, TextAccumulator) or last.ended or last.field != field or last.kind != kind:
+            last = TextAccumulator(field, kind)
+            self._pieces_so_far.append(last)
+        return len(self._pieces_so_far) - 1, last
 
     def _text(self, field: str, text: str) -> TextDelta:
-        place, speech = self._speech(field, "text")
-        speech.fragments.append(text)
-        return TextDelta(self._reply.message_id, place, text)
+        position, accumulator = self._open_text(field, "text")
+        accumulator.fragments.append(text)
+        return TextDelta(self._reply.message_id, position, text)
 
     def _thinking(self, field: str, text: str) -> Iterable[StreamEvent]:
         """Some servers send the same reasoning under two names: the first that is filled counts."""
@@ -172,22 +186,22 @@ class ChatDecoder(StreamDecoder):
             self._reasoning = field
         if field != self._reasoning:
             return ()
-        place, speech = self._speech(field, "text")
-        speech.fragments.append(text)
-        return (ThinkingDelta(self._reply.message_id, place, text),)
+        position, accumulator = self._open_text(field, "text")
+        accumulator.fragments.append(text)
+        return (ThinkingDelta(self._reply.message_id, position, text),)
 
     def _detail(self, native: dict[str, Any]) -> Iterable[StreamEvent]:
         """A fragment goes on with the latest detail that it belongs to, or begins one."""
-        for place in range(len(self._said) - 1, -1, -1):
-            held = self._said[place]
-            if isinstance(held, Detail) and held.is_continued_by(native):
-                held.add(native)
+        for position in range(len(self._pieces_so_far) - 1, -1, -1):
+            accumulator = self._pieces_so_far[position]
+            if isinstance(accumulator, DetailAccumulator) and accumulator.is_continued_by(native):
+                accumulator.add(native)
                 break
         else:
-            place = len(self._said)
-            self._said.append(Detail(native))
-        text, signature = details.text(native), native.get("signature") or None
-        return (ThinkingDelta(self._reply.message_id, place, text, signature),) if text or signature else ()
+            position = len(self._pieces_so_far)
+            self._pieces_so_far.append(DetailAccumulator(native))
+        text, signature = details.detail_text(native), native.get("signature") or None
+        return (ThinkingDelta(self._reply.message_id, position, text, signature),) if text or signature else ()
 
     def _parts(self, content: list[dict[str, Any]]) -> Iterator[StreamEvent]:
         for part in content:
@@ -196,81 +210,87 @@ class ChatDecoder(StreamDecoder):
                     if part["text"]:
                         yield self._text("content", part["text"])
                 case "thinking":
-                    place, speech = self._speech("content", "thinking")
-                    speech.native |= {key: value for key, value in part.items() if key != "thinking"}
+                    position, accumulator = self._open_text("content", "thinking")
+                    accumulator.native |= {key: value for key, value in part.items() if key != "thinking"}
                     for inner in part["thinking"]:
                         if inner.get("type") == "text" and inner["text"]:
-                            speech.fragments.append(inner["text"])
-                            yield ThinkingDelta(self._reply.message_id, place, inner["text"])
+                            accumulator.fragments.append(inner["text"])
+                            yield ThinkingDelta(self._reply.message_id, position, inner["text"])
                 case "reference" if self._dialect.references and (text := self._latest_text()):
-                    text.back(part)
+                    text.add_reference(part)
                 case _:
-                    self._said.append(Part(part))
+                    self._pieces_so_far.append(PartAccumulator(part))
 
-    def _latest_text(self) -> Speech | None:
-        last = self._said[-1] if self._said else None
-        return last if isinstance(last, Speech) and (last.field, last.kind) == ("content", "text") else None
+    def _latest_text(self) -> TextAccumulator | None:
+        last = self._pieces_so_far[-1] if self._pieces_so_far else None
+        return last if isinstance(last, TextAccumulator) and (last.field, last.kind) == ("content", "text") else None
 
-    def _sound(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
-        sound = next((item for item in self._said if isinstance(item, Sound)), None)
-        if sound is None:
-            sound = Sound()
-            self._said.append(sound)
-        sound.add(delta)
+    def _audio(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        audio = next((item for item in self._pieces_so_far if isinstance(item, AudioAccumulator)), None)
+        if audio is None:
+            audio = AudioAccumulator()
+            self._pieces_so_far.append(audio)
+        audio.add(delta)
         return ()
 
     def _call(self, field: str, delta: dict[str, Any]) -> Iterator[StreamEvent]:
-        place, call = self._called(field, delta)
+        position, call = self._open_call(field, delta)
         fragment = call.add(delta)
         if fragment:
             call.pending.append(fragment)
         if not call.name:
             return
-        call_id = self._reply.call_id(place, call.id)
+        call_id = self._reply.call_id(position, call.id)
         if not call.started:
             call.started = True
-            yield ToolUseStart(self._reply.message_id, place, call_id, call.name)
+            yield ToolUseStart(self._reply.message_id, position, call_id, call.name)
         if not call.is_custom:  # what a custom tool is given is no JSON
-            for held in call.pending:
-                yield ToolUseInputDelta(self._reply.message_id, place, call_id, held)
+            for accumulator in call.pending:
+                yield ToolUseInputDelta(self._reply.message_id, position, call_id, accumulator)
         call.pending.clear()
 
-    def _called(self, field: str, delta: dict[str, Any]) -> tuple[int, Call]:
+    def _open_call(self, field: str, delta: dict[str, Any]) -> tuple[int, CallAccumulator]:
         """The call that a delta goes on with: that of its index, or else the last of all."""
         index = delta.get("index")
-        for place in range(len(self._said) - 1, -1, -1):
-            held = self._said[place]
-            if isinstance(held, Call) and held.field == field and index in (None, held.index):
-                if held.is_continued_by(delta):
-                    return place, held
+        for position in range(len(self._pieces_so_far) - 1, -1, -1):
+            accumulator = self._pieces_so_far[position]
+            if (
+                isinstance(accumulator, CallAccumulator)
+                and accumulator.field == field
+                and index in (None, accumulator.index)
+            ):
+                if accumulator.is_continued_by(delta):
+                    return position, accumulator
                 break
-        call = Call(field, index)
-        self._said.append(call)
-        return len(self._said) - 1, call
+        call = CallAccumulator(field, index)
+        self._pieces_so_far.append(call)
+        return len(self._pieces_so_far) - 1, call
 
-    def _ends(self) -> Iterator[StreamEvent]:
+    def _end_calls(self) -> Iterator[StreamEvent]:
         """The ends of the calls whose arguments are whole. One that was cut off, or is no object, never ends."""
-        for place, call in enumerate(self._said):
-            if not isinstance(call, Call) or call.ended or not call.started:
+        for position, call in enumerate(self._pieces_so_far):
+            if not isinstance(call, CallAccumulator) or call.ended or not call.started:
                 continue
             piece = call.piece()
-            last = place == len(self._said) - 1
-            cut = last and bool(decode.cut_by_length([piece], self._choice.get("finish_reason")))
-            block, _ = parts.block(piece, self._reply.call_id(place, call.id), self.provider, cut=cut)
+            last = position == len(self._pieces_so_far) - 1
+            cut = last and bool(decode.truncated_calls([piece], self._choice.get("finish_reason")))
+            block, _ = parts.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
             if isinstance(block, ToolUseBlock) and block.raw_input is None:
                 call.ended = True
-                yield ToolUseEnd(self._reply.message_id, place, block.id, block.input)
+                yield ToolUseEnd(self._reply.message_id, position, block.id, block.input)
 
     def _finish(self) -> Iterator[StreamEvent]:
-        if not self._said and not self._choice.get("finish_reason"):
+        if not self._pieces_so_far and not self._choice.get("finish_reason"):
             yield from super().end()  # a marker behind nothing at all
-        yield from self._ends()
-        yield MessageComplete(decode.message(self._native(), self._reply, self._dialect, said=self._pieces()))
+        yield from self._end_calls()
+        yield MessageComplete(
+            decode.decode_message(self._accumulated_reply(), self._reply, self._dialect, pieces=self._pieces())
+        )
 
     def _pieces(self) -> list[parts.Piece]:
-        return [item.piece() for item in self._said]
+        return [item.piece() for item in self._pieces_so_far]
 
-    def _native(self) -> dict[str, Any]:
+    def _accumulated_reply(self) -> dict[str, Any]:
         """The reply object as far as it came, without what was said."""
         choice = {**self._choice, "message": self._rest.fields()}
         if logprobs := self._logprobs.fields():

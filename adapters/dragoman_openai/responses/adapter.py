@@ -3,23 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dragoman.adapter.assembly import Reply
-from dragoman.adapter.beginning import begin
+from dragoman.adapter.assembly import ReplyBuilder
+from dragoman.adapter.beginning import prepare_request
 from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.decoding import StreamDecoder, reading
+from dragoman.adapter.decoding import StreamDecoder, wrap_malformed
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.failures import Origin, error_object
-from dragoman.adapter.incoming import HistoryReader, request_object
+from dragoman.adapter.failures import ErrorContext, parse_error_body
+from dragoman.adapter.incoming import HistoryReader, parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_openai import errors
 from dragoman_openai.responses import decode, encode
-from dragoman_openai.responses.stream import ResponsesDecoder
+from dragoman_openai.responses.stream import ResponsesStreamDecoder
 
 if TYPE_CHECKING:
-    from dragoman.adapter.batch import BatchWire
+    from dragoman.adapter.batch import BatchApi
 
 PATH = "/responses"
 
@@ -48,38 +48,40 @@ class ResponsesAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        stored = encode.goes_on_from_store(messages, options.extra.get(self.provider, {}))
-        request, tools = begin(self, messages, tools, options, server_state=stored)
-        return request.wire(PATH, encode.body(request, tools))
+        server_state = encode.has_stored_history(messages, options.extra.get(self.provider, {}))
+        request, tools = prepare_request(self, messages, tools, options, server_state=server_state)
+        return request.build(PATH, encode.encode_body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
-        with reading(self.provider):
+        with wrap_malformed(self.provider):
             if response.status >= 400:
                 raise self.error(response.status, response.body, response.headers)
-            native = decode.reply_object(response.body)
-            if failure := decode.failure(native):
-                raise errors.read(failure, Origin(self.provider, self.model, headers=response.headers))
-            return decode.message(native, Reply(context, self.provider))
+            native = decode.parse_reply(response.body)
+            if error := decode.find_embedded_error(native):
+                raise errors.decode_error(error, ErrorContext(self.provider, self.model, headers=response.headers))
+            return decode.decode_message(native, ReplyBuilder(context, self.provider))
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
-        return ResponsesDecoder(self.provider, context)
+        return ResponsesStreamDecoder(self.provider, context)
 
     @property
-    def batches(self) -> "BatchWire | None":
+    def batch_api(self) -> "BatchApi | None":
         """Endpoints that merely speak this wire have no batches, or others."""
-        from dragoman_openai.batch import OpenAIBatches  # few programs submit any
+        from dragoman_openai.batch import OpenAIBatchApi  # few programs submit any
 
-        return OpenAIBatches(self.provider, self.model, PATH) if type(self) is ResponsesAdapter else None
+        return OpenAIBatchApi(self.provider, self.model, PATH) if type(self) is ResponsesAdapter else None
 
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = request_object(body)
-        with reading(self.provider, request=True):
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
-            decode.history(native, reader)
-            tools = decode.tools(native, self.provider)
-            return reader.messages, tools, decode.options(native, self, context)
+            decode.decode_history(native, reader)
+            tools = decode.decode_tools(native, self.provider)
+            return reader.messages, tools, decode.decode_options(native, self, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return errors.read(error_object(body), Origin(self.provider, self.model, status, headers, body))
+        return errors.decode_error(
+            parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
+        )

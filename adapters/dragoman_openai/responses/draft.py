@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.residue import residue
+from dragoman.adapter.residue import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
     ProviderBlock,
@@ -21,17 +21,17 @@ CHANNELS = {phase: channel for channel, phase in items.PHASES.items()}
 CallId = Callable[[str | None], str]
 
 
-def kind(native: Mapping[str, Any]) -> str:
+def item_kind(native: Mapping[str, Any]) -> str:
     """The type of an item; messages and references may come without one."""
     return native.get("type") or ("message" if "role" in native else "item_reference")
 
 
-def call_name(native: Mapping[str, Any]) -> str | None:
+def call_reference(native: Mapping[str, Any]) -> str | None:
     """The id that a call's output refers to; dialects that give none mean the item's."""
     return native.get("call_id") or native.get("id")
 
 
-class Draft:
+class MessageAccumulator:
     """The blocks of one message and its notes.
 
     ``notes`` are by index of block: a part's or an item's residue. ``starts`` are by the index of a message item's
@@ -48,16 +48,16 @@ class Draft:
 
     def add(self, native: dict[str, Any]) -> None:
         """One item; what the canonical form has no word for is kept whole."""
-        match kind(native):
-            case "message" if self._speaks(native):
-                self._message(native)
+        match item_kind(native):
+            case "message" if self._is_own_message(native):
+                self._add_message(native)
             case "reasoning":
-                block = ThinkingBlock(text=thinking_text(native), signature=native.get("encrypted_content") or None)
-                form = _reasoning_form(native)
-                self._keep(block, form, native, items.reasoning(block, form))
+                block = ThinkingBlock(text=join_thinking(native), signature=native.get("encrypted_content") or None)
+                note = _note_reasoning(native)
+                self._add_block(block, note, native, items.encode_thinking(block, note))
             case "function_call":
-                call = self._call(native)
-                self._keep(call, {}, native, items.call(call, lambda _: call_name(native) or ""))
+                call = self._decode_call(native)
+                self._add_block(call, {}, native, items.encode_tool_call(call, lambda _: call_reference(native) or ""))
             case other:
                 self.blocks.append(ProviderBlock(provider=self.provider, kind=other, data=native))
 
@@ -76,84 +76,86 @@ class Draft:
                 starts[str(start)] = note
         return {key: value for key, value in (("items", starts), ("blocks", self._notes)) if value}
 
-    def _speaks(self, native: Mapping[str, Any]) -> bool:
+    def _is_own_message(self, native: Mapping[str, Any]) -> bool:
         """Whether a message item is this message's own words; compacted replies hold the user's, too."""
         if native.get("role") != self.role:
             return False
         return native["content"] != [] or self.role is not Role.ASSISTANT
 
-    def _message(self, native: dict[str, Any]) -> None:
+    def _add_message(self, native: dict[str, Any]) -> None:
         start = len(self.blocks)
         content = native["content"]
         if isinstance(content, str):
             content = [{"type": f"{self._side}_text", "text": content}]
         encoded: list[dict[str, Any]] = []
         for part in content:
-            block, form = parts.decode(part, self.provider), parts.note(part)
-            encoded.append(self._keep(block, form, part, parts.encode(block, self._side, form)))
+            block, note = parts.decode_block(part, self.provider), parts.note_part(part)
+            encoded.append(self._add_block(block, note, part, parts.encode_block(block, self._side, note)))
         self._messages.append((start, native, encoded))
 
     @property
     def _side(self) -> str:
         return "output" if self.role is Role.ASSISTANT else "input"
 
-    def _keep(
-        self, block: ContentBlock, form: dict[str, Any], native: dict[str, Any], encoded: dict[str, Any]
+    def _add_block(
+        self, block: ContentBlock, part_note: dict[str, Any], native: dict[str, Any], encoded: dict[str, Any]
     ) -> dict[str, Any]:
         """Takes a block in and notes what our encoding of it would not say; gives the native form back."""
-        if note := {**form, **(residue(native, encoded) or {})}:
+        if note := {**part_note, **(diff_objects(native, encoded) or {})}:
             self._notes[str(len(self.blocks))] = note
         self.blocks.append(block)
         return native
 
     def _message_note(self, native: dict[str, Any], encoded: list[dict[str, Any]]) -> dict[str, Any]:
         is_string = isinstance(native["content"], str)
-        written = items.message(self.role, self.channel, encoded, {})
-        note: dict[str, Any] = {} if isinstance(written["content"], str) == is_string else {"string": is_string}
-        return note | (residue(_without_content(native), _without_content(written)) or {})
+        expected = items.encode_message(self.role, self.channel, encoded, {})
+        note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
+        return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
 
-    def _call(self, native: dict[str, Any]) -> ToolUseBlock:
+    def _decode_call(self, native: dict[str, Any]) -> ToolUseBlock:
         """A call that the reply was cut off in keeps its arguments as text, whatever they look like."""
         text = native["arguments"]
         arguments, malformed = wirejson.parse_arguments(text)
         if native.get("status") == "incomplete":
             arguments, malformed = {}, text
         return ToolUseBlock(
-            id=self._call_id(call_name(native)), name=native["name"], input=arguments, raw_input=malformed
+            id=self._call_id(call_reference(native)), name=native["name"], input=arguments, raw_input=malformed
         )
 
 
-def thinking_text(native: Mapping[str, Any]) -> str:
+def join_thinking(native: Mapping[str, Any]) -> str:
     """The summary, its parts joined by a blank line; the reasoning itself where there is no summary."""
     return items.SEPARATOR.join(part["text"] for part in native.get("summary") or native.get("content") or ())
 
 
-def _reasoning_form(native: Mapping[str, Any]) -> dict[str, Any]:
+def _note_reasoning(native: Mapping[str, Any]) -> dict[str, Any]:
     field = "summary" if native.get("summary") or not native.get("content") else "content"
     texts = [part["text"] for part in native.get(field) or ()]
-    form: dict[str, Any] = {"field": field} if field == "content" else {}
+    note: dict[str, Any] = {"field": field} if field == "content" else {}
     if len(texts) > 1 or texts == [""]:
-        form["lengths"] = [len(text) for text in texts]
-    return form
+        note["lengths"] = [len(text) for text in texts]
+    return note
 
 
-def tool_result(native: dict[str, Any], tool_use_id: str, provider: str) -> tuple[ToolResultBlock, dict[str, Any]]:
+def decode_tool_result(
+    native: dict[str, Any], tool_use_id: str, provider: str
+) -> tuple[ToolResultBlock, dict[str, Any]]:
     """A function's output as a block, and its note."""
     answer = native.get("output")
     note: dict[str, Any] = {}
     if isinstance(answer, list):
         content: list[ContentBlock] = []
         for index, part in enumerate(answer):
-            block, form = parts.decode(part, provider), parts.note(part)
+            block, part_note = parts.decode_block(part, provider), parts.note_part(part)
             content.append(block)
-            if form := {**form, **(residue(part, parts.encode(block, "input", form)) or {})}:
-                note.setdefault("parts", {})[str(index)] = form
+            if part_note := {**part_note, **(diff_objects(part, parts.encode_block(block, "input", part_note)) or {})}:
+                note.setdefault("parts", {})[str(index)] = part_note
         note["list"] = True
     else:
         content = [TextBlock(text=answer)] if answer else []
     result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
-    encoded = items.output(result, lambda _: native["call_id"], note)
-    return result, note | (residue(native, encoded) or {})
+    encoded = items.encode_tool_result(result, lambda _: native["call_id"], note)
+    return result, note | (diff_objects(native, encoded) or {})
 
 
 def _without_content(native: Mapping[str, Any]) -> dict[str, Any]:

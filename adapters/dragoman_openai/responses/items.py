@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.details import Detail
+from dragoman.adapter.details import BlockField
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.outgoing import Outgoing
-from dragoman.adapter.residue import restore
+from dragoman.adapter.outgoing import RequestBuilder
+from dragoman.adapter.residue import apply_diff
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -29,11 +29,11 @@ SEPARATOR = "\n\n"
 """Stands between the parts of a reasoning item where they are one text."""
 
 
-_FOREIGN: Mapping[str, Any] = {"string": True}
+_FOREIGN_NOTE: Mapping[str, Any] = {"string": True}
 """How a message is written that was not read from this wire: output parts would need the id of an item, so that each
 text of the assistant's is a message of its own whose content is a string."""
 
-_LACKING: tuple[Detail, ...] = ("link_types", "names", "text_documents")
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("link_types", "names", "text_documents")
 """What the wire has no place for in what others said."""
 
 ToolId = Callable[[str], str]
@@ -42,140 +42,146 @@ Note = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class _Spoken:
+class _MessageItem:
     """A message item while its parts come together."""
 
     note: Note
-    parts: list[dict[str, Any]] = field(default_factory=list)
+    native_parts: list[dict[str, Any]] = field(default_factory=list)
 
 
-def encode(request: Outgoing, turn: Turn) -> list[dict[str, Any]]:
+def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
     """The items of one turn. Blocks that were read from one message item become one again."""
-    if (text := turn.bare(request.provider)) is not None:
-        return [_said(turn.role, turn.message.channel, text)]
+    if (text := turn.plain_text(request.provider)) is not None:
+        return [_encode_message_item(turn.role, turn.message.channel, text)]
     raw = turn.raw(request.provider)
     starts, notes = raw.get("items", {}), raw.get("blocks", {})
-    made: list[tuple[int, dict[str, Any] | _Spoken]] = []
-    spoken: _Spoken | None = None
+    items: list[tuple[int, dict[str, Any] | _MessageItem]] = []
+    message: _MessageItem | None = None
     for index, block in enumerate(turn.blocks):
         origin = str(turn.origins[index])
         if parts.is_part(block):
-            if spoken is None or origin in starts or (turn.role is Role.ASSISTANT and not raw):
-                spoken = _Spoken(starts.get(origin, {} if raw else _FOREIGN))
-                made.append((index, spoken))
-            spoken.parts += _parts(request, turn, index, notes.get(origin, {}))
+            if message is None or origin in starts or (turn.role is Role.ASSISTANT and not raw):
+                message = _MessageItem(starts.get(origin, {} if raw else _FOREIGN_NOTE))
+                items.append((index, message))
+            message.native_parts += _encode_parts(request, turn, index, notes.get(origin, {}))
             continue
-        spoken = None
-        item = _item(request, turn, index, notes.get(origin, {}))
+        message = None
+        item = _encode_item(request, turn, index, notes.get(origin, {}))
         if item is not None:
-            made.append((index, item))
+            items.append((index, item))
     if not turn.blocks and ("0" in starts or turn.role is not Role.TOOL):
-        made.append((-1, _Spoken(starts.get("0", _FOREIGN))))
+        items.append((-1, _MessageItem(starts.get("0", _FOREIGN_NOTE))))
     if turn.role is Role.ASSISTANT:
-        made = _with_followers(request, turn, made)
+        items = _drop_trailing_reasoning(request, turn, items)
     return [
-        message(turn.role, turn.message.channel, item.parts, item.note) if isinstance(item, _Spoken) else item
-        for _, item in made
+        encode_message(turn.role, turn.message.channel, item.native_parts, item.note)
+        if isinstance(item, _MessageItem)
+        else item
+        for _, item in items
     ]
 
 
-def _parts(request: Outgoing, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
+def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
     block = turn.blocks[index]
     side = "output" if turn.role is Role.ASSISTANT else "input"
     if isinstance(block, TextBlock) and block.citations:
-        block = _cited(request, turn, index, block)
+        block = _drop_foreign_citations(request, turn, index, block)
     if not turn.raw(request.provider):
-        request.lose_details(turn, index, *_LACKING)
-    encoded = [request.restored(turn, index, parts.encode(block, side, note))]
+        request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
+    encoded = [request.restore_block(turn, index, parts.encode_block(block, side, note))]
     if isinstance(block, DocumentBlock) and block.context:
         reason = "the note that goes with a document stands in front of it as text"
-        request.lose_block(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+        request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
         encoded.insert(0, {"type": "input_text", "text": block.context})
     return encoded
 
 
-def _cited(request: Outgoing, turn: Turn, index: int, block: TextBlock) -> TextBlock:
+def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, block: TextBlock) -> TextBlock:
     """The text with the citations that mean something here: none of another provider's, whose texts are strings."""
     kinds = parts.ANNOTATIONS if turn.raw(request.provider) else ()
-    kept = tuple(cited for cited in block.citations if cited.kind in kinds)
-    if kept == block.citations:
+    citations = tuple(cited for cited in block.citations if cited.kind in kinds)
+    if citations == block.citations:
         return block
-    request.lose_block(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
-    return block.model_copy(update={"citations": kept})
+    request.record_block_loss(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
+    return block.model_copy(update={"citations": citations})
 
 
-def _item(request: Outgoing, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:
+def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:
     """The item of a block that is one by itself, or None where it cannot be sent."""
     match turn.blocks[index]:
         case ThinkingBlock() | RedactedThinkingBlock() as block:
-            item = request.restored(turn, index, reasoning(block, note))
+            item = request.restore_block(turn, index, encode_thinking(block, note))
             stored = "id" in item and turn.raw(request.provider).get("store") is not False
             if item.get("encrypted_content") or item.get("content") or stored:
                 if isinstance(block, RedactedThinkingBlock):
                     reason = "sealed thinking is sent as reasoning without a summary"
-                    request.lose_block(turn, index, LossKind.THINKING, reason, Severity.INFO)
+                    request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
                 return item
             reason = "reasoning that neither the item itself nor the provider's store holds: left out"
-            request.lose_block(turn, index, LossKind.THINKING, reason)
+            request.record_block_loss(turn, index, LossKind.THINKING, reason)
             return None
         case ToolUseBlock() as block:
-            item = request.restored(turn, index, call(block, request.tool_id))
+            item = request.restore_block(turn, index, encode_tool_call(block, request.tool_id))
             if block.raw_input is not None and item["arguments"] != block.raw_input:
-                request.lose_block(turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out")
+                request.record_block_loss(
+                    turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out"
+                )
             return item
         case ToolResultBlock() as block:
-            request.lose_details(turn, index, "errors", *(() if turn.raw(request.provider) else ("note", *_LACKING)))
-            return request.restored(turn, index, output(block, request.tool_id, note))
+            request.record_field_losses(
+                turn, index, "errors", *(() if turn.raw(request.provider) else ("note", *_UNSUPPORTED_FIELDS))
+            )
+            return request.restore_block(turn, index, encode_tool_result(block, request.tool_id, note))
         case ProviderBlock() as block:
             return block.data
         case block:
             raise TypeError(f"the projection let a {block.type} block through")
 
 
-def _with_followers(
-    request: Outgoing, turn: Turn, made: list[tuple[int, dict[str, Any] | _Spoken]]
-) -> list[tuple[int, dict[str, Any] | _Spoken]]:
+def _drop_trailing_reasoning(
+    request: RequestBuilder, turn: Turn, items: list[tuple[int, dict[str, Any] | _MessageItem]]
+) -> list[tuple[int, dict[str, Any] | _MessageItem]]:
     """Reasoning needs the item that it led to, and by its id an item asks for the reasoning that led to it.
 
     So reasoning at the very end is left out, and where a turn lost reasoning its items go without their ids: then
     they are plain content, which is complete by itself.
     """
-    while made and _is_reasoning(made[-1][1]):
-        index, _ = made.pop()
-        request.lose_block(turn, index, LossKind.THINKING, "reasoning without an item that follows it: left out")
-    sent = {turn.origins[index] for index, item in made if _is_reasoning(item)}
+    while items and _is_reasoning(items[-1][1]):
+        index, _ = items.pop()
+        request.record_block_loss(turn, index, LossKind.THINKING, "reasoning without an item that follows it: left out")
+    sent = {turn.origins[index] for index, item in items if _is_reasoning(item)}
     thoughts = [
         origin
         for origin, block in enumerate(turn.message.content)
         if isinstance(block, (ThinkingBlock, RedactedThinkingBlock))
     ]
     if sent.issuperset(thoughts):
-        return made
-    return [(index, _without_id(item)) for index, item in made]
+        return items
+    return [(index, _without_id(item)) for index, item in items]
 
 
-def _is_reasoning(item: dict[str, Any] | _Spoken) -> bool:
-    return not isinstance(item, _Spoken) and item.get("type") == "reasoning"
+def _is_reasoning(item: dict[str, Any] | _MessageItem) -> bool:
+    return not isinstance(item, _MessageItem) and item.get("type") == "reasoning"
 
 
-def _without_id(item: dict[str, Any] | _Spoken) -> dict[str, Any] | _Spoken:
-    if isinstance(item, _Spoken):
+def _without_id(item: dict[str, Any] | _MessageItem) -> dict[str, Any] | _MessageItem:
+    if isinstance(item, _MessageItem):
         extra = {key: value for key, value in item.note.get("set", {}).items() if key != "id"}
-        return _Spoken({**item.note, "set": extra}, item.parts)
+        return _MessageItem({**item.note, "set": extra}, item.native_parts)
     if item.get("type") == "function_call":
         return {key: value for key, value in item.items() if key != "id"}
     return item
 
 
-def message(role: Role, channel: Channel | None, content: list[dict[str, Any]], note: Note) -> dict[str, Any]:
+def encode_message(role: Role, channel: Channel | None, content: list[dict[str, Any]], note: Note) -> dict[str, Any]:
     """A message item. Its content is a string where it is one plain text of anyone but the assistant."""
     text = content[0]["text"] if len(content) == 1 and content[0].keys() == {"type", "text"} else None
     text = "" if not content else text
     as_string = note.get("string", role is not Role.ASSISTANT)
-    return restore(_said(role, channel, text if as_string and text is not None else content), note)
+    return apply_diff(_encode_message_item(role, channel, text if as_string and text is not None else content), note)
 
 
-def _said(role: Role, channel: Channel | None, content: str | list[dict[str, Any]]) -> dict[str, Any]:
+def _encode_message_item(role: Role, channel: Channel | None, content: str | list[dict[str, Any]]) -> dict[str, Any]:
     if role is not Role.ASSISTANT:
         return {"role": role.value, "content": content}
     encoded: dict[str, Any] = {"type": "message", "role": role.value, "content": content}
@@ -184,11 +190,11 @@ def _said(role: Role, channel: Channel | None, content: str | list[dict[str, Any
     return encoded
 
 
-def reasoning(block: ThinkingBlock | RedactedThinkingBlock, note: Note) -> dict[str, Any]:
+def encode_thinking(block: ThinkingBlock | RedactedThinkingBlock, note: Note) -> dict[str, Any]:
     """A reasoning item. ``note`` tells which field the text stood in, and the lengths of its parts there."""
     if isinstance(block, RedactedThinkingBlock):
         return {"type": "reasoning", "summary": [], "encrypted_content": block.data}
-    texts = _cut(block.text, note.get("lengths", ()))
+    texts = _split_text(block.text, note.get("lengths", ()))
     encoded: dict[str, Any] = {"type": "reasoning", "summary": []}
     if note.get("field") == "content":
         encoded["content"] = [{"type": "reasoning_text", "text": text} for text in texts]
@@ -199,7 +205,7 @@ def reasoning(block: ThinkingBlock | RedactedThinkingBlock, note: Note) -> dict[
     return encoded
 
 
-def _cut(text: str, lengths: tuple[int, ...]) -> list[str]:
+def _split_text(text: str, lengths: tuple[int, ...]) -> list[str]:
     """The parts that a text was joined from; the text as one part where the lengths are not of this text."""
     if sum(lengths) + len(SEPARATOR) * (len(lengths) - 1) != len(text):
         return [text] if text else []
@@ -211,22 +217,22 @@ def _cut(text: str, lengths: tuple[int, ...]) -> list[str]:
     return pieces
 
 
-def call(block: ToolUseBlock, tool_id: ToolId) -> dict[str, Any]:
+def encode_tool_call(block: ToolUseBlock, tool_id: ToolId) -> dict[str, Any]:
     """A function call; its arguments are a JSON text."""
     arguments = wirejson.dumps_text(block.input)
     return {"type": "function_call", "call_id": tool_id(block.id), "name": block.name, "arguments": arguments}
 
 
-def output(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
+def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
     """A function's output: a string where it is one plain text, else parts. The wire has no flag for an error."""
     notes = note.get("parts", {})
-    content = [_output_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
-    plain = len(content) == 1 and content[0].keys() == {"type", "text"}
+    content = [_encode_result_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    is_plain = len(content) == 1 and content[0].keys() == {"type", "text"}
     answer: Any = content
-    if not note.get("list") and (plain or not content):
+    if not note.get("list") and (is_plain or not content):
         answer = content[0]["text"] if content else ""
     return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
 
 
-def _output_part(block: ContentBlock, note: Note) -> dict[str, Any]:
-    return restore(parts.encode(block, "input", note), note)
+def _encode_result_part(block: ContentBlock, note: Note) -> dict[str, Any]:
+    return apply_diff(parts.encode_block(block, "input", note), note)

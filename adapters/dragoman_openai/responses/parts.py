@@ -14,7 +14,7 @@ from dragoman.canonical.blocks import (
     TextBlock,
 )
 
-PART = "message/"
+PART_PREFIX = "message/"
 """Starts the kind of a native block that is a part of a message's content, not an item of its own."""
 
 ANNOTATIONS = ("url_citation", "file_citation", "container_file_citation", "file_path")
@@ -32,61 +32,63 @@ _FILE_NAMES = {
 def is_part(block: ContentBlock) -> bool:
     """Whether a block stands inside a message's content."""
     if isinstance(block, ProviderBlock):
-        return block.kind.startswith(PART)
+        return block.kind.startswith(PART_PREFIX)
     return isinstance(block, (TextBlock, *MEDIA_BLOCKS))
 
 
-def decode(native: dict[str, Any], provider: str) -> ContentBlock:
+def decode_block(native: dict[str, Any], provider: str) -> ContentBlock:
     """One part; what the canonical form has no word for is kept whole."""
     match native.get("type"):
         case "input_text" | "output_text" | "text":
-            return TextBlock(text=native["text"], citations=tuple(map(_citation, native.get("annotations") or ())))
+            return TextBlock(
+                text=native["text"], citations=tuple(map(_decode_citation, native.get("annotations") or ()))
+            )
         case "refusal":
             return TextBlock(text=native["refusal"])
-        case "input_image" if source := _image_source(native, provider):
-            media_type = _data_url(native["image_url"])[0] if source.kind == "base64" else None
+        case "input_image" if source := _decode_image_source(native, provider):
+            media_type = _split_data_url(native["image_url"])[0] if source.kind == "base64" else None
             return ImageBlock(source=source, media_type=media_type, detail=native.get("detail"))
-        case "input_file" if source := _file_source(native, provider):
-            media_type = _data_url(native["file_data"])[0] if source.kind == "base64" else None
+        case "input_file" if source := _decode_file_source(native, provider):
+            media_type = _split_data_url(native["file_data"])[0] if source.kind == "base64" else None
             return DocumentBlock(source=source, media_type=media_type, title=native.get("filename"))
         case kind:
-            return ProviderBlock(provider=provider, kind=f"{PART}{kind}", data=native)
+            return ProviderBlock(provider=provider, kind=f"{PART_PREFIX}{kind}", data=native)
 
 
-def note(native: Mapping[str, Any]) -> dict[str, Any]:
+def note_part(native: Mapping[str, Any]) -> dict[str, Any]:
     """Which of its forms a part had, where the canonical block does not tell."""
     if native.get("type") == "refusal":
         return {"form": "refusal"}
-    if isinstance(data := native.get("file_data"), str) and not _data_url(data)[0]:
+    if isinstance(data := native.get("file_data"), str) and not _split_data_url(data)[0]:
         return {"form": "bare"}
     return {}
 
 
-def encode(block: ContentBlock, side: str, note: Mapping[str, Any]) -> dict[str, Any]:
+def encode_block(block: ContentBlock, side: str, note: Mapping[str, Any]) -> dict[str, Any]:
     """One part. ``side`` is ``input`` or ``output``; ``note`` is what `note` said of it when it was read."""
     match block:
         case TextBlock() if note.get("form") == "refusal":
             return {"type": "refusal", "refusal": block.text}
         case TextBlock():
-            return _text(block, side)
+            return _encode_text(block, side)
         case ImageBlock():
-            return _image(block)
+            return _encode_image(block)
         case DocumentBlock():
-            return _file(block, bare=note.get("form") == "bare")
+            return _encode_file(block, bare=note.get("form") == "bare")
         case ProviderBlock():
             return block.data
         case _:
             raise TypeError(f"the projection let a {block.type} block through")
 
 
-def _text(block: TextBlock, side: str) -> dict[str, Any]:
+def _encode_text(block: TextBlock, side: str) -> dict[str, Any]:
     encoded: dict[str, Any] = {"type": f"{side}_text", "text": block.text}
     if cited := [citation.data for citation in block.citations if citation.data and citation.kind in ANNOTATIONS]:
         encoded["annotations"] = cited
     return encoded
 
 
-def _image(block: ImageBlock) -> dict[str, Any]:
+def _encode_image(block: ImageBlock) -> dict[str, Any]:
     encoded: dict[str, Any] = {"type": "input_image"}
     match block.source.kind:
         case "base64":
@@ -99,7 +101,7 @@ def _image(block: ImageBlock) -> dict[str, Any]:
     return encoded
 
 
-def _file(block: DocumentBlock, *, bare: bool) -> dict[str, Any]:
+def _encode_file(block: DocumentBlock, *, bare: bool) -> dict[str, Any]:
     """A file. Plain text has no file of its own to be sent, so it goes as text, under its title."""
     source = block.source
     match source.kind:
@@ -117,7 +119,7 @@ def _file(block: DocumentBlock, *, bare: bool) -> dict[str, Any]:
     return encoded if block.title is None else {**encoded, "filename": block.title}
 
 
-def _citation(native: dict[str, Any]) -> Citation:
+def _decode_citation(native: dict[str, Any]) -> Citation:
     return Citation(
         kind=native["type"],
         title=native.get("title") or native.get("filename"),
@@ -128,27 +130,27 @@ def _citation(native: dict[str, Any]) -> Citation:
     )
 
 
-def _image_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
+def _decode_image_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
     if isinstance(url := native.get("image_url"), str):
-        media_type, data = _data_url(url)
+        media_type, data = _split_data_url(url)
         return MediaSource(kind="base64", data=data) if media_type else MediaSource(kind="url", data=url)
-    return _kept_file(native, provider)
+    return _decode_stored_file(native, provider)
 
 
-def _file_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
+def _decode_file_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
     if isinstance(data := native.get("file_data"), str):
-        return MediaSource(kind="base64", data=_data_url(data)[1])
+        return MediaSource(kind="base64", data=_split_data_url(data)[1])
     if isinstance(url := native.get("file_url"), str):
         return MediaSource(kind="url", data=url)
-    return _kept_file(native, provider)
+    return _decode_stored_file(native, provider)
 
 
-def _kept_file(native: Mapping[str, Any], provider: str) -> MediaSource | None:
+def _decode_stored_file(native: Mapping[str, Any], provider: str) -> MediaSource | None:
     file_id = native.get("file_id")
     return MediaSource(kind="file_id", data=file_id, provider=provider) if isinstance(file_id, str) else None
 
 
-def _data_url(url: str) -> tuple[str | None, str]:
+def _split_data_url(url: str) -> tuple[str | None, str]:
     """Media type and base64 data; no type and the whole text where it is anything else."""
     head, comma, data = url.partition(",")
     media_type = head.removeprefix("data:").removesuffix(";base64")

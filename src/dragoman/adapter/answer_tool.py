@@ -10,8 +10,8 @@ from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, TextDelta, ToolUseEnd, ToolUseInputDelta, ToolUseStart
 
-NAME = "answer"
-DESCRIPTION = "Gives the answer."
+ANSWER_TOOL_NAME = "answer"
+ANSWER_TOOL_DESCRIPTION = "Gives the answer."
 
 
 class AnswerTool:
@@ -20,11 +20,11 @@ class AnswerTool:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def told(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
+    def translate(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
         """The events with text in place of the call; what was told is remembered for the message."""
         for event in events:
             match event:
-                case ToolUseStart(tool_name=name, tool_use_id=call) if name == NAME:
+                case ToolUseStart(tool_name=name, tool_use_id=call) if name == ANSWER_TOOL_NAME:
                     self._texts[call] = ""
                 case ToolUseInputDelta(tool_use_id=call) if call in self._texts:
                     self._texts[call] += event.partial_json
@@ -36,9 +36,9 @@ class AnswerTool:
                 case _:
                     yield event
 
-    def read(self, block: ContentBlock) -> ContentBlock:
+    def translate_block(self, block: ContentBlock) -> ContentBlock:
         """The block, as text if it is the call."""
-        if not (isinstance(block, ToolUseBlock) and block.name == NAME):
+        if not (isinstance(block, ToolUseBlock) and block.name == ANSWER_TOOL_NAME):
             return block
-        written = block.raw_input if block.raw_input is not None else wirejson.dumps_text(block.input)
-        return TextBlock(text=self._texts.get(block.id) or written)
+        text = block.raw_input if block.raw_input is not None else wirejson.dumps_text(block.input)
+        return TextBlock(text=self._texts.get(block.id) or text)

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from dragoman.adapter.prefix_ledger import NOTE, is_signed
+from dragoman.adapter.prefix_ledger import PREFIX_NOTE, is_signed
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
     MessageComplete,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.adapter")
 
 
-class Reply:
+class ReplyBuilder:
     """One reply while it is read: its message id, and the canonical id of each of its calls.
 
     A stream names a call when it starts and builds the message when it ends; both ask here, so both get one id.
@@ -51,7 +51,7 @@ class Reply:
             self._calls[position] = self.context.tool_ids.receive(self.provider, native)
         return self._calls[position]
 
-    def message(
+    def build(
         self,
         content: Iterable[ContentBlock],
         *,
@@ -68,22 +68,25 @@ class Reply:
         served = f"{self.provider}:{model}" if model else context.model
         blocks = tuple(content)
         if context.tool_names is not None:
-            blocks = tuple(map(context.tool_names.read, blocks))
-        if context.answer_tool is not None and (answered := tuple(map(context.answer_tool.read, blocks))) != blocks:
-            blocks = answered
+            blocks = tuple(map(context.tool_names.translate_block, blocks))
+        if (
+            context.answer_tool is not None
+            and (translated := tuple(map(context.answer_tool.translate_block, blocks))) != blocks
+        ):
+            blocks = translated
             # What the provider noted about the call would not fit the text.
             raw = {name: raw[name] for name in ("id",) if name in raw}
             stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
         tool_ids = {
             block.id: native
             for block in blocks
-            if isinstance(block, ToolUseBlock) and (native := context.tool_ids.native(block.id, self.provider))
+            if isinstance(block, ToolUseBlock) and (native := context.tool_ids.native_id(block.id, self.provider))
         }
         provider_raw: dict[str, Any] = {"by": self.provider, **raw}
         if tool_ids:
             provider_raw["tool_ids"] = tool_ids
-        if context.seal is not None and any(map(is_signed, blocks)):
-            provider_raw[NOTE] = dict(context.seal)
+        if context.prefix_note is not None and any(map(is_signed, blocks)):
+            provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
         return Message(
             id=self.message_id,
             session_id=context.session_id,
@@ -95,23 +98,23 @@ class Reply:
                 model=served,
                 provider=self.provider,
                 routing=context.routing,
-                usage=self._counted(usage, served, now, status) if usage is not None else None,
+                usage=self._build_usage(usage, served, now, status) if usage is not None else None,
                 status=status,
                 stop_reason=stop_reason,
-                input_transformations=self._transformed(raw.get("input_transformations")),
+                input_transformations=self._read_transformations(raw.get("input_transformations")),
                 provider_raw=provider_raw,
                 user_id=context.user_id,
                 team_id=context.team_id,
             ),
         )
 
-    def _counted(self, usage: TokenUsage, served: str, now: datetime, status: MessageStatus) -> Usage:
+    def _build_usage(self, usage: TokenUsage, served: str, now: datetime, status: MessageStatus) -> Usage:
         """The usage with its price. What is wrong with it is said once a reply; of a broken reply it is incomplete."""
         if usage.unread:
             logger.warning(
                 "%s: the usage holds no count at %s: the cost is a lower bound", served, ", ".join(usage.unread)
             )
-        priced = self._priced(usage, served, now)
+        priced = self._price(usage, served, now)
         if status in (MessageStatus.ERROR, MessageStatus.CANCELLED):
             return priced.as_lower_bound()
         if usage.discrepancy:
@@ -121,13 +124,13 @@ class Reply:
             )  # fmt: skip
         return priced
 
-    def _transformed(self, told: Any) -> tuple[InputTransformation, ...] | None:
+    def _read_transformations(self, native: Any) -> tuple[InputTransformation, ...] | None:
         """What the provider left out of the request by its own account, each with a warning.
 
         Anthropic says type, reason and path, OpenAI type, action, reason and the item's id.
         """
         found: list[InputTransformation] = []
-        for each in filter(_is_object, told if isinstance(told, list) else ()):
+        for each in filter(_is_object, native if isinstance(native, list) else ()):
             words = {name: word for name, word in each.items() if isinstance(word, str)}
             kind = "_".join(words[name] for name in ("type", "action") if name in words)
             change = InputTransformation(
@@ -141,7 +144,7 @@ class Reply:
             )
         return tuple(found) or None
 
-    def _priced(self, usage: TokenUsage, served: str, now: datetime) -> Usage:
+    def _price(self, usage: TokenUsage, served: str, now: datetime) -> Usage:
         context = self.context
         latency = None
         if context.started_at is not None:
@@ -158,7 +161,7 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def assemble(events: Iterable[StreamEvent]) -> Message | None:
+def final_message(events: Iterable[StreamEvent]) -> Message | None:
     """The message of a finished stream: message_complete is authoritative. None where the stream broke."""
     for event in events:
         if isinstance(event, MessageComplete):
@@ -166,7 +169,7 @@ def assemble(events: Iterable[StreamEvent]) -> Message | None:
     return None
 
 
-def fold(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
+def fold_deltas(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
     """The blocks that the deltas alone add up to, in order of their index; unfinished calls are left out.
 
     Native blocks and citations do not travel as deltas, so this can be less than message_complete holds.

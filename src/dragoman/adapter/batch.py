@@ -55,11 +55,11 @@ class BatchLine(NamedTuple):
     outcome: WireResponse | ProviderError
 
 
-class BatchWire(ABC):
+class BatchApi(ABC):
     """One provider's batch API, for one model. ``most_requests`` and ``most_bytes`` are the limits of one batch."""
 
-    most_requests: ClassVar[int]
-    most_bytes: ClassVar[int]
+    max_requests: ClassVar[int]
+    max_bytes: ClassVar[int]
 
     def __init__(self, provider: str, model: str) -> None:
         self.provider = provider
@@ -70,7 +70,7 @@ class BatchWire(ABC):
         """Whether the provider takes this as the id of a request."""
 
     @abstractmethod
-    def line(self, wire_id: str, request: WireRequest) -> bytes:
+    def encode_line(self, wire_id: str, request: WireRequest) -> bytes:
         """One request, as it stands in the batch."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class BatchWire(ABC):
         """The downloads that hold the answers, as JSON lines, in any order."""
 
     @abstractmethod
-    def read(self, line: bytes) -> BatchLine:
+    def decode_line(self, line: bytes) -> BatchLine:
         """One line of a download. Raises MalformedReplyError."""
 
     def headers(self, requests: Sequence[WireRequest]) -> dict[str, str]:
@@ -102,10 +102,10 @@ class BatchWire(ABC):
             )
         return first
 
-    def told(self, response: WireResponse) -> dict[str, Any]:
+    def parse_response(self, response: WireResponse) -> dict[str, Any]:
         return wirejson.loads_object(response.body, what="what the provider says of the batch")
 
-    def word(self, native: Mapping[str, Any], name: str) -> str:
+    def require_text(self, native: Mapping[str, Any], name: str) -> str:
         """A text that must be there. Raises MalformedReplyError."""
         value = native.get(name)
         if not isinstance(value, str) or not value:
@@ -113,15 +113,15 @@ class BatchWire(ABC):
         return value
 
 
-def count(native: Any, *names: str) -> int | None:
+def sum_counts(native: Any, *names: str) -> int | None:
     """The sum of these counts; None where none of them is told."""
     found = [native[name] for name in names if isinstance(native, dict) and type(native.get(name)) is int]
     return sum(found) if found else None
 
 
-def get(path: str, headers: Mapping[str, str] | None = None) -> WireRequest:
+def get_request(path: str, headers: Mapping[str, str] | None = None) -> WireRequest:
     return WireRequest("GET", path, b"", headers or {})
 
 
-def post(path: str, body: bytes, headers: Mapping[str, str] | None = None) -> WireRequest:
+def post_request(path: str, body: bytes, headers: Mapping[str, str] | None = None) -> WireRequest:
     return WireRequest("POST", path, body, headers or {})

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dragoman.adapter import structured
-from dragoman.adapter.answer_tool import DESCRIPTION, NAME, AnswerTool
+from dragoman.adapter.answer_tool import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.outgoing import Outgoing
-from dragoman.adapter.tool_names import ToolNames, renamed
+from dragoman.adapter.outgoing import RequestBuilder
+from dragoman.adapter.tool_names import ToolNames, make_legal_names
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 
 Tools = Sequence[ToolDefinition]
 
 
-def begin(
+def prepare_request(
     adapter: Adapter,
     messages: Sequence[Message],
     tools: Tools,
@@ -26,51 +26,57 @@ def begin(
     *,
     server_state: bool = False,
     whole: bool = False,
-) -> tuple[Outgoing, Tools]:
+) -> tuple[RequestBuilder, Tools]:
     """The request and the tools that it offers; see `Outgoing.begin`. Raises CriticalLossError."""
     if options.context is not None:
         options.context.tool_names = options.context.answer_tool = None
     losses: list[Loss] = []
-    tools, options = _under_legal_names(adapter, tools, options, losses)
-    messages, tools, options = _with_schema(adapter, messages, tools, options, losses)
-    request = Outgoing.begin(adapter, messages, options, server_state=server_state, whole=whole)
+    tools, options = _rename_tools(adapter, tools, options, losses)
+    messages, tools, options = _emulate_schema(adapter, messages, tools, options, losses)
+    request = RequestBuilder.from_history(adapter, messages, options, server_state=server_state, whole=whole)
     request.losses += losses
     return request, tools
 
 
-def _under_legal_names(
+def _rename_tools(
     adapter: Adapter, tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Tools, AdapterOptions]:
     rule = adapter.capabilities.tool_name_rule
-    made = renamed(tools, rule, adapter.provider)
-    if not made:
+    legal_names = make_legal_names(tools, rule, adapter.provider)
+    if not legal_names:
         return tools, options
-    for own, name in made.items():
+    for own, name in legal_names.items():
         losses.append(_loss(LossKind.TOOLS, f"the tool {own} is offered under the name {name}, which the wire takes"))
     if options.context is not None:
-        options.context.tool_names = ToolNames({name: own for own, name in made.items()})
+        options.context.tool_names = ToolNames({name: own for own, name in legal_names.items()})
     if isinstance(choice := options.tool_choice, NamedTool):
-        options = replace(options, tool_choice=NamedTool(made.get(choice.name, choice.name)))
-    offered = [tool.model_copy(update={"name": made[tool.name]}) if tool.name in made else tool for tool in tools]
-    return offered, options
+        options = replace(options, tool_choice=NamedTool(legal_names.get(choice.name, choice.name)))
+    renamed_tools = [
+        tool.model_copy(update={"name": legal_names[tool.name]}) if tool.name in legal_names else tool for tool in tools
+    ]
+    return renamed_tools, options
 
 
-def _with_schema(
+def _emulate_schema(
     adapter: Adapter, messages: Sequence[Message], tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Sequence[Message], Tools, AdapterOptions]:
     """Where the wire has no place for the schema that is asked for, it is said as the input of the only tool, or in
     the system prompt."""
     abilities, schema = adapter.capabilities, options.output_schema
-    offers = bool(tools) and bool(abilities.supports_tools)
-    if schema is None or not abilities.supports_structured_output or structured.is_native(abilities, tools=offers):
+    has_tools = bool(tools) and bool(abilities.supports_tools)
+    if (
+        schema is None
+        or not abilities.supports_structured_output
+        or structured.supports_native_schema(abilities, tools=has_tools)
+    ):
         return messages, tools, options
-    if options.context is None or not structured.takes_answer_tool(abilities, options, offers=offers):
-        return structured.asking(messages, schema), tools, options
+    if options.context is None or not structured.can_use_answer_tool(abilities, options, has_tools=has_tools):
+        return structured.add_schema_prompt(messages, schema), tools, options
     options.context.answer_tool = AnswerTool()
     reason = f"output_schema: {adapter.model} is made to call a tool whose input is the answer"
     losses.append(_loss(LossKind.OPTION, reason))
-    answer = ToolDefinition(name=NAME, description=DESCRIPTION, input_schema=dict(schema))
-    return messages, [answer], replace(options, output_schema=None, tool_choice=NamedTool(NAME))
+    answer = ToolDefinition(name=ANSWER_TOOL_NAME, description=ANSWER_TOOL_DESCRIPTION, input_schema=dict(schema))
+    return messages, [answer], replace(options, output_schema=None, tool_choice=NamedTool(ANSWER_TOOL_NAME))
 
 
 def _loss(kind: LossKind, reason: str) -> Loss:

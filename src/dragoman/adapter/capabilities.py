@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from dragoman.adapter.estimate import TokenEstimate
 from dragoman.adapter.schemas import SchemaRule
 from dragoman.adapter.tool_names import ToolNameRule
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 
 
 class Support(StrEnum):
@@ -31,12 +31,12 @@ class Support(StrEnum):
 
 NATIVE, EMULATED, ABSENT = Support.NATIVE, Support.EMULATED, Support.ABSENT
 
-_MIN_MADE = 6
+_MIN_DERIVED = 6
 """Characters beyond the prefix: with fewer, a long session could run out of ids."""
 _ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
-class ToolIdRule(Frozen):
+class ToolIdRule(FrozenModel):
     """Which tool ids a provider accepts, and what those that we make for it look like."""
 
     alphabet: str = _ALPHANUMERIC + "_-"
@@ -49,7 +49,7 @@ class ToolIdRule(Frozen):
     def _leaves_room(self) -> Self:
         if not set(self.prefix) <= set(self.alphabet):
             raise ValueError(f"the prefix {self.prefix!r} is outside the alphabet")
-        if self.max_length < max(self.min_length, len(self.prefix) + _MIN_MADE):
+        if self.max_length < max(self.min_length, len(self.prefix) + _MIN_DERIVED):
             raise ValueError(f"max_length {self.max_length} leaves too little room for ids of our own")
         return self
 
@@ -57,7 +57,7 @@ class ToolIdRule(Frozen):
         return self.min_length <= len(tool_id) <= self.max_length and set(tool_id) <= set(self.alphabet)
 
 
-class ThinkingPolicy(Frozen):
+class ThinkingPolicy(FrozenModel):
     """What a model does with thinking in its history.
 
     ``reads_from`` are globs over full model ids whose signed blocks this model can read; in a models.toml
@@ -77,11 +77,11 @@ class ThinkingPolicy(Frozen):
     """Whether the wire has a place for thinking of which nothing can be read."""
     foreign: Literal["drop", "text", "refuse"] = "drop"
 
-    def reads(self, model: str | None) -> bool:
+    def can_read(self, model: str | None) -> bool:
         return model is not None and any(fnmatchcase(model, pattern) for pattern in self.reads_from)
 
 
-class AdapterCapabilities(Frozen):
+class AdapterCapabilities(FrozenModel):
     """One model's abilities, limits and rules. Absent abilities are falsy."""
 
     supports_thinking: Support = ABSENT
@@ -157,7 +157,7 @@ class ModelTable:
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._default: dict[str, Any] = data.get("default", {})
         self._rows: list[dict[str, Any]] = data.get("model", [])
-        self._seen: dict[str, AdapterCapabilities] = {}
+        self._cache: dict[str, AdapterCapabilities] = {}
 
     @classmethod
     def of(cls, package: str, *names: str) -> "ModelTable":
@@ -166,24 +166,24 @@ class ModelTable:
         rows: list[dict[str, Any]] = []
         for name in names or ("models.toml",):
             data = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
-            default = merged(default, data.get("default", {}))
+            default = deep_merge(default, data.get("default", {}))
             rows += data.get("model", [])
         return cls({"default": default, "model": rows})
 
     def capabilities(self, model: str) -> AdapterCapabilities:
         """The declarations for one model name, without its provider."""
-        if model not in self._seen:
+        if model not in self._cache:
             found = dict(self._default)
             for row in self._rows:
                 patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
                 if any(fnmatchcase(model, pattern) for pattern in patterns):
-                    found = merged(found, {key: row[key] for key in row if key not in ("match", "listed")})
-            self._seen[model] = AdapterCapabilities.model_validate(_with_vendor(found, model))
-        return self._seen[model]
+                    found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
+            self._cache[model] = AdapterCapabilities.model_validate(_expand_vendor(found, model))
+        return self._cache[model]
 
-    def extended(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
+    def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
         """A table with further defaults laid over these, and with rows behind these."""
-        return ModelTable({"default": merged(self._default, default), "model": [*self._rows, *rows]})
+        return ModelTable({"default": deep_merge(self._default, default), "model": [*self._rows, *rows]})
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -191,20 +191,20 @@ class ModelTable:
         return tuple(name for row in self._rows for name in row.get("listed", ()))
 
 
-def _with_vendor(found: dict[str, Any], model: str) -> dict[str, Any]:
+def _expand_vendor(fields: dict[str, Any], model: str) -> dict[str, Any]:
     """The capabilities with the model's vendor, what precedes a slash in its name, where ``reads_from`` asks for it."""
-    policy = found.get("thinking_policy", {})
+    policy = fields.get("thinking_policy", {})
     if "reads_from" not in policy:
-        return found
+        return fields
     vendor = model.partition("/")[0]
     reads = [pattern.replace("{vendor}", vendor) for pattern in policy["reads_from"]]
-    return {**found, "thinking_policy": {**policy, "reads_from": reads}}
+    return {**fields, "thinking_policy": {**policy, "reads_from": reads}}
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Two tables as one: what ``over`` says counts, in tables within them too."""
     found = dict(base)
     for key, value in over.items():
         old = found.get(key)
-        found[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        found[key] = deep_merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return found

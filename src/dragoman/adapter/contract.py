@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 from dragoman.adapter.answer_tool import AnswerTool
 from dragoman.adapter.capabilities import AdapterCapabilities
-from dragoman.adapter.decoding import StreamDecoder, decode, decode_async
+from dragoman.adapter.decoding import StreamDecoder, decode_stream, decode_stream_async
 from dragoman.adapter.errors import ProviderError, UnknownProviderError
-from dragoman.adapter.estimate import estimate
+from dragoman.adapter.estimate import estimate_tokens
 from dragoman.adapter.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
-from dragoman.adapter.settled import Encodings
+from dragoman.adapter.settled import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.tool_names import ToolNames
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
@@ -30,7 +30,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:
-    from dragoman.adapter.batch import BatchWire
+    from dragoman.adapter.batch import BatchApi
 
 
 class Prices(Protocol):
@@ -61,12 +61,12 @@ class RequestContext:
     session_id: str = field(default_factory=new_session_id)
     request_id: str = field(default_factory=new_message_id)
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
-    encodings: Encodings = field(default_factory=Encodings)
+    encode_cache: EncodeCache = field(default_factory=EncodeCache)
     tool_names: ToolNames | None = None
     """Set by `Adapter.to_wire` where tools were offered under names that are not their own."""
     answer_tool: AnswerTool | None = None
     """Set by `Adapter.to_wire` where the reply's text comes as the input of a tool."""
-    seal: Mapping[str, Any] | None = None
+    prefix_note: Mapping[str, Any] | None = None
     """What the prefix ledger notes on the reply, if that holds signed thinking; set by `Adapter.to_wire`."""
     prices: Prices | None = None
     new_id: Callable[[], str] = new_message_id
@@ -216,34 +216,34 @@ class Adapter(ABC):
         """The error that a reply means. Never fails, whatever the body is."""
 
     @property
-    def batches(self) -> "BatchWire | None":
+    def batch_api(self) -> "BatchApi | None":
         """The provider's batch API for this model; None where there is none, or none is spoken here."""
         return None
 
     @property
     def default_output_tokens(self) -> int:
         """The most that a reply may have where the options set no limit."""
-        most = self.capabilities.max_output_tokens
-        return min(most, int(self.capabilities.wire.get("default_max_tokens", most)))
+        limit = self.capabilities.max_output_tokens
+        return min(limit, int(self.capabilities.wire.get("default_max_tokens", limit)))
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
         """A local estimate, at least 1 (specification D5.3); see `dragoman.adapter.estimate`.
 
         Options count not: an output schema, or reasoning that is switched on, makes some providers add to the prompt.
         """
-        return estimate(str(self.model_id), messages, tools, self.capabilities.token_estimate)
+        return estimate_tokens(str(self.model_id), messages, tools, self.capabilities.token_estimate)
 
-    def reader(self, context: RequestContext) -> StreamDecoder:
+    def reply_decoder(self, context: RequestContext) -> StreamDecoder:
         """The decoder for the reply to the request that was made with this context."""
         decoder = self.decoder(context)
-        meant = (context.tool_names, context.answer_tool)
-        decoder.translations = tuple(each.told for each in meant if each is not None)
+        translations = (context.tool_names, context.answer_tool)
+        decoder.translators = tuple(each.translate for each in translations if each is not None)
         return decoder
 
     def stream_response(self, chunks: AsyncIterator[WireChunk], context: RequestContext) -> AsyncIterator[StreamEvent]:
         """The events of a streamed reply; the last is message_complete or error, and then it ends."""
-        return decode_async(chunks, self.reader(context))
+        return decode_stream_async(chunks, self.reply_decoder(context))
 
     def iter_stream(self, chunks: Iterable[WireChunk], context: RequestContext) -> Iterator[StreamEvent]:
         """The sync twin of `stream_response`."""
-        return decode(chunks, self.reader(context))
+        return decode_stream(chunks, self.reply_decoder(context))

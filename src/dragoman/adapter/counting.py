@@ -11,13 +11,13 @@ from typing import Any, Self
 
 logger = logging.getLogger("dragoman.adapter")
 
-MOST_TOKENS = 10**12
+MAX_COUNT = 10**12
 """More than this is no count of one reply, whatever it is."""
-_MOST_DOLLARS = Decimal(10**9)
-_SHOWN = 80
+_MAX_DOLLARS = Decimal(10**9)
+_MAX_PATH_LENGTH = 80
 
 
-class Counts:
+class UsageReader:
     """Reads one usage object by paths, names with dots between them. ``unread`` names what was no count."""
 
     def __init__(self, native: Mapping[str, Any]) -> None:
@@ -33,16 +33,16 @@ class Counts:
 
     def __call__(self, *paths: str) -> int:
         """The count at the first of the paths that holds any; 0 where there is none."""
-        return self.told(*paths) or 0
+        return self.optional(*paths) or 0
 
-    def due(self, path: str) -> int:
+    def required(self, path: str) -> int:
         """A count that the format promises: where it is missing, that is remembered."""
-        count = self.told(path)
+        count = self.optional(path)
         if count is None:
-            self._doubt(path)
+            self._mark_unread(path)
         return count or 0
 
-    def told(self, *paths: str) -> int | None:
+    def optional(self, *paths: str) -> int | None:
         """The count at the first of the paths that holds any, None where the provider does not tell."""
         for path in paths:
             if (value := self._find(path)) is not None:
@@ -54,7 +54,7 @@ class Counts:
         value = self._find(path)
         if value is None or isinstance(value, str):
             return value or None
-        self._doubt(path)
+        self._mark_unread(path)
         return None
 
     def objects(self, path: str) -> list[dict[str, Any]]:
@@ -63,23 +63,23 @@ class Counts:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            self._doubt(path)
+            self._mark_unread(path)
             return []
         return value
 
-    def within(self, path: str, native: Any) -> int:
+    def count_at(self, path: str, native: Any) -> int:
         """A count that the caller found at that path himself; 0 where it is None."""
         return 0 if native is None else self._count(path, native) or 0
 
-    def named(self, path: str) -> dict[str, int]:
+    def counts_by_name(self, path: str) -> dict[str, int]:
         """Counts by name, without those that are zero."""
         value = self._find(path)
         if value is None:
             return {}
         if not isinstance(value, dict):
-            self._doubt(path)
+            self._mark_unread(path)
             return {}
-        return {name: count for name, each in value.items() if (count := self.within(f"{path}.{name}", each))}
+        return {name: count for name, each in value.items() if (count := self.count_at(f"{path}.{name}", each))}
 
     def dollars(self, path: str, unit: Decimal = Decimal(1)) -> Decimal | None:
         """What the provider says that the reply costs; ``unit`` is what one of it is in US dollars."""
@@ -88,18 +88,18 @@ class Counts:
             return None
         try:
             amount = Decimal(str(value)) * unit
-            if not isinstance(value, bool) and 0 <= amount < _MOST_DOLLARS:
+            if not isinstance(value, bool) and 0 <= amount < _MAX_DOLLARS:
                 return amount
         except (InvalidOperation, ValueError):  # NaN cannot be compared
             pass
-        self._doubt(path)
+        self._mark_unread(path)
         return None
 
     def uncached(self, prompt: int, *cached: int) -> int:
         """The prompt without what was read from or written to a cache, where the provider counts that inside of it."""
         rest = prompt - sum(cached)
         if rest < 0:
-            self._doubt("more cached tokens than the prompt has")
+            self._mark_unread("more cached tokens than the prompt has")
         return max(0, rest)
 
     @property
@@ -118,10 +118,10 @@ class Counts:
         """A whole number that is not negative; written as 12.0 it still is one, as some providers do."""
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
             return value
-        self._doubt(path)
+        self._mark_unread(path)
         return None
 
-    def _doubt(self, path: str) -> None:
-        self._unread[path[:_SHOWN]] = None
+    def _mark_unread(self, path: str) -> None:
+        self._unread[path[:_MAX_PATH_LENGTH]] = None

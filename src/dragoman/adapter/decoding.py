@@ -35,7 +35,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 
-_TEXTS: dict[type, Callable[[Any], object]] = {
+_TEXT_GETTERS: dict[type, Callable[[Any], object]] = {
     TextDelta: attrgetter("text"),
     ThinkingDelta: attrgetter("text"),
     ToolUseInputDelta: attrgetter("partial_json"),
@@ -52,7 +52,7 @@ class Framing(Protocol):
 
 
 # What reading a reply of the wrong shape raises; anything else is a bug of ours and shows itself.
-MALFORMED = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+MALFORMED_ERRORS = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 class StreamDecoder(ABC):
@@ -63,9 +63,9 @@ class StreamDecoder(ABC):
         self.done = False
         self.message: Message | None = None
         """The whole reply, once it has arrived."""
-        self.heard = 0
+        self.frames_received = 0
         """How many frames have said something: keep-alives do not count."""
-        self.translations: Sequence[Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]]] = ()
+        self.translators: Sequence[Callable[[Iterable[StreamEvent]], Iterable[StreamEvent]]] = ()
         """What the events are told as, where that is not what they are; each takes what the one before gives."""
         self._framing = framing
         self._unknown: set[str] = set()
@@ -78,7 +78,7 @@ class StreamDecoder(ABC):
     def partial(self, status: MessageStatus) -> Message | None:
         """What has arrived so far; calls whose arguments are unfinished keep them as raw_input."""
 
-    def unknown(self, kind: str) -> Iterable[StreamEvent]:
+    def skip_unknown(self, kind: str) -> Iterable[StreamEvent]:
         """An event of a kind that this version does not know: passed over, with one warning a stream and kind."""
         if kind not in self._unknown:
             self._unknown.add(kind)
@@ -87,9 +87,9 @@ class StreamDecoder(ABC):
             )
         return ()
 
-    def keep_alive(self) -> Iterable[StreamEvent]:
+    def skip_keep_alive(self) -> Iterable[StreamEvent]:
         """A frame that says nothing but that the connection lives."""
-        self.heard -= 1
+        self.frames_received -= 1
         return ()
 
     def end(self) -> Iterable[StreamEvent]:
@@ -106,14 +106,14 @@ class StreamDecoder(ABC):
         events: list[StreamEvent] = []
         try:
             for frame in self._framing.feed(chunk):
-                self.heard += 1
-                self._take(self.read(frame), events)
+                self.frames_received += 1
+                self._collect(self.read(frame), events)
                 if self.done:
                     break
         except DragomanError as error:
             events += self.fail(error)
-        except MALFORMED as error:
-            events += self.fail(self._malformed(error))
+        except MALFORMED_ERRORS as error:
+            events += self.fail(self._malformed_error(error))
         return events
 
     def finish(self) -> list[StreamEvent]:
@@ -123,14 +123,14 @@ class StreamDecoder(ABC):
         events: list[StreamEvent] = []
         try:
             for frame in self._framing.finish():
-                if _is_whole(frame.data):
-                    self._take(self.read(frame), events)
+                if _is_complete(frame.data):
+                    self._collect(self.read(frame), events)
             if not self.done:
-                self._take(self.end(), events)
+                self._collect(self.end(), events)
         except DragomanError as error:
             events += self.fail(error)
-        except MALFORMED as error:
-            events += self.fail(self._malformed(error))
+        except MALFORMED_ERRORS as error:
+            events += self.fail(self._malformed_error(error))
         return events
 
     def fail(self, error: DragomanError) -> list[StreamEvent]:
@@ -143,15 +143,15 @@ class StreamDecoder(ABC):
             error.provider = self.provider
         try:
             partial = self.partial(MessageStatus.CANCELLED if cancelled else MessageStatus.ERROR)
-        except (DragomanError, *MALFORMED):
+        except (DragomanError, *MALFORMED_ERRORS):
             partial = None
         return [ErrorEvent(error, partial)]
 
-    def _take(self, new: Iterable[StreamEvent], events: list[StreamEvent]) -> None:
-        for translate in self.translations:
+    def _collect(self, new: Iterable[StreamEvent], events: list[StreamEvent]) -> None:
+        for translate in self.translators:
             new = translate(new)
         for event in new:
-            text = _TEXTS.get(type(event))
+            text = _TEXT_GETTERS.get(type(event))
             if text is not None and not isinstance(text(event), str):
                 raise TypeError(f"a {event.type} that is no text")
             events.append(event)
@@ -160,7 +160,7 @@ class StreamDecoder(ABC):
                 self.message = event.message
                 return
 
-    def _malformed(self, error: Exception) -> MalformedReplyError:
+    def _malformed_error(self, error: Exception) -> MalformedReplyError:
         malformed = MalformedReplyError(
             f"the stream is not what the protocol says: {type(error).__name__}: {error}",
             provider=self.provider,
@@ -169,46 +169,46 @@ class StreamDecoder(ABC):
         return malformed
 
 
-def decode(
+def decode_stream(
     chunks: Iterable[bytes],
     decoder: StreamDecoder,
     *,
-    silence: float | None = None,
+    idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[StreamEvent]:
     """The events of a stream. Whatever the chunks raise ends it with a typed error.
 
     ``silence``: the seconds after which a stream that says nothing has stalled, be its connection kept alive or not.
     """
-    patience = _Patience(decoder, silence, clock)
+    stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         for chunk in chunks:
             yield from decoder.feed(chunk)
             if decoder.done:
                 return
-            patience.wait_on(chunk)
+            stall_timer.check(chunk)
     except Exception as error:
         yield from decoder.fail(_as_network_error(error))
         return
     yield from decoder.finish()
 
 
-async def decode_async(
+async def decode_stream_async(
     chunks: AsyncIterable[bytes],
     decoder: StreamDecoder,
     *,
-    silence: float | None = None,
+    idle_timeout: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[StreamEvent, None]:
     """The async twin of `decode`."""
-    patience = _Patience(decoder, silence, clock)
+    stall_timer = _StallTimer(decoder, idle_timeout, clock)
     try:
         async for chunk in chunks:
             for event in decoder.feed(chunk):
                 yield event
             if decoder.done:
                 return
-            patience.wait_on(chunk)
+            stall_timer.check(chunk)
     except Exception as error:
         for event in decoder.fail(_as_network_error(error)):
             yield event
@@ -217,29 +217,29 @@ async def decode_async(
         yield event
 
 
-_PIECE = 256
+_MIN_PROGRESS_BYTES = 256
 """Bytes: a larger chunk that completes no frame is a piece of one; a smaller one may be no more than a keep-alive."""
 
 
-class _Patience:
+class _StallTimer:
     """How long a stream has said nothing. Comments and pings come from whoever waits himself: they do not count."""
 
-    def __init__(self, decoder: StreamDecoder, silence: float | None, clock: Callable[[], float]) -> None:
+    def __init__(self, decoder: StreamDecoder, idle_timeout: float | None, clock: Callable[[], float]) -> None:
         self._decoder = decoder
-        self._silence = silence
+        self._timeout = idle_timeout
         self._clock = clock
-        self._heard = decoder.heard
-        self._since = 0.0 if silence is None else clock()
+        self._last_count = decoder.frames_received
+        self._last_progress = 0.0 if idle_timeout is None else clock()
 
-    def wait_on(self, chunk: bytes) -> None:
+    def check(self, chunk: bytes) -> None:
         """Raises RequestTimeoutError where the chunk was none to wait any longer for."""
-        if self._silence is None:
+        if self._timeout is None:
             return
         now = self._clock()
-        if self._decoder.heard != self._heard or len(chunk) > _PIECE:
-            self._heard, self._since = self._decoder.heard, now
-        elif now - self._since > self._silence:
-            raise RequestTimeoutError(f"the stream has said nothing for {self._silence:g} s, though it was kept alive")
+        if self._decoder.frames_received != self._last_count or len(chunk) > _MIN_PROGRESS_BYTES:
+            self._last_count, self._last_progress = self._decoder.frames_received, now
+        elif now - self._last_progress > self._timeout:
+            raise RequestTimeoutError(f"the stream has said nothing for {self._timeout:g} s, though it was kept alive")
 
 
 def _as_network_error(error: Exception) -> DragomanError:
@@ -252,7 +252,7 @@ def _as_network_error(error: Exception) -> DragomanError:
 
 
 @contextmanager
-def reading(provider: str, *, request: bool = False) -> Iterator[None]:
+def wrap_malformed(provider: str, *, request: bool = False) -> Iterator[None]:
     """Turns what a reply, or a request, of the wrong shape raises into MalformedReplyError, or RequestError."""
     try:
         yield
@@ -260,14 +260,14 @@ def reading(provider: str, *, request: bool = False) -> Iterator[None]:
         if request:
             raise
         raise MalformedReplyError(f"the reply is not what the protocol says: {error}", provider=provider) from error
-    except MALFORMED as error:
-        said = f"{type(error).__name__}: {error}"
+    except MALFORMED_ERRORS as error:
+        reason = f"{type(error).__name__}: {error}"
         if request:
-            raise RequestError(f"this is no request in the format of {provider}: {said}") from error
-        raise MalformedReplyError(f"the reply is not what the protocol says: {said}", provider=provider) from error
+            raise RequestError(f"this is no request in the format of {provider}: {reason}") from error
+        raise MalformedReplyError(f"the reply is not what the protocol says: {reason}", provider=provider) from error
 
 
-def _is_whole(data: bytes) -> bool:
+def _is_complete(data: bytes) -> bool:
     if data.strip() == b"[DONE]":
         return True
     try:

@@ -16,7 +16,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 
-Detail = Literal[
+BlockField = Literal[
     "citations", "arguments", "signatures", "errors", "seams", "order", "resolution", "title", "note", "names",
     "link_names", "kept_titles", "text_documents", "types", "link_types", "guesses",
 ]  # fmt: skip
@@ -29,79 +29,85 @@ documents of plain text; media types, also of links and kept files alone. ``gues
 type is given one, or read as of another.
 """
 
-Lost = tuple[LossKind, str, Severity]
+LostField = tuple[LossKind, str, Severity]
 _INFO, _WARNING = Severity.INFO, Severity.WARNING
 
 
-def lost(block: ContentBlock, lacking: Collection[Detail], *, made: bool = False, own: bool = False) -> Iterator[Lost]:
+def find_lost_fields(
+    block: ContentBlock, unsupported: Collection[BlockField], *, synthetic: bool = False, from_same_wire: bool = False
+) -> Iterator[LostField]:
     """The losses of a block on a wire that lacks those details.
 
     ``made``: the block is none of the history's own. ``own``: it was read from that very wire, so that what it
     says besides its content is nothing that the provider wants back.
     """
     match block:
-        case TextBlock() if block.citations and "citations" in lacking:
-            yield LossKind.CITATIONS, "the sources of a text are not sent", _INFO if own else _WARNING
-        case ToolUseBlock() if block.raw_input is not None and "arguments" in lacking:
+        case TextBlock() if block.citations and "citations" in unsupported:
+            yield LossKind.CITATIONS, "the sources of a text are not sent", _INFO if from_same_wire else _WARNING
+        case ToolUseBlock() if block.raw_input is not None and "arguments" in unsupported:
             yield LossKind.INVALID_INPUT, "arguments that are no JSON object: left out", _WARNING
-        case ThinkingBlock() if block.signature and "signatures" in lacking:
+        case ThinkingBlock() if block.signature and "signatures" in unsupported:
             yield LossKind.THINKING, "the signature of thinking is not sent", _WARNING
         case ToolResultBlock():
-            yield from _of_answer(block, lacking, made=made)
+            yield from _lost_in_result(block, unsupported, synthetic=synthetic)
         case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            yield from _of_medium(block, lacking)
+            yield from _lost_in_media(block, unsupported)
         case _:
             pass
 
 
-def _of_answer(block: ToolResultBlock, lacking: Collection[Detail], *, made: bool) -> Iterator[Lost]:
-    if block.is_error and "errors" in lacking and not made:
+def _lost_in_result(
+    block: ToolResultBlock, unsupported: Collection[BlockField], *, synthetic: bool
+) -> Iterator[LostField]:
+    if block.is_error and "errors" in unsupported and not synthetic:
         yield LossKind.FLATTENED, "the wire has no flag for a failed tool: its answer must say so itself", _INFO
-    if "seams" in lacking and sum(isinstance(part, TextBlock) for part in block.content) > 1:
+    if "seams" in unsupported and sum(isinstance(part, TextBlock) for part in block.content) > 1:
         yield LossKind.FLATTENED, "the texts of a tool's answer are sent as one", _INFO
     texts = [isinstance(part, TextBlock) for part in block.content]
-    if "order" in lacking and texts != sorted(texts, reverse=True):
+    if "order" in unsupported and texts != sorted(texts, reverse=True):
         yield LossKind.FLATTENED, "the texts of a tool's answer go before its media", _INFO
     for part in block.content:
         if not isinstance(part, TextBlock):  # the projection names the sources of texts in answers
-            yield from lost(part, lacking)
+            yield from find_lost_fields(part, unsupported)
 
 
-def _of_medium(
-    block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, lacking: Collection[Detail]
-) -> Iterator[Lost]:
+def _lost_in_media(
+    block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, unsupported: Collection[BlockField]
+) -> Iterator[LostField]:
     kind = block.type
-    if isinstance(block, ImageBlock) and block.detail not in (None, "auto") and "resolution" in lacking:
+    if isinstance(block, ImageBlock) and block.detail not in (None, "auto") and "resolution" in unsupported:
         yield LossKind.MEDIA, "the resolution that an image was meant for is not sent", _INFO
     if isinstance(block, DocumentBlock):
-        yield from _of_document(block, lacking)
+        yield from _lost_in_document(block, unsupported)
     if isinstance(block, AudioBlock) and block.transcript is not None:
         yield LossKind.MEDIA, "sound is sent without its transcript", _INFO
     if isinstance(block, AudioBlock | VideoBlock) and block.duration_ms is not None:
         yield LossKind.MEDIA, f"the duration of the {kind} is not sent", _INFO
-    yield from _of_type(block, lacking)
+    yield from _lost_media_type(block, unsupported)
 
 
-def _of_document(block: DocumentBlock, lacking: Collection[Detail]) -> Iterator[Lost]:
+def _lost_in_document(block: DocumentBlock, unsupported: Collection[BlockField]) -> Iterator[LostField]:
     kind = block.source.kind
-    if block.title and ("title" in lacking or (kind == "file_id" and "kept_titles" in lacking)):
+    if block.title and ("title" in unsupported or (kind == "file_id" and "kept_titles" in unsupported)):
         yield LossKind.MEDIA, "the title of a document is not sent", _WARNING
-    if not block.title and ((kind == "base64" and "names" in lacking) or (kind == "url" and "link_names" in lacking)):
+    if not block.title and (
+        (kind == "base64" and "names" in unsupported) or (kind == "url" and "link_names" in unsupported)
+    ):
         yield LossKind.MEDIA, "a document without a title is sent under a name", _INFO
-    if block.context and "note" in lacking:
+    if block.context and "note" in unsupported:
         yield LossKind.MEDIA, "the note that goes with a document is not sent", _WARNING
-    if kind == "text" and "text_documents" in lacking:
+    if kind == "text" and "text_documents" in unsupported:
         yield LossKind.FLATTENED, "a document of plain text is sent as text", _INFO
 
 
-def _of_type(
-    block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, lacking: Collection[Detail]
-) -> Iterator[Lost]:
-    if block.source.kind == "text" and "text_documents" in lacking:
+def _lost_media_type(
+    block: ImageBlock | AudioBlock | VideoBlock | DocumentBlock, unsupported: Collection[BlockField]
+) -> Iterator[LostField]:
+    if block.source.kind == "text" and "text_documents" in unsupported:
         return
     linked = block.source.kind in ("url", "file_id")
     if block.media_type is None:
-        if "guesses" in lacking if linked else "types" not in lacking:
+        if "guesses" in unsupported if linked else "types" not in unsupported:
             yield LossKind.MEDIA, f"the media type of the {block.type} is not known: a likely one is sent", _INFO
-    elif "types" in lacking or (linked and "link_types" in lacking):
+    elif "types" in unsupported or (linked and "link_types" in unsupported):
         yield LossKind.MEDIA, f"the media type of the {block.type} is not sent", _INFO

@@ -22,7 +22,7 @@ from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
     DocumentBlock,
-    Frozen,
+    FrozenModel,
     ImageBlock,
     MediaSource,
     PromptResultBlock,
@@ -42,7 +42,7 @@ _FALLBACK_SECONDS = 10.0
 """What a recording is taken for whose length is not to be seen."""
 
 
-class TokenEstimate(Frozen):
+class TokenEstimate(FrozenModel):
     """How a model's requests are estimated, where its adapter knows better than tokenizers.toml: the name of a
     tokenizer there, weights in place of its own, and fields of an `ImageRule`."""
 
@@ -52,7 +52,7 @@ class TokenEstimate(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class RequestMeasures:
     """What a request holds, as far as it is counted. ``nodes`` are the keywords of the tools' schemas."""
 
     text: TextCounts
@@ -78,7 +78,7 @@ class Measures:
     """Size and detail of each."""
 
 
-class Weights(Frozen):
+class Weights(FrozenModel):
     """Tokens for one of each. ``start`` is once a request; see `TextCounts` and `Measures` for the others."""
 
     start: float = Field(default=0, ge=0)
@@ -112,7 +112,7 @@ class Weights(Frozen):
 
     image: ImageRule = Field(default_factory=ImageRule)
 
-    def tokens(self, measures: Measures) -> int:
+    def tokens(self, measures: RequestMeasures) -> int:
         """At least 1."""
         total = self.start + sum(self.image.tokens(size, detail) for size, detail in measures.images)
         for name in PARTS:
@@ -127,22 +127,22 @@ PARTS = tuple(
 )
 
 
-def estimate(
-    model: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], known: TokenEstimate | None = None
+def estimate_tokens(
+    model: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], overrides: TokenEstimate | None = None
 ) -> int:
     """The tokens of a request to that model (``provider:name``), at least 1; never fewer where something is added.
 
     Raises ConfigurationError where ``known`` names no tokenizer, or weights that there are not.
     """
-    return weights_for(model, known or _NOTHING).tokens(measure(messages, tools))
+    return weights_for(model, overrides or _NO_OVERRIDES).tokens(measure_request(messages, tools))
 
 
-_NOTHING = TokenEstimate()
+_NO_OVERRIDES = TokenEstimate()
 
 
-def weights_for(model: str, known: TokenEstimate = _NOTHING) -> Weights:
+def weights_for(model: str, overrides: TokenEstimate = _NO_OVERRIDES) -> Weights:
     """What a model's tokens weigh. Raises ConfigurationError as `estimate` does."""
-    return _weights(model, known.tokenizer, tuple(known.weights.items()), tuple(known.image.items()))
+    return _weights(model, overrides.tokenizer, tuple(overrides.weights.items()), tuple(overrides.image.items()))
 
 
 @lru_cache(maxsize=512)
@@ -150,7 +150,7 @@ def _weights(
     model: str, tokenizer: str | None, weights: tuple[tuple[str, float], ...], image: tuple[tuple[str, Any], ...]
 ) -> Weights:
     name = tokenizer or str(row_for(model, "tokenizer")["name"])
-    table = _toml("token_weights.toml").get(name)
+    table = _read_toml("token_weights.toml").get(name)
     if table is None:
         raise ConfigurationError(f"token_estimate of {model}: there is no tokenizer {name!r}")
     rule = {key: value for key, value in row_for(model, "image").items() if key != "match"}
@@ -168,18 +168,18 @@ def row_for(model: str, kind: Literal["tokenizer", "image"]) -> Mapping[str, Any
 
 def rows(kind: Literal["tokenizer", "image"]) -> Sequence[Mapping[str, Any]]:
     """The rows of tokenizers.toml."""
-    found: list[dict[str, Any]] = _toml("tokenizers.toml")[kind]
+    found: list[dict[str, Any]] = _read_toml("tokenizers.toml")[kind]
     return found
 
 
 @cache
-def _toml(name: str) -> dict[str, Any]:
+def _read_toml(name: str) -> dict[str, Any]:
     return tomllib.loads(files("dragoman.adapter").joinpath(name).read_text(encoding="utf-8"))
 
 
-def measure(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> Measures:
+def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
     """What a request holds. Cheap: some microseconds a message."""
-    content = _Content()
+    content = _ContentMeasures()
     systems = 0
     for message in messages:
         systems += message.role is Role.SYSTEM or message.role is Role.DEVELOPER
@@ -188,10 +188,10 @@ def measure(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> Mea
                 content.texts.append(block.text)
             else:
                 content.add(block)
-    schemas = _Schemas()
+    schemas = _SchemaMeasures()
     for tool in tools:
         schemas.add(tool)
-    return Measures(
+    return RequestMeasures(
         text=count_text(content.texts),
         schema_text=count_text(schemas.texts),
         messages=len(messages),
@@ -213,7 +213,7 @@ def measure(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> Mea
 
 
 @dataclass(slots=True)
-class _Content:
+class _ContentMeasures:
     texts: list[str] = field(default_factory=list)
     images: list[tuple[media_size.Size | None, str | None]] = field(default_factory=list)
     calls: int = 0
@@ -247,7 +247,7 @@ class _Content:
                 self.texts += filter(None, (block.title, block.context))
                 self._add_document(source)
             case AudioBlock(source=source, duration_ms=length):
-                self.audio += _seconds(source, length)
+                self.audio += _duration(source, length)
             case VideoBlock(source=source, duration_ms=length):
                 self.video += _FALLBACK_SECONDS if length is None else length / 1000
             case ResourceBlock(content=text):
@@ -266,14 +266,14 @@ class _Content:
             self.pages += media_size.pdf_pages(source.data) if source.kind == "base64" else 1
 
 
-def _seconds(source: MediaSource, length: int | None) -> float:
+def _duration(source: MediaSource, length: int | None) -> float:
     if length is not None:
         return length / 1000
     return media_size.audio_seconds(source.data) if source.kind == "base64" else _FALLBACK_SECONDS
 
 
 @dataclass(slots=True)
-class _Schemas:
+class _SchemaMeasures:
     """What tools say in words, and how much schema is around it: providers write schemas in forms of their own."""
 
     texts: list[str] = field(default_factory=list)
@@ -304,14 +304,14 @@ class _Schemas:
                 for inner in value:
                     self._walk(inner)
             elif key in _WORDS:
-                self.texts += _strings(value)
+                self.texts += _iter_strings(value)
 
 
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _WORDS = frozenset({"description", "enum", "const", "pattern", "default", "examples", "required"})
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _iter_strings(value: Any) -> Iterator[str]:
     values: Iterable[Any] = value if isinstance(value, (list, tuple)) else (value,)
     for each in values:
         yield each if isinstance(each, str) else wirejson.dumps_text(each)

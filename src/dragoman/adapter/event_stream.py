@@ -13,18 +13,18 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import FrameTooLargeError, MalformedReplyError
 from dragoman.adapter.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP, Frame
 
-EXCEPTION = "exception:"
+EXCEPTION_PREFIX = "exception:"
 """What the name of a frame begins with that reports a failure; the rest is the provider's name of it."""
 
 _PRELUDE = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
-_LEAST = _PRELUDE.size + _CHECKSUM.size
+_MIN_MESSAGE_BYTES = _PRELUDE.size + _CHECKSUM.size
 _STRING, _BYTES = 7, 6
 # Bytes of a header's value by its type: true, false, byte, short, int, long, timestamp, UUID.
-_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+_HEADER_VALUE_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
-class EventStreamDecoder:
+class AwsEventStreamDecoder:
     """Chunks in, frames out, and the same frames before the same error however the bytes are cut.
 
     A frame is named after its event, and after its failure with `EXCEPTION` in front. Its data is the payload as it
@@ -75,7 +75,7 @@ class EventStreamDecoder:
                 message = bytes(memoryview(self._buffer)[start : start + self._needed])
                 start += self._needed
                 self._needed = _PRELUDE.size
-                yield _frame(message)
+                yield _parse_message(message)
         finally:
             del self._buffer[:start]
         if len(chunk) > room:
@@ -86,34 +86,34 @@ class EventStreamDecoder:
         total, headers, checksum = _PRELUDE.unpack_from(self._buffer, start)
         if zlib.crc32(self._buffer[start : start + _PRELUDE.size - _CHECKSUM.size]) != checksum:
             raise MalformedReplyError("the reply is no event stream, or is damaged: a prelude's checksum is wrong")
-        if total < _LEAST + headers:
+        if total < _MIN_MESSAGE_BYTES + headers:
             raise MalformedReplyError(f"a message of {total} bytes has no room for headers of {headers}")
         if total > self._frame_cap:
             raise FrameTooLargeError(f"one message of the reply is over {self._frame_cap} bytes")
         return int(total)
 
 
-def _frame(message: bytes) -> Frame:
+def _parse_message(message: bytes) -> Frame:
     body_end = len(message) - _CHECKSUM.size
     if zlib.crc32(memoryview(message)[:body_end]) != _CHECKSUM.unpack_from(message, body_end)[0]:
         raise MalformedReplyError("the reply is damaged: a message's checksum is wrong")
     headers_end = _PRELUDE.size + _PRELUDE.unpack_from(message)[1]
     try:
-        headers = dict(_headers(message[_PRELUDE.size : headers_end]))
+        headers = dict(_iter_headers(message[_PRELUDE.size : headers_end]))
     except (LookupError, struct.error, ValueError) as error:
         raise MalformedReplyError(f"the headers of a message cannot be read: {error}") from None
     payload = message[headers_end:body_end]
     match headers.get(":message-type"):
         case "exception":
-            return Frame(EXCEPTION + headers.get(":exception-type", ""), payload)
+            return Frame(EXCEPTION_PREFIX + headers.get(":exception-type", ""), payload)
         case "error":  # a failure that has no payload: all is in its headers
-            said = wirejson.dumps({"message": headers.get(":error-message", "")})
-            return Frame(EXCEPTION + headers.get(":error-code", ""), said)
+            payload_json = wirejson.dumps({"message": headers.get(":error-message", "")})
+            return Frame(EXCEPTION_PREFIX + headers.get(":error-code", ""), payload_json)
         case _:
             return Frame(headers.get(":event-type", ""), payload)
 
 
-def _headers(data: bytes) -> Iterator[tuple[str, str]]:
+def _iter_headers(data: bytes) -> Iterator[tuple[str, str]]:
     """The headers that are texts; others are read over. Raises IndexError, KeyError, ValueError and struct.error."""
     place = 0
     while place < len(data):
@@ -125,7 +125,7 @@ def _headers(data: bytes) -> Iterator[tuple[str, str]]:
             (size,) = struct.unpack_from(">H", data, place)
             place += 2
         else:
-            size = _SIZES[kind]
+            size = _HEADER_VALUE_SIZES[kind]
         if place + size > len(data):
             raise ValueError(f"{name!r:.40} is longer than the headers are")
         if kind == _STRING:

@@ -30,8 +30,8 @@ class Failure:
 
     @property
     def text(self) -> str:
-        said = self.message.decode("utf-8", "replace") if isinstance(self.message, bytes) else self.message
-        return str(said).strip() if said else f"status {self.status} without a message"
+        text = self.message.decode("utf-8", "replace") if isinstance(self.message, bytes) else self.message
+        return str(text).strip() if text else f"status {self.status} without a message"
 
     def error(self, kind: type[ProviderError] | None) -> ProviderError:
         """The error of that class, or of the status's class where None is given."""
@@ -50,7 +50,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ErrorContext:
     """Where an error came from: a reply, with its status, headers and body, or a stream, which has none of its own."""
 
     provider: str
@@ -64,7 +64,7 @@ class Origin:
         return Failure(self.provider, self.model, message or self.body, self.status, code, request_id, self.headers)
 
 
-def error_object(body: bytes) -> dict[str, Any]:
+def parse_error_body(body: bytes) -> dict[str, Any]:
     """The JSON object of an error body; an empty one where it is anything else (HTML, text, an array)."""
     try:
         value = wirejson.loads(body)
@@ -81,7 +81,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     A wait of 0 says nothing where the other header says more: some servers round what is left down to it. None where
     there is no such header or its value is not a time (NaN, infinite, negative, garbage).
     """
-    asked: list[float] = []
+    waits: list[float] = []
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -89,13 +89,13 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         try:
             seconds = float(value) * scale
         except ValueError:
-            seconds = _until(value, now or datetime.now(UTC))
+            seconds = _seconds_until(value, now or datetime.now(UTC))
         if math.isfinite(seconds) and seconds >= 0:
-            asked.append(seconds)
-    return next(filter(None, asked), asked[0] if asked else None)
+            waits.append(seconds)
+    return next(filter(None, waits), waits[0] if waits else None)
 
 
-def _until(value: str, now: datetime) -> float:
+def _seconds_until(value: str, now: datetime) -> float:
     try:
         moment = parsedate_to_datetime(value)
     except (ValueError, TypeError, OverflowError):

@@ -25,8 +25,8 @@ def flatten_block(block: ContentBlock) -> TextBlock | None:
         case PromptRequestBlock():
             return TextBlock(text=f"[prompt {block.name} {wirejson.dumps_text(block.arguments)}]")
         case PromptResultBlock():
-            said = block.error_message if block.is_error else block.content
-            return TextBlock(text=f"[prompt {block.prompt_name}]\n{said or wirejson.dumps_text(list(block.messages))}")
+            text = block.error_message if block.is_error else block.content
+            return TextBlock(text=f"[prompt {block.prompt_name}]\n{text or wirejson.dumps_text(list(block.messages))}")
         case _:
             return None
 
@@ -39,8 +39,8 @@ def document_as_text(document: DocumentBlock) -> TextBlock:
 
 def call_as_text(call: ToolUseBlock) -> TextBlock:
     """A call, for a model that knows no tools."""
-    given = call.raw_input if call.raw_input is not None else wirejson.dumps_text(call.input)
-    return TextBlock(text=f"[call of the tool {call.name} with {given}]")
+    arguments = call.raw_input if call.raw_input is not None else wirejson.dumps_text(call.input)
+    return TextBlock(text=f"[call of the tool {call.name} with {arguments}]")
 
 
 def result_as_text(result: ToolResultBlock) -> tuple[ContentBlock, ...]:

@@ -42,9 +42,9 @@ class LineSplitter:
         self._total += len(chunk)
         if self._total <= self._body_cap and len(self._line) + len(chunk) <= self._frame_cap:
             return self._split(chunk)  # too short for a line that is too long: the usual case
-        return self._within_caps(chunk)
+        return self._split_within_caps(chunk)
 
-    def _within_caps(self, chunk: bytes) -> Iterator[bytes]:
+    def _split_within_caps(self, chunk: bytes) -> Iterator[bytes]:
         over = self._total - self._body_cap
         for line in self._split(chunk[:-over] if over > 0 else chunk):
             self._check_line(line)
@@ -62,7 +62,7 @@ class LineSplitter:
 
     def _split(self, chunk: bytes) -> list[bytes]:
         if self._head is not None:
-            chunk = self._without_bom(self._head + chunk)
+            chunk = self._strip_bom(self._head + chunk)
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk.startswith(b"\n"):
@@ -79,7 +79,7 @@ class LineSplitter:
         self._line = bytearray(lines.pop())
         return lines
 
-    def _without_bom(self, start: bytes) -> bytes:
+    def _strip_bom(self, start: bytes) -> bytes:
         if len(start) < len(_BOM) and _BOM.startswith(start):
             self._head = start
             return b""
@@ -91,7 +91,7 @@ class LineSplitter:
             raise FrameTooLargeError(f"one line of the reply is over {self._frame_cap} bytes")
 
 
-class _Decoder(ABC):
+class _CappedDecoder(ABC):
     """Chunks in, frames out, and the same frames before the same error however the bytes are cut.
 
     So the frames before an error are handed out first; the next call raises it.
@@ -110,7 +110,7 @@ class _Decoder(ABC):
                 self._read(chunk, frames)
             except FrameTooLargeError as error:
                 self._error = error
-        return self._told(frames)
+        return self._raise_or_return(frames)
 
     def finish(self) -> list[Frame]:
         """What the end of the bytes leaves unfinished. Raises FrameTooLargeError over either cap.
@@ -121,12 +121,12 @@ class _Decoder(ABC):
         frames: list[Frame] = []
         if self._error is None:
             try:
-                self._read_rest(frames)
+                self._flush(frames)
             except FrameTooLargeError as error:
                 self._error = error
-        return self._told(frames)
+        return self._raise_or_return(frames)
 
-    def _told(self, frames: list[Frame]) -> list[Frame]:
+    def _raise_or_return(self, frames: list[Frame]) -> list[Frame]:
         if self._error is not None and not frames:
             raise self._error
         return frames
@@ -136,11 +136,11 @@ class _Decoder(ABC):
         """Adds the frames that this chunk completes; those before an error are added before it is raised."""
 
     @abstractmethod
-    def _read_rest(self, frames: list[Frame]) -> None:
+    def _flush(self, frames: list[Frame]) -> None:
         """Adds what the end of the bytes leaves unfinished."""
 
 
-class SseDecoder(_Decoder):
+class SseDecoder(_CappedDecoder):
     """Server-sent events. Ids and retry times are read over: no provider of ours uses them."""
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
@@ -163,7 +163,7 @@ class SseDecoder(_Decoder):
                     frames.append(self._take())
                 self._event = b""
 
-    def _read_rest(self, frames: list[Frame]) -> None:
+    def _flush(self, frames: list[Frame]) -> None:
         if line := self._lines.finish():
             self._field(line)
         if self._data:
@@ -191,7 +191,7 @@ class SseDecoder(_Decoder):
         return frame
 
 
-class NdjsonDecoder(_Decoder):
+class NdjsonDecoder(_CappedDecoder):
     """One JSON value a line; blank lines are skipped."""
 
     def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
@@ -203,20 +203,20 @@ class NdjsonDecoder(_Decoder):
             if line.strip():
                 frames.append(Frame("", line))  # noqa: PERF401 - what came before an error is kept
 
-    def _read_rest(self, frames: list[Frame]) -> None:
+    def _flush(self, frames: list[Frame]) -> None:
         line = self._lines.finish()
         if line.strip():
             frames.append(Frame("", line))
 
 
-_BETWEEN = re.compile(rb"[\s,\xef\xbb\xbf]*")
+_SEPARATORS = re.compile(rb"[\s,\xef\xbb\xbf]*")
 """What separates elements; a byte order mark counts as blank."""
 _MARK_IN_STRING = re.compile(rb'["\\]')
 _MARK_IN_CONTAINER = re.compile(rb'["{}\[\]]')
 _MARK_IN_SCALAR = re.compile(rb'["{}\[\],\s]')
 
 
-class JsonArrayDecoder(_Decoder):
+class JsonArrayDecoder(_CappedDecoder):
     """One JSON array that arrives in pieces: a frame for each element. A lone value counts as an array of one.
 
     Only where elements begin and end is looked at. What stands outside of the array is a frame as well, so that the
@@ -241,7 +241,7 @@ class JsonArrayDecoder(_Decoder):
         if len(chunk) > room:
             raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
 
-    def _read_rest(self, frames: list[Frame]) -> None:
+    def _flush(self, frames: list[Frame]) -> None:
         if self._inside:
             frames.append(self._take())
 
@@ -261,7 +261,7 @@ class JsonArrayDecoder(_Decoder):
 
     def _begin(self, chunk: bytes, position: int) -> int:
         """Moves on to an element's first byte, or over the brackets of the array itself."""
-        found = _BETWEEN.match(chunk, position)
+        found = _SEPARATORS.match(chunk, position)
         position = found.end() if found else position
         mark = chunk[position : position + 1]
         if mark == b"[" and not self._opened and not self.closed:

@@ -4,13 +4,13 @@ from math import ceil, sqrt
 from typing import Literal
 
 from dragoman.adapter.media_size import Size
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 
-_UNKNOWN = Size(1024, 768)
+_DEFAULT_SIZE = Size(1024, 768)
 """What an image is taken for whose size is not to be seen, such as one by URL."""
 
 
-class ImageRule(Frozen):
+class ImageRule(FrozenModel):
     """One of four ways to count, after scaling the image down (never up) to ``longest`` and ``shortest`` pixels a side.
 
     ``flat``: ``fixed`` tokens whatever the size. ``area``: one for each ``pixels``. ``tiles``: ``fixed`` and ``each``
@@ -34,7 +34,7 @@ class ImageRule(Frozen):
             return self.low
         if self.rule == "flat":
             return self.fixed
-        width, height = self._scaled(size or _UNKNOWN)
+        width, height = self._scaled(size or _DEFAULT_SIZE)
         if self.rule == "area":
             return min(self.fixed + width * height / self.pixels, self.most)
         squares = ceil(width / self.side) * ceil(height / self.side)

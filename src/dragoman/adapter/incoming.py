@@ -6,7 +6,7 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import MalformedReplyError, RequestError
-from dragoman.adapter.residue import residue
+from dragoman.adapter.residue import diff_objects
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
 from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
 
@@ -43,12 +43,12 @@ class HistoryReader:
     ) -> Message:
         """One message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
         content = tuple(blocks)
-        noted: dict[str, Any] = {"by": self.provider, **(raw or {})}
+        note: dict[str, Any] = {"by": self.provider, **(raw or {})}
         fields: dict[str, Any] = {}
         if role is Role.ASSISTANT:
             fields = {"model": f"{self.provider}:{self.model}", "provider": self.provider}
             if self._calls:
-                noted["tool_ids"] = dict(self._calls)
+                note["tool_ids"] = dict(self._calls)
                 self._calls.clear()
         elif role is Role.TOOL and content and isinstance(content[0], ToolResultBlock):
             fields = {"parent_tool_use_id": content[0].tool_use_id}
@@ -59,35 +59,35 @@ class HistoryReader:
             content=content,
             channel=channel,
             created_at=self.context.clock(),
-            metadata=MessageMetadata(provider_raw=noted, **fields),
+            metadata=MessageMetadata(provider_raw=note, **fields),
         )
         self.messages.append(message)
         return message
 
 
-def leftover(
-    native: Mapping[str, Any], written: Mapping[str, Any], conversation: Iterable[str], *, merged: Collection[str] = ()
+def extra_fields(
+    native: Mapping[str, Any], encoded: Mapping[str, Any], conversation: Iterable[str], *, merged: Collection[str] = ()
 ) -> dict[str, Any]:
     """The fields that our encoder would write otherwise, to be laid over its body; ``...`` leaves a field out.
 
     ``conversation`` names the fields that the canonical messages and tools speak for, ``merged`` those whose objects
     are compared field by field, at any depth, as `Outgoing.wire` lays them over ours.
     """
-    spoken_for = set(conversation)
-    kept: dict[str, Any] = {}
+    covered = set(conversation)
+    extra: dict[str, Any] = {}
     for key, theirs in native.items():
-        ours = written.get(key)
-        if key in spoken_for:
+        ours = encoded.get(key)
+        if key in covered:
             continue
         if key in merged and isinstance(theirs, Mapping) and (ours is None or isinstance(ours, Mapping)):
-            if (inner := leftover(theirs, ours or {}, (), merged=merged)) or key not in written:
-                kept[key] = inner
-        elif residue({key: theirs}, {key: ours} if key in written else {}):
-            kept[key] = theirs
-    return kept | {key: ... for key in written if key not in native and key not in spoken_for}
+            if (inner := extra_fields(theirs, ours or {}, (), merged=merged)) or key not in encoded:
+                extra[key] = inner
+        elif diff_objects({key: theirs}, {key: ours} if key in encoded else {}):
+            extra[key] = theirs
+    return extra | {key: ... for key in encoded if key not in native and key not in covered}
 
 
-def request_object(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
+def parse_request(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
     """The body as an object. Raises RequestError where it is none."""
     if isinstance(body, Mapping):
         return dict(body)

@@ -5,13 +5,13 @@ import re
 import struct
 from typing import NamedTuple
 
-_HEAD = 64 * 1024
+_MAX_HEAD = 64 * 1024
 """Base64 characters that are looked at: an image's size stands in front, behind a camera's notes at most."""
-_MOST_PDF = 2 * 1024 * 1024
+_MAX_PDF_SCAN = 2 * 1024 * 1024
 """Of a longer document a part is looked at, and the rest taken to be like it."""
 _PAGE = re.compile(rb"/Type\s*/Page\b")
-_BYTES_A_PAGE = 60_000
-_MP3_BYTES_A_SECOND = 16_000
+_BYTES_PER_PAGE = 60_000
+_MP3_BYTES_PER_SECOND = 16_000
 
 
 class Size(NamedTuple):
@@ -23,16 +23,16 @@ class Size(NamedTuple):
 
 def image_size(data: str) -> Size | None:
     """The size of a PNG, JPEG, GIF or WebP in base64; None where it does not say, or is none of these."""
-    head = _decoded(data[:_HEAD])
+    head = _decode_base64(data[:_MAX_HEAD])
     try:
         if head.startswith(b"\x89PNG"):
             return Size(*struct.unpack(">II", head[16:24]))
         if head.startswith(b"GIF8"):
             return Size(*struct.unpack("<HH", head[6:10]))
         if head.startswith(b"\xff\xd8"):
-            return _jpeg(head)
+            return _jpeg_size(head)
         if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-            return _webp(head)
+            return _webp_size(head)
     except (struct.error, IndexError):
         pass
     return None
@@ -40,29 +40,29 @@ def image_size(data: str) -> Size | None:
 
 def pdf_pages(data: str) -> int:
     """The pages of a PDF in base64, at least 1; by its length where the pages are not listed in the open."""
-    looked_at = data[:_MOST_PDF]
-    listed = len(_PAGE.findall(_decoded(looked_at)))
-    return listed * len(data) // max(1, len(looked_at)) or 1 + len(data) * 3 // 4 // _BYTES_A_PAGE
+    scanned = data[:_MAX_PDF_SCAN]
+    counted = len(_PAGE.findall(_decode_base64(scanned)))
+    return counted * len(data) // max(1, len(scanned)) or 1 + len(data) * 3 // 4 // _BYTES_PER_PAGE
 
 
 def audio_seconds(data: str) -> float:
     """How long a recording in base64 lasts: exact for WAV, by its length at 128 kbit/s for anything else."""
     size = len(data) * 3 // 4
-    head = _decoded(data[:64])
+    head = _decode_base64(data[:64])
     if head.startswith(b"RIFF") and head[8:12] == b"WAVE" and len(head) >= 32:
         (rate,) = struct.unpack("<I", head[28:32])
         return size / rate if rate else 0.0
-    return size / _MP3_BYTES_A_SECOND
+    return size / _MP3_BYTES_PER_SECOND
 
 
-def _decoded(data: str) -> bytes:
+def _decode_base64(data: str) -> bytes:
     try:
         return base64.b64decode(data[: len(data) // 4 * 4])
     except ValueError:
         return b""
 
 
-def _jpeg(head: bytes) -> Size | None:
+def _jpeg_size(head: bytes) -> Size | None:
     """The size in the frame header, behind any number of other segments."""
     at = 2
     while head[at] == 0xFF:
@@ -74,7 +74,7 @@ def _jpeg(head: bytes) -> Size | None:
     return None
 
 
-def _webp(head: bytes) -> Size | None:
+def _webp_size(head: bytes) -> Size | None:
     if head[12:16] == b"VP8X":
         return Size(1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little"))
     if head[12:16] == b"VP8L":

@@ -8,20 +8,28 @@ from typing import Any
 
 from dragoman.adapter import details, prefix_ledger, wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
-from dragoman.adapter.details import Detail
+from dragoman.adapter.details import BlockField
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.adapter.pairing import CallKeys
 from dragoman.adapter.projection import Target, project, refuse_critical
-from dragoman.adapter.settled import INSTRUCTING, NOTHING, History, Settled, boundary, first_turn_of, run_of
-from dragoman.adapter.turns import MADE, Turn
+from dragoman.adapter.settled import (
+    EMPTY_PREFIX,
+    INSTRUCTION_ROLES,
+    EncodedHistory,
+    EncodedPrefix,
+    encode_chunk,
+    find_boundary,
+    find_first_turn,
+)
+from dragoman.adapter.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
 
 @dataclass(slots=True)
-class Outgoing:
+class RequestBuilder:
     """``turns`` are those of the leading instructions and of everything that is not settled yet (see `settled`)."""
 
     adapter: Adapter
@@ -29,19 +37,19 @@ class Outgoing:
     context: RequestContext
     turns: tuple[Turn, ...]
     losses: list[Loss]
-    settled: Settled = NOTHING
-    leading: int = 0
+    prefix: EncodedPrefix = EMPTY_PREFIX
+    instruction_turns: int = 0
     """How many of the turns are those of leading instructions."""
-    unsettled: tuple[Message, ...] = ()
+    uncached: tuple[Message, ...] = ()
     """What may be settled by this request."""
-    opens: bool = True
+    at_list_start: bool = True
     """Whether what is encoded right now begins the list."""
-    memory: dict[str, Any] = field(default_factory=dict)
+    encoder_state: dict[str, Any] = field(default_factory=dict)
     """What one stretch of turns leaves for the encoding of the next; kept with what is settled."""
-    _voids: bool | None = field(default=None, init=False)
+    _void_found: bool | None = field(default=None, init=False)
 
     @classmethod
-    def begin(
+    def from_history(
         cls,
         adapter: Adapter,
         messages: Sequence[Message],
@@ -49,65 +57,65 @@ class Outgoing:
         *,
         server_state: bool = False,
         whole: bool = False,
-    ) -> "Outgoing":
+    ) -> "RequestBuilder":
         """Projects the history. Raises CriticalLossError where a critical block would be lost.
 
         ``whole``: the turns of everything are wanted, because the wire has rules that look at all of them.
         """
         context = options.context or RequestContext(model=str(adapter.model_id))
-        lead = tuple(takewhile(lambda message: message.role in INSTRUCTING, messages))
+        instructions = tuple(takewhile(lambda message: message.role in INSTRUCTION_ROLES, messages))
         # Instructions that are sent as the user's may become one with what the user says next.
-        whole = whole or server_state or (bool(lead) and not adapter.capabilities.supports_system_prompt)
-        asked, said = replace(options, context=None, stream=False), messages[len(lead) :]
-        settled = Settled(context.tool_ids, asked)
+        whole = whole or server_state or (bool(instructions) and not adapter.capabilities.supports_system_prompt)
+        cache_options, messages_after_lead = replace(options, context=None, stream=False), messages[len(instructions) :]
+        prefix = EncodedPrefix(context.tool_ids, cache_options)
         if not whole:
-            settled = context.encodings.find(_target(adapter), settled, said)
-        unsettled = tuple(said[len(settled.messages) :])
-        _learn_ids((*lead, *unsettled), adapter.provider, context, settled.keys)
+            prefix = context.encode_cache.find(_cache_key(adapter), prefix, messages_after_lead)
+        uncached = tuple(messages_after_lead[len(prefix.messages) :])
+        _remember_issued_ids((*instructions, *uncached), adapter.provider, context, prefix.keys)
         target = Target(adapter.provider, adapter.model, adapter.capabilities, server_state)
-        projection = project((*lead, *unsettled), target, keys=settled.keys)
+        projection = project((*instructions, *uncached), target, keys=prefix.keys)
         return cls(
             adapter,
             options,
             context,
             turns=projection.turns,
-            losses=[*settled.losses, *projection.losses],
-            settled=settled,
-            leading=0 if whole else _count(lead, projection.turns),
-            unsettled=() if whole else unsettled,
-            memory=deepcopy(dict(settled.memory)),
+            losses=[*prefix.losses, *projection.losses],
+            prefix=prefix,
+            instruction_turns=0 if whole else _count_turns_of(instructions, projection.turns),
+            uncached=() if whole else uncached,
+            encoder_state=deepcopy(dict(prefix.encoder_state)),
         )
 
-    def history(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> History:
+    def encode_history(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> EncodedHistory:
         """The list of the body: what is settled already, and the items of ``turns``, the last ones of this request.
 
         ``encode`` is called for one stretch after the other, with ``opens`` set where a stretch begins the list.
         """
-        listed = self.leading - (len(self.turns) - len(turns))  # the wire may have hoisted leading turns
-        if listed < 0:
-            return History((), encode(turns))
-        before = run_of(encode(turns[:listed])) if listed else ()
-        rest = turns[listed:]
-        self.opens = not (listed or self.settled.messages)
-        if border := self._settle(rest, encode):
-            self.opens = False
-        return History((*before, *self.settled.runs), encode(rest[border:]))
+        lead_count = self.instruction_turns - (len(self.turns) - len(turns))  # the wire may have hoisted leading turns
+        if lead_count < 0:
+            return EncodedHistory((), encode(turns))
+        lead_chunks = encode_chunk(encode(turns[:lead_count])) if lead_count else ()
+        rest = turns[lead_count:]
+        self.at_list_start = not (lead_count or self.prefix.messages)
+        if cached_turns := self._extend_prefix(rest, encode):
+            self.at_list_start = False
+        return EncodedHistory((*lead_chunks, *self.prefix.json_chunks), encode(rest[cached_turns:]))
 
-    def _settle(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> int:
+    def _extend_prefix(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> int:
         """Settles what can be; the first turn that is not."""
-        count = boundary(self.unsettled)
-        border = first_turn_of(self.unsettled[count], turns) if count else 0
-        if border:
-            messages = self.unsettled[:count]
-            lost = self.losses[len(self.settled.losses) :]
-            if lost:
+        count = find_boundary(self.uncached)
+        cached_turns = find_first_turn(self.uncached[count], turns) if count else 0
+        if cached_turns:
+            messages = self.uncached[:count]
+            new_losses = self.losses[len(self.prefix.losses) :]
+            if new_losses:
                 ids = {message.id for message in messages}
-                lost = [loss for loss in lost if loss.message_id in ids]
+                new_losses = [loss for loss in new_losses if loss.message_id in ids]
             mark = len(self.losses)
-            items = encode(turns[:border])
-            self.settled = self.settled.extended(messages, items, [*lost, *self.losses[mark:]], self.memory)
-            self.context.encodings.keep(_target(self.adapter), self.settled)
-        return border
+            items = encode(turns[:cached_turns])
+            self.prefix = self.prefix.extend(messages, items, [*new_losses, *self.losses[mark:]], self.encoder_state)
+            self.context.encode_cache.store(_cache_key(self.adapter), self.prefix)
+        return cached_turns
 
     @property
     def provider(self) -> str:
@@ -115,26 +123,26 @@ class Outgoing:
 
     def tool_id(self, key: str) -> str:
         """The provider's id for a call."""
-        return self.context.tool_ids.send(key, self.provider, self.adapter.capabilities.tool_id_rule)
+        return self.context.tool_ids.id_for(key, self.provider, self.adapter.capabilities.tool_id_rule)
 
-    def restored(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
+    def restore_block(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """A block's encoding with what the provider's own block held beyond it."""
-        return turn.restored(index, encoded, self.provider)
+        return turn.restore_block(index, encoded, self.provider)
 
-    def usable(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+    def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
         """The tools that this provider can be told of: tools that only another provider runs are losses."""
         kept: list[ToolDefinition] = []
         for tool in tools:
             raw = tool.provider_raw or {}
             if "native" in raw and raw.get("by") != self.provider:
-                self.lose(LossKind.TOOLS, f"the tool {tool.name} runs at {raw.get('by')} only")
+                self.record_loss(LossKind.TOOLS, f"the tool {tool.name} runs at {raw.get('by')} only")
             elif not self.adapter.capabilities.supports_tools:
-                self.lose(LossKind.TOOLS, f"{self.adapter.model} calls no tools: {tool.name} left out")
+                self.record_loss(LossKind.TOOLS, f"{self.adapter.model} calls no tools: {tool.name} left out")
             else:
                 kept.append(tool)
         return kept
 
-    def lose_block(
+    def record_block_loss(
         self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
     ) -> None:
         """Notes a block that the wire cannot carry after all. Raises CriticalLossError where it is marked critical."""
@@ -142,47 +150,49 @@ class Outgoing:
         refuse_critical([turn.message], [loss])
         self.losses.append(loss)
 
-    def lose_message(self, turn: Turn, kind: LossKind, reason: str) -> None:
+    def record_message_loss(self, turn: Turn, kind: LossKind, reason: str) -> None:
         """Notes a message that reaches the wire in another form."""
-        self.losses.append(Loss(kind, turn.message.id, MADE, reason, Severity.INFO))
+        self.losses.append(Loss(kind, turn.message.id, SYNTHETIC, reason, Severity.INFO))
 
-    def lose_details(self, turn: Turn, index: int, *lacking: Detail) -> None:
+    def record_field_losses(self, turn: Turn, index: int, *unsupported: BlockField) -> None:
         """Notes what a block says besides its content, where the wire lacks a place for it."""
-        made, own = turn.origins[index] == MADE, bool(turn.raw(self.provider))
-        for kind, reason, severity in details.lost(turn.blocks[index], lacking, made=made, own=own):
-            self.lose_block(turn, index, kind, reason, severity)
+        synthetic, from_same_wire = turn.origins[index] == SYNTHETIC, bool(turn.raw(self.provider))
+        for kind, reason, severity in details.find_lost_fields(
+            turn.blocks[index], unsupported, synthetic=synthetic, from_same_wire=from_same_wire
+        ):
+            self.record_block_loss(turn, index, kind, reason, severity)
 
-    def lose(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
+    def record_loss(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
         """Notes a loss of the request as a whole."""
         self.losses.append(Loss(kind, "", -1, reason, severity))
 
-    def lose_option(self, name: str, reason: str) -> None:
+    def record_option_loss(self, name: str, reason: str) -> None:
         """Notes an option that this model does not take."""
-        self.lose(LossKind.OPTION, f"{name}: {reason}")
+        self.record_loss(LossKind.OPTION, f"{name}: {reason}")
 
-    def voids_thinking(self, body: Mapping[str, Any]) -> bool:
+    def has_void_thinking(self, body: Mapping[str, Any]) -> bool:
         """Whether signed thinking in the history is void, because something else stood before it when it was signed.
 
         Each such block is a loss. Raises ProjectionError where the caller asked for that.
         """
-        if self._voids is None:
-            told = next((value for value in body.values() if isinstance(value, History)), None)
-            if told is None or not self.adapter.capabilities.thinking_policy.prefix_bound:
+        if self._void_found is None:
+            history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
+            if history is None or not self.adapter.capabilities.thinking_policy.prefix_bound:
                 return False
-            items = b",".join(told.runs())
-            self.context.seal = prefix_ledger.seal(body, items)
-            self._voids = self._lose_void(body, items)
-        return self._voids
+            items = b",".join(history.json_chunks())
+            self.context.prefix_note = prefix_ledger.prefix_note(body, items)
+            self._void_found = self._record_void_thinking(body, items)
+        return self._void_found
 
-    def _lose_void(self, body: Mapping[str, Any], items: bytes) -> bool:
+    def _record_void_thinking(self, body: Mapping[str, Any], items: bytes) -> bool:
         policy = self.adapter.capabilities.thinking_policy
-        candidates = (*self.settled.sealed, *filter(prefix_ledger.is_sealed, self.unsettled))
-        sealed = [
+        candidates = (*self.prefix.with_prefix_note, *filter(prefix_ledger.has_prefix_note, self.uncached))
+        signed = [
             message
             for message in {id(message): message for message in candidates}.values()
-            if (message.metadata.provider_raw or {})["by"] == self.provider and policy.reads(message.metadata.model)
+            if (message.metadata.provider_raw or {})["by"] == self.provider and policy.can_read(message.metadata.model)
         ]
-        void = prefix_ledger.broken(sealed, body, items) if sealed else []
+        void = prefix_ledger.find_void_messages(signed, body, items) if signed else []
         reason = f"what stood before it has changed since {self.adapter.model} signed it: the signature is void"
         if void and self.options.strict_prefix:
             raise ProjectionError(f"message {void[0].id}: {reason}; without strict_prefix it would be a loss")
@@ -194,20 +204,20 @@ class Outgoing:
                     self.losses.append(loss)
         return bool(void)
 
-    def listed_header(self, name: str, value: str) -> dict[str, str]:
+    def merge_list_header(self, name: str, value: str) -> dict[str, str]:
         """A header whose values are a list: ours behind the caller's own."""
-        own = {key: said for key, said in self.options.headers.items() if key.lower() == name}
-        others = {key: said for key, said in self.options.headers.items() if key not in own}
+        matching = {key: text for key, text in self.options.headers.items() if key.lower() == name}
+        others = {key: text for key, text in self.options.headers.items() if key not in matching}
         self.options = replace(self.options, headers=others)
-        return {name: ",".join((*own.values(), value))}
+        return {name: ",".join((*matching.values(), value))}
 
-    def overrule(self, *names: str) -> None:
+    def drop_extra(self, *names: str) -> None:
         """Leaves out fields of the caller's own that would now hide what the conversation or an option says."""
         own = self.options.extra.get(self.provider, {})
         kept = {name: value for name, value in own.items() if name not in names}
         self.options = replace(self.options, extra={**self.options.extra, self.provider: kept})
 
-    def wire(
+    def build(
         self,
         path: str,
         body: Mapping[str, Any],
@@ -220,70 +230,76 @@ class Outgoing:
         ``merged`` names fields whose objects are laid over ours field by field, at any depth; a null of the caller's
         yields to what stands there.
         """
-        laid_over = _laid_over(body, self.options.extra.get(self.provider, {}), merged)
-        self.voids_thinking(laid_over)
+        merged_body = _overlay(body, self.options.extra.get(self.provider, {}), merged)
+        self.has_void_thinking(merged_body)
         losses = tuple(self.losses)
         log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
         return WireRequest(
             method="POST",
             path=path,
-            body=_written(laid_over),
+            body=_dump_body(merged_body),
             headers={"content-type": "application/json", **(headers or {}), **self.options.headers},
             stream=self.options.stream,
             losses=losses,
         )
 
 
-def _laid_over(body: Mapping[str, Any], own: Mapping[str, Any], merged: Collection[str]) -> dict[str, Any]:
+def _overlay(body: Mapping[str, Any], extra: Mapping[str, Any], merged: Collection[str]) -> dict[str, Any]:
     """The body with the caller's own fields; one whose value is ``...`` is left out."""
-    laid = dict(body)
-    for name, value in own.items():
-        standing = laid.get(name)
+    merged_body = dict(body)
+    for name, value in extra.items():
+        current = merged_body.get(name)
         if name in merged and isinstance(value, Mapping):
-            laid[name] = _laid_over(standing if isinstance(standing, Mapping) else {}, value, merged)
-        elif not (name in merged and value is None and standing is not None):
-            laid[name] = value
-    return {name: value for name, value in laid.items() if value is not ...}
+            merged_body[name] = _overlay(current if isinstance(current, Mapping) else {}, value, merged)
+        elif not (name in merged and value is None and current is not None):
+            merged_body[name] = value
+    return {name: value for name, value in merged_body.items() if value is not ...}
 
 
-def _count(lead: Sequence[Message], turns: Sequence[Turn]) -> int:
+def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
     """How many of the turns in front belong to those messages."""
-    return sum(any(turn.message is message for message in lead) for turn in turns[: len(lead)])
+    return sum(any(turn.message is message for message in messages) for turn in turns[: len(messages)])
 
 
-def _written(body: Mapping[str, Any]) -> bytes:
+def _dump_body(body: Mapping[str, Any]) -> bytes:
     """The body as JSON; of a history, what is settled goes in as it is."""
-    written: list[bytes] = []
+    parts: list[bytes] = []
     for name, value in body.items():
-        written += (b"," if written else b"{", wirejson.dumps(name), b":")
-        if isinstance(value, History):
-            first, *rest = value.runs() or (b"",)
-            written += (b"[", first, *(part for run in rest for part in (b",", run)), b"]")
+        parts += (b"," if parts else b"{", wirejson.dumps(name), b":")
+        if isinstance(value, EncodedHistory):
+            first, *rest = value.json_chunks() or (b"",)
+            parts += (b"[", first, *(part for run in rest for part in (b",", run)), b"]")
         else:
-            written.append(wirejson.dumps(value))
-    return b"".join((*written, b"}" if written else b"{}"))
+            parts.append(wirejson.dumps(value))
+    return b"".join((*parts, b"}" if parts else b"{}"))
 
 
-def _learn_ids(said: Sequence[Message], provider: str, context: RequestContext, before: CallKeys) -> None:
+def _remember_issued_ids(
+    messages: Sequence[Message], provider: str, context: RequestContext, known_keys: CallKeys
+) -> None:
     """Takes over the provider's own ids of calls, each under the key of the very call that its message notes it of."""
-    noted = {
-        message.id: ids for message in said if message.metadata.provider_raw and (ids := _noted_ids(message, provider))
+    ids_by_message = {
+        message.id: ids
+        for message in messages
+        if message.metadata.provider_raw and (ids := _issued_ids(message, provider))
     }
-    if not noted:
+    if not ids_by_message:
         return
-    keys = before.after(())
-    for message in said:
-        ids = noted.get(message.id, {})
-        made = {call.id: keys.new(call.id) for call in message.tool_uses} if message.role is Role.ASSISTANT else {}
+    keys = known_keys.with_calls(())
+    for message in messages:
+        ids = ids_by_message.get(message.id, {})
+        new_keys = (
+            {call.id: keys.next_key(call.id) for call in message.tool_uses} if message.role is Role.ASSISTANT else {}
+        )
         for canonical, native in ids.items():
-            context.tool_ids.remember(made.get(canonical, canonical), provider, native)
+            context.tool_ids.remember(new_keys.get(canonical, canonical), provider, native)
 
 
-def _noted_ids(message: Message, provider: str) -> dict[str, str]:
+def _issued_ids(message: Message, provider: str) -> dict[str, str]:
     raw = message.metadata.provider_raw
     ids: dict[str, str] = raw.get("tool_ids", {}) if raw and raw.get("by") == provider else {}
     return ids
 
 
-def _target(adapter: "Adapter") -> Hashable:
+def _cache_key(adapter: "Adapter") -> Hashable:
     return type(adapter), adapter.model

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from dragoman.adapter.flatten import result_as_text
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.turns import MADE, Turn
+from dragoman.adapter.turns import SYNTHETIC, Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
-INTERRUPTED = "The call was interrupted: no result is known."
+INTERRUPTED_RESULT = "The call was interrupted: no result is known."
 
-_SHOWN_ID = 80
+_MAX_SHOWN_ID = 80
 
 
 class CallKeys:
@@ -27,7 +27,7 @@ class CallKeys:
         self._seen: dict[str, int] = {}
         self._keys: set[str] = set()
 
-    def new(self, tool_use_id: str) -> str:
+    def next_key(self, tool_use_id: str) -> str:
         """The key of the next call of that id."""
         while True:
             times = self._seen[tool_use_id] = self._seen.get(tool_use_id, 0) + 1
@@ -36,16 +36,16 @@ class CallKeys:
                 self._keys.add(key)
                 return key
 
-    def after(self, tool_use_ids: Iterable[str]) -> "CallKeys":
+    def with_calls(self, tool_use_ids: Iterable[str]) -> "CallKeys":
         """A copy that has seen these calls as well."""
         later = CallKeys()
         later._seen, later._keys = self._seen.copy(), self._keys.copy()
         for tool_use_id in tool_use_ids:
-            later.new(tool_use_id)
+            later.next_key(tool_use_id)
         return later
 
 
-def pair(
+def pair_calls(
     turns: Sequence[Turn], losses: list[Loss], *, keep_orphans: bool = False, keys: CallKeys | None = None
 ) -> list[Turn]:
     """An orphan result becomes the user's text, an unanswered call gets an interrupted result.
@@ -53,14 +53,14 @@ def pair(
     Neighbouring messages of the assistant are one turn here: results of them all may follow the last. ``keys`` are
     those of what was said before, and stay as they are.
     """
-    pairing = _Pairing(losses, keep_orphans=keep_orphans, keys=keys.after(()) if keys else CallKeys())
+    pairing = _Pairing(losses, keep_orphans=keep_orphans, keys=keys.with_calls(()) if keys else CallKeys())
     for turn in turns:
         pairing.add(turn)
     return pairing.finish()
 
 
 @dataclass(slots=True)
-class _Call:
+class _OpenCall:
     """A call that still waits for its result; ``key`` is its id, made unique in the history."""
 
     message: Message
@@ -74,108 +74,110 @@ class _Pairing:
     keep_orphans: bool
     keys: CallKeys
     paired: list[Turn] = field(default_factory=list)
-    waiting: list[_Call] = field(default_factory=list)
+    open_calls: list[_OpenCall] = field(default_factory=list)
     """The calls of the latest assistant turn without a result."""
-    behind: list[Turn] = field(default_factory=list)
+    deferred: list[Turn] = field(default_factory=list)
     """What must not stand between a call and the results still to come."""
 
     def add(self, turn: Turn) -> None:
         if turn.role is Role.TOOL:
-            self._answer(turn)
+            self._add_results(turn)
             return
-        if turn.plain and not self.waiting and not self.behind:  # neither calls, nor answers, nor parts the two
+        if turn.plain and not self.open_calls and not self.deferred:  # neither calls, nor answers, nor parts the two
             self.paired.append(turn)
             return
         if turn.role is Role.USER:
-            turn = self._without_results(turn)
-        if not (turn.role is Role.ASSISTANT and self._calls_are_next_door()):
-            self._settle()
-        self.paired.append(self._keyed(turn) if turn.role is Role.ASSISTANT else turn)
+            turn = self._extract_results(turn)
+        if not (turn.role is Role.ASSISTANT and self._joins_open_calls()):
+            self._close_calls()
+        self.paired.append(self._assign_keys(turn) if turn.role is Role.ASSISTANT else turn)
 
-    def _calls_are_next_door(self) -> bool:
+    def _joins_open_calls(self) -> bool:
         """Whether the turn before is the assistant's too, and waits for results."""
-        return bool(self.waiting) and self.paired[-1].role is Role.ASSISTANT and not self.behind
+        return bool(self.open_calls) and self.paired[-1].role is Role.ASSISTANT and not self.deferred
 
     def finish(self) -> list[Turn]:
-        self._settle()
+        self._close_calls()
         return self.paired
 
-    def _without_results(self, turn: Turn) -> Turn:
+    def _extract_results(self, turn: Turn) -> Turn:
         """Results that a user message holds, which specification D3 forbids, count as a tool's."""
-        results = [origin for block, origin in turn.pairs() if isinstance(block, ToolResultBlock)]
+        results = [origin for block, origin in turn.iter_blocks() if isinstance(block, ToolResultBlock)]
         if not results:
             return turn
         for origin in results:
-            self._lose(turn, origin, LossKind.ROLE, "a result in a user's message: sent as the tool's")
-        self._answer(replace(turn.mapped(_if_result), role=Role.TOOL))
-        return turn.mapped(_unless_result)
+            self._record_loss(turn, origin, LossKind.ROLE, "a result in a user's message: sent as the tool's")
+        self._add_results(replace(turn.map_blocks(_keep_result), role=Role.TOOL))
+        return turn.map_blocks(_drop_result)
 
-    def _answer(self, turn: Turn) -> None:
+    def _add_results(self, turn: Turn) -> None:
         """Results go under the keys of their calls; what answers none becomes the user's, behind them."""
         blocks: list[ContentBlock] = []
         origins: list[int] = []
-        for block, origin in turn.pairs():
+        for block, origin in turn.iter_blocks():
             if isinstance(block, ToolResultBlock):
-                key = self._take(block.tool_use_id)
+                key = self._pop_call(block.tool_use_id)
                 if key is None and not self.keep_orphans:
                     reason = "a result without an open call: sent as the user's text"
-                    self._lose(turn, origin, LossKind.ORPHAN_RESULT, reason)
-                    self.behind.append(Turn.made(turn.message, Role.USER, result_as_text(block)))
+                    self._record_loss(turn, origin, LossKind.ORPHAN_RESULT, reason)
+                    self.deferred.append(Turn.synthetic(turn.message, Role.USER, result_as_text(block)))
                     continue
                 if key is not None and key != block.tool_use_id:
                     block = block.model_copy(update={"tool_use_id": key})
             elif not isinstance(block, ProviderBlock):
-                self._lose(turn, origin, LossKind.ROLE, f"a {block.type} in a tool's message: sent as the user's")
-                self.behind.append(Turn.made(turn.message, Role.USER, (block,)))
+                self._record_loss(
+                    turn, origin, LossKind.ROLE, f"a {block.type} in a tool's message: sent as the user's"
+                )
+                self.deferred.append(Turn.synthetic(turn.message, Role.USER, (block,)))
                 continue
             blocks.append(block)
             origins.append(origin)
         if blocks or not turn.blocks:
             self.paired.append(Turn(turn.message, Role.TOOL, tuple(blocks), tuple(origins)))
 
-    def _take(self, tool_use_id: str) -> str | None:
-        for position, call in enumerate(self.waiting):
+    def _pop_call(self, tool_use_id: str) -> str | None:
+        for position, call in enumerate(self.open_calls):
             if call.id == tool_use_id:
-                del self.waiting[position]
+                del self.open_calls[position]
                 return call.key
         return None
 
-    def _settle(self) -> None:
+    def _close_calls(self) -> None:
         """Answers what is still open before anything else is said."""
-        for call in self.waiting:
+        for call in self.open_calls:
             reason = "a call without a result: answered as interrupted"
             self.losses.append(
-                Loss(LossKind.INTERRUPTED_CALL, call.message.id, MADE, reason, Severity.INFO, "tool_use")
+                Loss(LossKind.INTERRUPTED_CALL, call.message.id, SYNTHETIC, reason, Severity.INFO, "tool_use")
             )
-            result = ToolResultBlock(tool_use_id=call.key, content=(TextBlock(text=INTERRUPTED),), is_error=True)
-            self.paired.append(Turn.made(call.message, Role.TOOL, (result,)))
-        self.waiting.clear()
-        self.paired += self.behind
-        self.behind.clear()
+            result = ToolResultBlock(tool_use_id=call.key, content=(TextBlock(text=INTERRUPTED_RESULT),), is_error=True)
+            self.paired.append(Turn.synthetic(call.message, Role.TOOL, (result,)))
+        self.open_calls.clear()
+        self.paired += self.deferred
+        self.deferred.clear()
 
-    def _keyed(self, turn: Turn) -> Turn:
+    def _assign_keys(self, turn: Turn) -> Turn:
         """The turn with a key on each call that is unique in the history."""
         blocks: list[ContentBlock] = []
-        for block, origin in turn.pairs():
+        for block, origin in turn.iter_blocks():
             if isinstance(block, ToolUseBlock):
-                key = self.keys.new(block.id)
-                self.waiting.append(_Call(turn.message, block.id, key))
+                key = self.keys.next_key(block.id)
+                self.open_calls.append(_OpenCall(turn.message, block.id, key))
                 if key != block.id:
-                    reason = f"the tool id {block.id[:_SHOWN_ID]!r} occurs again: sent under an id of its own"
-                    self._lose(turn, origin, LossKind.DUPLICATE_TOOL_ID, reason)
+                    reason = f"the tool id {block.id[:_MAX_SHOWN_ID]!r} occurs again: sent under an id of its own"
+                    self._record_loss(turn, origin, LossKind.DUPLICATE_TOOL_ID, reason)
                     block = block.model_copy(update={"id": key})
             blocks.append(block)
         # A renamed call keeps its origin: what its issuer noted about the block still holds.
-        return Turn(turn.message, turn.role, tuple(blocks), turn.origins) if self.waiting else turn
+        return Turn(turn.message, turn.role, tuple(blocks), turn.origins) if self.open_calls else turn
 
-    def _lose(self, turn: Turn, origin: int, kind: LossKind, reason: str) -> None:
-        block_type = turn.message.content[origin].type if origin != MADE else ""
+    def _record_loss(self, turn: Turn, origin: int, kind: LossKind, reason: str) -> None:
+        block_type = turn.message.content[origin].type if origin != SYNTHETIC else ""
         self.losses.append(Loss(kind, turn.message.id, origin, reason, Severity.INFO, block_type))
 
 
-def _if_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
+def _keep_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
     return (block,) if isinstance(block, ToolResultBlock) else ()
 
 
-def _unless_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
+def _drop_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
     return () if isinstance(block, ToolResultBlock) else (block,)

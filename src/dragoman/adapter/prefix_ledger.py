@@ -14,33 +14,33 @@ from dragoman.adapter import wirejson
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, ThinkingBlock
 from dragoman.canonical.message import Message
 
-NOTE = "sealed_prefix"
+PREFIX_NOTE = "sealed_prefix"
 """The name of the note among what an adapter keeps of its provider's reply."""
 
-_FRAME = ("system", "instructions", "tools")
-_FREE = ("cache_control",)
+_FRAME_FIELDS = ("system", "instructions", "tools")
+_FREE_FIELDS = ("cache_control",)
 """What may change without voiding anything."""
 _DIGEST_BYTES = 16
 
 
-def seal(body: Mapping[str, Any], items: bytes) -> dict[str, Any]:
+def prefix_note(body: Mapping[str, Any], items: bytes) -> dict[str, Any]:
     """The note for a reply to this body, whose list of ``items`` is given as JSON without brackets."""
-    return {"frame": _frame(body), "length": len(items), "items": _digest(items).hexdigest()}
+    return {"frame": _digest_frame(body), "length": len(items), "items": _digest(items).hexdigest()}
 
 
-def broken(messages: Iterable[Message], body: Mapping[str, Any], items: bytes) -> list[Message]:
+def find_void_messages(messages: Iterable[Message], body: Mapping[str, Any], items: bytes) -> list[Message]:
     """Those of the sealed messages, given in their order, before which something else would stand now."""
-    frame, rest = _frame(body), memoryview(items)
-    digest, read = _digest(b""), 0
+    frame, rest = _digest_frame(body), memoryview(items)
+    digest, position = _digest(b""), 0
     found: list[Message] = []
     for message in messages:
-        note = (message.metadata.provider_raw or {})[NOTE]
+        note = (message.metadata.provider_raw or {})[PREFIX_NOTE]
         length = note["length"]
-        if not read <= length <= len(items):
+        if not position <= length <= len(items):
             found.append(message)
             continue
-        digest.update(rest[read:length])
-        read = length
+        digest.update(rest[position:length])
+        position = length
         # Behind the digested bytes the next item must begin: the last one before it must not have grown.
         ends = items[length : length + 1] in (b",", b"")
         if not (ends and note["frame"] == frame and note["items"] == digest.hexdigest()):
@@ -48,9 +48,9 @@ def broken(messages: Iterable[Message], body: Mapping[str, Any], items: bytes) -
     return found
 
 
-def is_sealed(message: Message) -> bool:
+def has_prefix_note(message: Message) -> bool:
     raw = message.metadata.provider_raw
-    return raw is not None and NOTE in raw
+    return raw is not None and PREFIX_NOTE in raw
 
 
 def is_signed(block: ContentBlock) -> bool:
@@ -58,16 +58,16 @@ def is_signed(block: ContentBlock) -> bool:
     return isinstance(block, RedactedThinkingBlock) or (isinstance(block, ThinkingBlock) and bool(block.signature))
 
 
-def _frame(body: Mapping[str, Any]) -> str:
-    return _digest(wirejson.dumps([_bare(body.get(name)) for name in _FRAME])).hexdigest()
+def _digest_frame(body: Mapping[str, Any]) -> str:
+    return _digest(wirejson.dumps([_strip_free_fields(body.get(name)) for name in _FRAME_FIELDS])).hexdigest()
 
 
-def _bare(value: Any) -> Any:
+def _strip_free_fields(value: Any) -> Any:
     match value:
         case dict():
-            return {key: _bare(inner) for key, inner in value.items() if key not in _FREE}
+            return {key: _strip_free_fields(inner) for key, inner in value.items() if key not in _FREE_FIELDS}
         case list():
-            return [_bare(inner) for inner in value]
+            return [_strip_free_fields(inner) for inner in value]
         case _:
             return value
 

@@ -31,7 +31,7 @@ def get_adapter(model: str) -> Adapter:
 
 def providers() -> tuple[str, ...]:
     """The names of all providers, sorted."""
-    return tuple(sorted({*_entries(), *sources.further()}))
+    return tuple(sorted({*_entries(), *sources.extra_adapters()}))
 
 
 def register_adapter(name: str, adapter: sources.AdapterKind) -> None:
@@ -52,15 +52,15 @@ def adapter_class(provider: str) -> type[Adapter]:
     Raises UnknownProviderError, and ConfigurationError where what is known under the name is no adapter.
     """
     if entry := _entries().get(provider):
-        return _checked(provider, entry.value, entry.load)
-    known = sources.further()
+        return _load_adapter_class(provider, entry.value, entry.load)
+    known = sources.extra_adapters()
     if provider not in known:
-        raise UnknownProviderError(_unknown(provider, {*_entries(), *known}))
+        raise UnknownProviderError(_unknown_provider_message(provider, {*_entries(), *known}))
     adapter = known[provider]
-    return _checked(provider, repr(adapter), lambda: adapter if isinstance(adapter, type) else adapter())
+    return _load_adapter_class(provider, repr(adapter), lambda: adapter if isinstance(adapter, type) else adapter())
 
 
-def _checked(provider: str, place: str, load: Callable[[], Any]) -> type[Adapter]:
+def _load_adapter_class(provider: str, place: str, load: Callable[[], Any]) -> type[Adapter]:
     try:
         found = load()
     except ConfigurationError:
@@ -77,8 +77,10 @@ def _entries() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def _unknown(provider: str, known: Iterable[str]) -> str:
+def _unknown_provider_message(provider: str, known: Iterable[str]) -> str:
     names = sorted(known)
-    near = difflib.get_close_matches(provider.lower(), names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"installed are: {', '.join(names)}"
+    suggestions = difflib.get_close_matches(provider.lower(), names, n=3, cutoff=0.5)
+    hint = (
+        f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else f"installed are: {', '.join(names)}"
+    )
     return f"no provider {provider!r:.200}: {hint}"

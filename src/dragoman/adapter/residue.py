@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def residue(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any] | None:
+def diff_objects(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any] | None:
     """``{"set": fields to lay over, "drop": fields to leave out}``, or None where nothing differs."""
     missing = object()
-    changed = {key: value for key, value in native.items() if not _same(encoded.get(key, missing), value)}
+    changed = {key: value for key, value in native.items() if not _is_same_json(encoded.get(key, missing), value)}
     surplus = [key for key in encoded if key not in native]
     found: dict[str, Any] = {}
     if changed:
@@ -22,7 +22,7 @@ def residue(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, 
     return found or None
 
 
-def restore(encoded: Mapping[str, Any], difference: Mapping[str, Any] | None) -> dict[str, Any]:
+def apply_diff(encoded: Mapping[str, Any], difference: Mapping[str, Any] | None) -> dict[str, Any]:
     """The encoding with a residue laid over it."""
     if not difference:
         return dict(encoded)
@@ -32,12 +32,12 @@ def restore(encoded: Mapping[str, Any], difference: Mapping[str, Any] | None) ->
     return kept
 
 
-def _same(ours: Any, theirs: Any) -> bool:
+def _is_same_json(ours: Any, theirs: Any) -> bool:
     # True == 1 and 1 == 1.0 in Python, but not on a wire.
     if type(ours) is not type(theirs):
         return False
     if isinstance(ours, dict):
-        return ours.keys() == theirs.keys() and all(_same(ours[key], theirs[key]) for key in ours)
+        return ours.keys() == theirs.keys() and all(_is_same_json(ours[key], theirs[key]) for key in ours)
     if isinstance(ours, list):
-        return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+        return len(ours) == len(theirs) and all(map(_is_same_json, ours, theirs))
     return bool(ours == theirs)

@@ -12,16 +12,16 @@ from pydantic import Field
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.tools import ToolDefinition
 
 if TYPE_CHECKING:
-    from dragoman.adapter.outgoing import Outgoing
+    from dragoman.adapter.outgoing import RequestBuilder
 
 Schema = dict[str, Any]
 
 
-class SchemaRule(Frozen):
+class SchemaRule(FrozenModel):
     """What a target takes of JSON Schema. An empty table or list takes everything."""
 
     keywords: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class SchemaRule(Frozen):
 
 
 @dataclass(slots=True)
-class Fitted:
+class FittedSchema:
     """``dropped`` are JSON paths of constraints that are no longer made, ``changed`` of what has another form."""
 
     schema: Schema
@@ -46,118 +46,120 @@ class Fitted:
     changed: list[str] = field(default_factory=list)
 
 
-_ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
-_LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
-_NAMED = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+_SINGLE_SCHEMA_KEYWORDS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_SCHEMA_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SCHEMA_MAP_KEYWORDS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 _UNIONS = ("anyOf", "oneOf")
 _META = frozenset({"$schema", "$id", "$comment", "$anchor"})
 """Keywords that say nothing of the value: they go without a word."""
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 """Keywords that forbid nothing."""
-_UNTOLD = frozenset({"title", "deprecated", "readOnly", "writeOnly", "definitions", "$defs"})
+_OMITTED_KEYWORDS = frozenset({"title", "deprecated", "readOnly", "writeOnly", "definitions", "$defs"})
 """Keywords that the model need not be told of."""
 _NESTED_REFERENCES = 8
 """How far references within references are followed; each may be used many times over."""
 _REFERENCES = ("#/$defs/", "#/definitions/")
 
 
-def fitted(schema: Mapping[str, Any], rule: SchemaRule) -> Fitted:
+def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
     """The schema as a target takes it. The given one stays as it is."""
-    walk = _Walk(rule, schema)
-    found = Fitted(dict(schema))
+    walk = _SchemaFitter(rule, schema)
+    fitted = FittedSchema(dict(schema))
     if rule.root == "object":
-        found.schema = walk.rooted(found.schema, found)
+        fitted.schema = walk.fit_root(fitted.schema, fitted)
     if rule != SchemaRule(root=rule.root):
-        found.schema = walk.fit(found.schema, "$", found, ())
-    return found
+        fitted.schema = walk.fit(fitted.schema, "$", fitted, ())
+    return fitted
 
 
-def fit_tools(request: "Outgoing", tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
+def fit_tool_schemas(request: "RequestBuilder", tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
     """The tools with schemas as the target takes them; what was read from its own wire goes back as it was."""
     rule = request.adapter.capabilities.tool_schemas
     return [_fit_tool(request, tool, rule) for tool in tools]
 
 
-def _fit_tool(request: "Outgoing", tool: ToolDefinition, rule: SchemaRule) -> ToolDefinition:
+def _fit_tool(request: "RequestBuilder", tool: ToolDefinition, rule: SchemaRule) -> ToolDefinition:
     if (tool.provider_raw or {}).get("by") == request.provider:
         return tool
-    found = fitted(tool.input_schema, rule)
-    _lose(request, LossKind.TOOLS, f"the tool {tool.name}", found)
-    return tool if found.schema == tool.input_schema else tool.model_copy(update={"input_schema": found.schema})
+    fitted = fit_schema(tool.input_schema, rule)
+    _record_schema_losses(request, LossKind.TOOLS, f"the tool {tool.name}", fitted)
+    return tool if fitted.schema == tool.input_schema else tool.model_copy(update={"input_schema": fitted.schema})
 
 
-def fit_output(request: "Outgoing") -> Schema:
+def fit_output_schema(request: "RequestBuilder") -> Schema:
     """The schema of the answer as the target takes it."""
-    found = fitted(request.options.output_schema or {}, request.adapter.capabilities.output_schemas)
-    _lose(request, LossKind.OPTION, "output_schema", found)
-    return found.schema
+    fitted = fit_schema(request.options.output_schema or {}, request.adapter.capabilities.output_schemas)
+    _record_schema_losses(request, LossKind.OPTION, "output_schema", fitted)
+    return fitted.schema
 
 
-def _lose(request: "Outgoing", kind: LossKind, what: str, found: Fitted) -> None:
+def _record_schema_losses(request: "RequestBuilder", kind: LossKind, what: str, fitted: FittedSchema) -> None:
     model = request.adapter.model
-    if found.dropped:
-        request.lose(kind, f"{what}: {model} is not held to {_listing(found.dropped)}: the description says it")
-    if found.changed:
-        request.lose(kind, f"{what}: in another form for {model}: {_listing(found.changed)}", Severity.INFO)
+    if fitted.dropped:
+        request.record_loss(
+            kind, f"{what}: {model} is not held to {_join_paths(fitted.dropped)}: the description says it"
+        )
+    if fitted.changed:
+        request.record_loss(kind, f"{what}: in another form for {model}: {_join_paths(fitted.changed)}", Severity.INFO)
 
 
-def _listing(paths: Sequence[str]) -> str:
+def _join_paths(paths: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(paths))
 
 
-class _Walk:
+class _SchemaFitter:
     def __init__(self, rule: SchemaRule, whole: Mapping[str, Any]) -> None:
         self._rule = rule
-        self._whole = whole
+        self._root = whole
         self._takes = frozenset(rule.keywords)
 
-    def rooted(self, schema: Schema, found: Fitted) -> Schema:
+    def fit_root(self, schema: Schema, fitted: FittedSchema) -> Schema:
         """The outermost schema as an object's."""
-        if isinstance(schema.get("$ref"), str) and (meant := self._meant(schema["$ref"])) is not None:
-            found.changed.append("$.$ref")
-            schema = {**meant, **{key: value for key, value in schema.items() if key != "$ref"}}
+        if isinstance(schema.get("$ref"), str) and (resolved := self._resolve_reference(schema["$ref"])) is not None:
+            fitted.changed.append("$.$ref")
+            schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
         unions = [key for key in (*_UNIONS, "allOf", "not", "enum") if key in schema]
-        found.dropped += [f"$.{key}" for key in unions]
+        fitted.dropped += [f"$.{key}" for key in unions]
         kept = {key: value for key, value in schema.items() if key not in unions}
         if kept.get("type") != "object":
-            found.changed.append("$.type")
+            fitted.changed.append("$.type")
             kept = {**kept, "type": "object"}
         kept.setdefault("properties", {})
-        return _told(kept, {key: schema[key] for key in unions})
+        return _add_to_description(kept, {key: schema[key] for key in unions})
 
-    def fit(self, schema: Any, path: str, found: Fitted, inside: tuple[str, ...]) -> Any:
+    def fit(self, schema: Any, path: str, fitted: FittedSchema, inside: tuple[str, ...]) -> Any:
         """One schema and those in it. ``inside`` are the references that were followed to get here."""
         if not isinstance(schema, Mapping):
             return schema
         schema, path_of = dict(schema), path
         reference = schema.get("$ref")
         if isinstance(reference, str) and not self._is_taken("$ref"):
-            meant = self._meant(reference)
-            if meant is None or reference in inside or len(inside) == _NESTED_REFERENCES:
-                found.dropped.append(f"{path}.$ref")
+            resolved = self._resolve_reference(reference)
+            if resolved is None or reference in inside or len(inside) == _NESTED_REFERENCES:
+                fitted.dropped.append(f"{path}.$ref")
                 return {key: value for key, value in schema.items() if key == "description"}
-            found.changed.append(f"{path}.$ref")
-            schema = {**meant, **{key: value for key, value in schema.items() if key != "$ref"}}
+            fitted.changed.append(f"{path}.$ref")
+            schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
             inside = (*inside, reference)
-        schema = self._spelt(self._single(schema, path_of, found), path_of, found)
+        schema = self._rename_keywords(self._unwrap_single(schema, path_of, fitted), path_of, fitted)
         kept: Schema = {}
-        told: Schema = {}
+        described: Schema = {}
         for key, value in schema.items():
             if self._is_taken(key, value):
-                kept[key] = self._inner(key, value, f"{path}.{key}", found, inside)
+                kept[key] = self._fit_inner(key, value, f"{path}.{key}", fitted, inside)
             elif key not in _META:
-                (found.changed if self._is_mere_form(key, value) else found.dropped).append(f"{path}.{key}")
-                if key not in _UNTOLD:
-                    told[key] = value
-        return self._object(_told(kept, told), path, found)
+                (fitted.changed if self._is_mere_form(key, value) else fitted.dropped).append(f"{path}.{key}")
+                if key not in _OMITTED_KEYWORDS:
+                    described[key] = value
+        return self._fit_object(_add_to_description(kept, described), path, fitted)
 
-    def _inner(self, key: str, value: Any, path: str, found: Fitted, inside: tuple[str, ...]) -> Any:
-        if key in _ONE:
-            return self.fit(value, path, found, inside)
-        if key in _LISTED and isinstance(value, list):
-            return [self.fit(each, f"{path}[{index}]", found, inside) for index, each in enumerate(value)]
-        if key in _NAMED and isinstance(value, Mapping):
-            return {name: self.fit(each, f"{path}.{name}", found, inside) for name, each in value.items()}
+    def _fit_inner(self, key: str, value: Any, path: str, fitted: FittedSchema, inside: tuple[str, ...]) -> Any:
+        if key in _SINGLE_SCHEMA_KEYWORDS:
+            return self.fit(value, path, fitted, inside)
+        if key in _SCHEMA_LIST_KEYWORDS and isinstance(value, list):
+            return [self.fit(each, f"{path}[{index}]", fitted, inside) for index, each in enumerate(value)]
+        if key in _SCHEMA_MAP_KEYWORDS and isinstance(value, Mapping):
+            return {name: self.fit(each, f"{path}.{name}", fitted, inside) for name, each in value.items()}
         return value
 
     def _is_taken(self, key: str, value: Any = None) -> bool:
@@ -173,55 +175,55 @@ class _Walk:
             return value is True and not self._rule.closed
         return key in _ANNOTATIONS or (key in ("definitions", "$defs") and not self._is_taken("$ref"))
 
-    def _single(self, schema: Schema, path: str, found: Fitted) -> Schema:
+    def _unwrap_single(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
         """An allOf of one, or a union with null alone where there are no unions, as what it holds."""
         for key in ("allOf", *_UNIONS):
             branches = schema.get(key)
             if self._is_taken(self._rule.renamed.get(key, key)) or not isinstance(branches, list):
                 continue
-            telling = [each for each in branches if isinstance(each, Mapping) and each.get("type") != "null"]
-            if len(telling) == 1 and (key != "allOf" or len(branches) == 1):
-                found.changed.append(f"{path}.{key}")
-                schema = {**telling[0], **{other: value for other, value in schema.items() if other != key}}
+            meaningful = [each for each in branches if isinstance(each, Mapping) and each.get("type") != "null"]
+            if len(meaningful) == 1 and (key != "allOf" or len(branches) == 1):
+                fitted.changed.append(f"{path}.{key}")
+                schema = {**meaningful[0], **{other: value for other, value in schema.items() if other != key}}
         return schema
 
-    def _spelt(self, schema: Schema, path: str, found: Fitted) -> Schema:
+    def _rename_keywords(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
         for key, name in self._rule.renamed.items():
             if key in schema and name not in schema:
-                found.changed.append(f"{path}.{key}")
+                fitted.changed.append(f"{path}.{key}")
                 value = schema[key]
                 renamed = {name: [value] if name == "enum" else value}
                 schema = {**{other: each for other, each in schema.items() if other != key}, **renamed}
         return schema
 
-    def _object(self, schema: Schema, path: str, found: Fitted) -> Schema:
+    def _fit_object(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
         """What the target wants every object to say. It only becomes stricter, so whatever obeys it obeys the first."""
         kind = schema.get("type")
         if not (kind == "object" or "properties" in schema or (isinstance(kind, list) and "object" in kind)):
             return schema
         if self._rule.closed:
             if "properties" not in schema and schema.get("additionalProperties") is not False:
-                found.dropped.append(path)  # an object with free keys: none are allowed now
+                fitted.dropped.append(path)  # an object with free keys: none are allowed now
             schema = {**schema, "additionalProperties": False}
         properties = schema.get("properties")
         if self._rule.requires and not schema.get("required") and properties and isinstance(properties, Mapping):
-            found.changed.append(f"{path}.required")
+            fitted.changed.append(f"{path}.required")
             schema = {**schema, "required": list(properties)}
         return schema
 
-    def _meant(self, reference: str) -> Schema | None:
+    def _resolve_reference(self, reference: str) -> Schema | None:
         for start in _REFERENCES:
             if reference.startswith(start):
-                group = self._whole.get(start[2:-1])
-                meant = group.get(reference.removeprefix(start)) if isinstance(group, Mapping) else None
-                return dict(meant) if isinstance(meant, Mapping) else None
+                group = self._root.get(start[2:-1])
+                resolved = group.get(reference.removeprefix(start)) if isinstance(group, Mapping) else None
+                return dict(resolved) if isinstance(resolved, Mapping) else None
         return None
 
 
-def _told(schema: Schema, said: Mapping[str, Any]) -> Schema:
+def _add_to_description(schema: Schema, keywords: Mapping[str, Any]) -> Schema:
     """The schema whose description says what its keywords no longer can."""
-    if not said:
+    if not keywords:
         return schema
-    text = "; ".join(f"{key}: {wirejson.dumps_text(value)}" for key, value in said.items())
+    text = "; ".join(f"{key}: {wirejson.dumps_text(value)}" for key, value in keywords.items())
     before = schema.get("description")
     return {**schema, "description": f"{before} ({text})" if before else text}

@@ -14,130 +14,134 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.pairing import CallKeys
-from dragoman.adapter.prefix_ledger import is_sealed
+from dragoman.adapter.prefix_ledger import has_prefix_note
 from dragoman.adapter.tool_ids import ToolIdMap
-from dragoman.adapter.turns import MADE, Turn
+from dragoman.adapter.turns import SYNTHETIC, Turn
 from dragoman.canonical.blocks import TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
 
-INSTRUCTING = (Role.SYSTEM, Role.DEVELOPER)
+INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class EncodedPrefix:
     """What is settled for one target: messages, what they lost, and their items as JSON, in runs without brackets."""
 
     tool_ids: ToolIdMap | None = None
     options: Any = None
     messages: tuple[Message, ...] = ()
-    runs: tuple[bytes, ...] = ()
+    json_chunks: tuple[bytes, ...] = ()
     losses: tuple[Loss, ...] = ()
     keys: CallKeys = field(default_factory=CallKeys)
-    sealed: tuple[Message, ...] = ()
+    with_prefix_note: tuple[Message, ...] = ()
     """Those of the messages that the prefix ledger has a note on."""
-    memory: Mapping[str, Any] = field(default_factory=dict)
+    encoder_state: Mapping[str, Any] = field(default_factory=dict)
     """What the adapter must know of these messages when it encodes later ones."""
 
-    def extended(
-        self, messages: Sequence[Message], items: list[Any], losses: Sequence[Loss], memory: Mapping[str, Any]
-    ) -> "Settled":
+    def extend(
+        self, messages: Sequence[Message], items: list[Any], losses: Sequence[Loss], encoder_state: Mapping[str, Any]
+    ) -> "EncodedPrefix":
         """With what follows: messages, their items and losses, and all that is to be known by then."""
         return replace(
             self,
             messages=(*self.messages, *messages),
-            runs=(*self.runs, *run_of(items)),
+            json_chunks=(*self.json_chunks, *encode_chunk(items)),
             losses=(*self.losses, *losses),
-            keys=self.keys.after(
+            keys=self.keys.with_calls(
                 block.id
                 for message in messages
                 if message.role is Role.ASSISTANT
                 for block in message.content
                 if isinstance(block, ToolUseBlock)
             ),
-            sealed=(*self.sealed, *filter(is_sealed, messages)),
-            memory=deepcopy(memory),
+            with_prefix_note=(*self.with_prefix_note, *filter(has_prefix_note, messages)),
+            encoder_state=deepcopy(encoder_state),
         )
 
 
-NOTHING = Settled()
+EMPTY_PREFIX = EncodedPrefix()
 
 
-class Encodings:
+class EncodeCache:
     """What is settled, by target: a model, and whoever writes for it, because two APIs of one provider have items of
     different forms. Lives as long as a session; a session's id map must be the same throughout."""
 
     def __init__(self) -> None:
-        self._settled: dict[Hashable, Settled] = {}
+        self._prefixes: dict[Hashable, EncodedPrefix] = {}
 
-    def find(self, target: Hashable, empty: Settled, said: Sequence[Message]) -> Settled:
+    def find(self, target: Hashable, fallback: EncodedPrefix, messages: Sequence[Message]) -> EncodedPrefix:
         """What is settled of ``said``, the history behind its leading instructions, or ``empty`` where nothing is.
 
         The very same message objects count, not equal ones: to compare would cost as much as to encode.
         """
-        found = self._settled.get(target)
+        found = self._prefixes.get(target)
         if (
             found is not None
-            and found.tool_ids is empty.tool_ids
-            and len(found.messages) < len(said)
-            and found.options == empty.options
-            and all(map(is_, found.messages, said))
+            and found.tool_ids is fallback.tool_ids
+            and len(found.messages) < len(messages)
+            and found.options == fallback.options
+            and all(map(is_, found.messages, messages))
         ):
             return found
-        return empty
+        return fallback
 
-    def keep(self, target: Hashable, settled: Settled) -> None:
-        self._settled[target] = settled
+    def store(self, target: Hashable, prefix: EncodedPrefix) -> None:
+        self._prefixes[target] = prefix
 
 
 @dataclass(slots=True)
-class History:
+class EncodedHistory:
     """A list of a body: the JSON of the items that stand in front, and those that were encoded just now."""
 
-    before: tuple[bytes, ...]
+    prefix_chunks: tuple[bytes, ...]
     """Runs of items as JSON."""
-    fresh: list[Any]
+    new_items: list[Any]
 
     def __bool__(self) -> bool:
-        return bool(self.before or self.fresh)
+        return bool(self.prefix_chunks or self.new_items)
 
-    def runs(self) -> tuple[bytes, ...]:
+    def json_chunks(self) -> tuple[bytes, ...]:
         """The JSON of all items; a comma belongs between each two runs."""
-        return (*self.before, *run_of(self.fresh))
+        return (*self.prefix_chunks, *encode_chunk(self.new_items))
 
 
-def run_of(items: list[Any]) -> tuple[bytes, ...]:
+def encode_chunk(items: list[Any]) -> tuple[bytes, ...]:
     """The JSON of items without brackets, as one run; none where there is no item."""
     return (wirejson.dumps(items)[1:-1],) if items else ()
 
 
-def boundary(said: Sequence[Message]) -> int:
+def find_boundary(messages: Sequence[Message]) -> int:
     """The last message that may begin what is not settled yet: where the side that speaks changes. 0 where none."""
-    for index in range(len(said) - 1, 0, -1):
-        role, before = said[index].role, said[index - 1].role
-        if role is Role.USER and before is Role.ASSISTANT and not said[index - 1].tool_uses:
+    for index in range(len(messages) - 1, 0, -1):
+        role, previous = messages[index].role, messages[index - 1].role
+        if role is Role.USER and previous is Role.ASSISTANT and not messages[index - 1].tool_uses:
             return index
-        if role is Role.ASSISTANT and before in (Role.USER, Role.TOOL):
+        if role is Role.ASSISTANT and previous in (Role.USER, Role.TOOL):
             return index
     return 0
 
 
-def first_turn_of(message: Message, turns: Sequence[Turn]) -> int:
+def find_first_turn(message: Message, turns: Sequence[Turn]) -> int:
     """Where the message's turns begin, provided that it is sent as itself and behind one of the other side; else 0.
 
     Both must say something: a wire may leave out a turn without words, and what is around it then stands together.
     """
     for index in range(len(turns) - 1, 0, -1):
-        turn, before = turns[index], turns[index - 1]
-        if turn.message is message and before.message is not message:
-            as_itself = turn.role is message.role and MADE not in turn.origins[:1]
-            parted = _side(turn.role) != _side(before.role) and _speaks_up(turn) and _speaks_up(before)
-            return index if as_itself and parted else 0
+        turn, previous = turns[index], turns[index - 1]
+        if turn.message is message and previous.message is not message:
+            unchanged = turn.role is message.role and SYNTHETIC not in turn.origins[:1]
+            separated = (
+                _is_assistant(turn.role) != _is_assistant(previous.role)
+                and _has_content(turn)
+                and _has_content(previous)
+            )
+            return index if unchanged and separated else 0
     return 0
 
 
-def _side(role: Role) -> bool:
+def _is_assistant(role: Role) -> bool:
     return role is Role.ASSISTANT
 
 
-def _speaks_up(turn: Turn) -> bool:
+def _has_content(turn: Turn) -> bool:
     return any(not isinstance(block, TextBlock) or block.text for block in turn.blocks)

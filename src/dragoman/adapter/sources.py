@@ -16,7 +16,7 @@ GROUP = "dragoman.adapter_sources"
 AdapterKind = type[Adapter] | Callable[[], type[Adapter]]
 """An adapter's class, or what makes it when it is first needed."""
 
-Source = Callable[[], Mapping[str, AdapterKind]]
+AdapterSource = Callable[[], Mapping[str, AdapterKind]]
 
 _registered: dict[str, AdapterKind] = {}
 
@@ -26,20 +26,20 @@ def register(name: str, adapter: AdapterKind) -> None:
     _registered[name] = adapter
 
 
-def further() -> dict[str, AdapterKind]:
+def extra_adapters() -> dict[str, AdapterKind]:
     """All adapters by name; what a program registers stands before what is configured.
 
     Raises ConfigurationError where a configuration cannot be read.
     """
     configured: dict[str, AdapterKind] = {}
-    for source in _sources():
+    for source in _load_sources():
         configured |= source()
     return configured | _registered
 
 
 @cache
-def _sources() -> tuple[Source, ...]:
-    found: list[Source] = []
+def _load_sources() -> tuple[AdapterSource, ...]:
+    found: list[AdapterSource] = []
     for entry in entry_points(group=GROUP):
         try:
             found.append(entry.load())

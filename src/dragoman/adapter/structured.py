@@ -12,49 +12,49 @@ from typing import Any
 from dragoman.adapter import wirejson
 from dragoman.adapter.capabilities import NATIVE, AdapterCapabilities
 from dragoman.adapter.contract import AdapterOptions
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.outgoing import RequestBuilder
 from dragoman.canonical.message import Message, Role
 
-_ASKED = (
+_SCHEMA_PROMPT = (
     "Answer with one JSON value that obeys the JSON Schema below. Write nothing before it and nothing behind it,"
     " and no code fence around it.\n"
 )
-_INSTRUCTIONS = (Role.SYSTEM, Role.DEVELOPER)
-_ID = "msg_output_schema"
+_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
+_MESSAGE_ID = "msg_output_schema"
 """The message is made anew for each request: it has no id of its own, and no time."""
 
 
-def is_native(abilities: AdapterCapabilities, *, tools: bool) -> bool:
+def supports_native_schema(abilities: AdapterCapabilities, *, tools: bool) -> bool:
     """Whether the wire itself takes the schema; some take none in a request that offers tools."""
     if tools and abilities.structured_output_with_tools is not NATIVE:
         return False
     return abilities.structured_output_by == "native" and bool(abilities.supports_structured_output)
 
 
-def takes_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions, *, offers: bool) -> bool:
+def can_use_answer_tool(abilities: AdapterCapabilities, options: AdapterOptions, *, has_tools: bool) -> bool:
     """Whether the model can be made to call a tool with such an input, and has no others that it might want to call."""
-    if abilities.structured_output_by != "tool" or offers or (options.output_schema or {}).get("type") != "object":
+    if abilities.structured_output_by != "tool" or has_tools or (options.output_schema or {}).get("type") != "object":
         return False
-    reasons = options.thinking or options.thinking_budget or options.effort not in (None, "none")
+    is_thinking = options.thinking or options.thinking_budget or options.effort not in (None, "none")
     forced = abilities.forced_tool_choice
-    return forced == "allowed" or (forced == "without_reasoning" and not reasons)
+    return forced == "allowed" or (forced == "without_reasoning" and not is_thinking)
 
 
-def asking(messages: Sequence[Message], schema: Mapping[str, Any]) -> Sequence[Message]:
+def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) -> Sequence[Message]:
     """The messages with a request for the schema behind the conversation's own instructions."""
-    place = next((at for at, each in enumerate(messages) if each.role not in _INSTRUCTIONS), len(messages))
-    text = _ASKED + wirejson.dumps_text(dict(schema))
-    request = Message.system(text, id=_ID, created_at=datetime.fromtimestamp(0, UTC))
-    return [*messages[:place], request, *messages[place:]]
+    position = next((at for at, each in enumerate(messages) if each.role not in _INSTRUCTION_ROLES), len(messages))
+    text = _SCHEMA_PROMPT + wirejson.dumps_text(dict(schema))
+    request = Message.system(text, id=_MESSAGE_ID, created_at=datetime.fromtimestamp(0, UTC))
+    return [*messages[:position], request, *messages[position:]]
 
 
-def is_written(request: Outgoing, *, tools: bool) -> bool:
+def should_send_schema(request: RequestBuilder, *, tools: bool) -> bool:
     """Whether the schema is to be written on the wire; where it is not, that is named."""
     abilities, model = request.adapter.capabilities, request.adapter.model
-    if request.options.output_schema is None or is_native(abilities, tools=tools):
+    if request.options.output_schema is None or supports_native_schema(abilities, tools=tools):
         return request.options.output_schema is not None
     if abilities.supports_structured_output:
-        request.lose_option("output_schema", f"{model} is asked for it in the system prompt, and not held to it")
+        request.record_option_loss("output_schema", f"{model} is asked for it in the system prompt, and not held to it")
     else:
-        request.lose_option("output_schema", f"{model} has no structured output")
+        request.record_option_loss("output_schema", f"{model} has no structured output")
     return False

@@ -8,7 +8,7 @@ a token for one to three characters. Counting these classes comes close without 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_PIECE = 6
+_LETTERS_PER_PIECE = 6
 """Letters of a word after which another token is likely."""
 
 
@@ -38,11 +38,11 @@ def count_text(texts: Iterable[str]) -> TextCounts:
     """The counts of all texts together, none of which runs into the next."""
     # A lone surrogate cannot stand in a message, and a count is no place to fail over one.
     data = ("\x00" + "\x00".join(texts)).encode("utf-8", "replace")
-    classes = data.translate(_CLASSES, _TAILS)
+    classes = data.translate(_CLASSES, _CONTINUATION_BYTES)
     words = classes.translate(_IS_LETTER)
     return TextCounts(
         words=words.count(b" a"),
-        pieces=words.count(b"a" * _PIECE),
+        pieces=words.count(b"a" * _LETTERS_PER_PIECE),
         capitals=classes.count(b"aA"),
         numbers=classes.translate(_IS_DIGIT).count(b" 0"),
         digits=classes.count(b"0"),
@@ -56,7 +56,7 @@ def count_text(texts: Iterable[str]) -> TextCounts:
     )
 
 
-def _class(byte: int) -> str:
+def _character_class(byte: int) -> str:
     """The class of a character by its first byte in UTF-8."""
     char = chr(byte)
     if byte < 0x80:
@@ -72,12 +72,17 @@ def _class(byte: int) -> str:
     return "w" if byte < 0xF0 else "^"
 
 
-def _only(classes: str, shown: str) -> bytes:
+def _class_table(classes: str, shown: str) -> bytes:
     """A table that shows these classes, and a blank for all others."""
     return bytes(ord(shown) if chr(byte) in classes else ord(" ") for byte in range(256))
 
 
-_CLASSES = "".join(map(_class, range(256))).encode()
-_TAILS = bytes(range(0x80, 0xC0))
+_CLASSES = "".join(map(_character_class, range(256))).encode()
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 """What follows the first byte of a character."""
-_IS_LETTER, _IS_DIGIT, _IS_MARK, _IS_LINE = _only("aAe", "a"), _only("0", "0"), _only(".", "."), _only("\n", "\n")
+_IS_LETTER, _IS_DIGIT, _IS_MARK, _IS_LINE = (
+    _class_table("aAe", "a"),
+    _class_table("0", "0"),
+    _class_table(".", "."),
+    _class_table("\n", "\n"),
+)

@@ -13,7 +13,7 @@ from dragoman.adapter.capabilities import ToolIdRule
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.ids import new_tool_use_id
 
-_MADE_LENGTH = 24
+_DERIVED_LENGTH = 24
 _MAX_ATTEMPTS = 1000
 
 
@@ -49,32 +49,32 @@ class ToolIdMap:
         """The canonical id of the provider's latest call of that id."""
         return self._latest.get((provider, native))
 
-    def native(self, canonical: str, provider: str) -> str | None:
+    def native_id(self, canonical: str, provider: str) -> str | None:
         """The id that the provider itself gave the call, if it issued it."""
         issuer, native = self._issued.get(canonical, ("", ""))
         return native if issuer == provider else None
 
-    def send(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
+    def id_for(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
         """The id to write for that provider: its own where it issued the call, else a made one. Never changes.
 
         Raises ConfigurationError where the rule allows so few ids that none is left.
         """
         sent = self._sent.setdefault(provider, {})
         if canonical not in sent:
-            holder = self._holder.setdefault(provider, {})
-            native = self.native(canonical, provider)
-            wire = native if native and native not in holder else self._make(canonical, provider, rule)
+            holders = self._holder.setdefault(provider, {})
+            native = self.native_id(canonical, provider)
+            wire = native if native and native not in holders else self._make(canonical, provider, rule)
             sent[canonical] = wire
-            holder[wire] = canonical
+            holders[wire] = canonical
         return sent[canonical]
 
     def _make(self, canonical: str, provider: str, rule: ToolIdRule) -> str:
         taken = self._holder[provider]
         for attempt in range(_MAX_ATTEMPTS):
-            made = _made(canonical, attempt, rule)
+            derived = _derive_id(canonical, attempt, rule)
             # An id that its issuer gave to another call stays reserved for that call.
-            if made not in taken and self._latest.get((provider, made), canonical) == canonical:
-                return made
+            if derived not in taken and self._latest.get((provider, derived), canonical) == canonical:
+                return derived
         raise ConfigurationError(f"the tool id rule of {provider} leaves no free id: {len(taken)} are in use")
 
     def dump(self) -> dict[str, Any]:
@@ -95,10 +95,10 @@ class ToolIdMap:
         return restored
 
 
-def _made(canonical: str, attempt: int, rule: ToolIdRule) -> str:
+def _derive_id(canonical: str, attempt: int, rule: ToolIdRule) -> str:
     """An id that is legal for the rule, from letters and digits where it knows any."""
     alphabet = [character for character in rule.alphabet if character.isalnum()] or rule.alphabet
-    length = max(rule.min_length, min(rule.max_length, _MADE_LENGTH)) - len(rule.prefix)
+    length = max(rule.min_length, min(rule.max_length, _DERIVED_LENGTH)) - len(rule.prefix)
     digest = hashlib.shake_256(f"{canonical}/{attempt}".encode()).digest(4 * length)
     digits = (int.from_bytes(digest[start : start + 4]) for start in range(0, len(digest), 4))
     return rule.prefix + "".join(alphabet[digit % len(alphabet)] for digit in digits)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import model_validator
 
-from dragoman.canonical.blocks import ContentBlock, Frozen, ToolUseBlock
+from dragoman.canonical.blocks import ContentBlock, FrozenModel, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, ToolUseStart
 from dragoman.canonical.tools import ToolDefinition
 
@@ -17,7 +17,7 @@ _DIGEST_LENGTH = 8
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 
 
-class ToolNameRule(Frozen):
+class ToolNameRule(FrozenModel):
     """Which names of tools a provider accepts: those that match ``pattern`` as a whole. An empty one accepts any."""
 
     pattern: str = r"[A-Za-z0-9_-]+"
@@ -35,7 +35,7 @@ class ToolNameRule(Frozen):
             return True
         return len(name) <= self.max_length and re.fullmatch(self.pattern, name, re.ASCII) is not None
 
-    def legal(self, name: str) -> str:
+    def make_legal(self, name: str) -> str:
         """The name, or one that is made from it: what is plain in it, and a digest of all of it."""
         if self.accepts(name):
             return name
@@ -55,7 +55,7 @@ class ToolNames:
         """The tools' own names, by the made ones."""
         return self._own
 
-    def told(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
+    def translate(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
         """The events with each call under the name that its tool has here."""
         for event in events:
             if isinstance(event, ToolUseStart) and (own := self._own.get(event.tool_name)):
@@ -63,14 +63,14 @@ class ToolNames:
             else:
                 yield event
 
-    def read(self, block: ContentBlock) -> ContentBlock:
+    def translate_block(self, block: ContentBlock) -> ContentBlock:
         """The block, as a call of the tool that it means."""
         if isinstance(block, ToolUseBlock) and (own := self._own.get(block.name)):
             return block.model_copy(update={"name": own})
         return block
 
 
-def renamed(tools: Iterable[ToolDefinition], rule: ToolNameRule, provider: str) -> dict[str, str]:
+def make_legal_names(tools: Iterable[ToolDefinition], rule: ToolNameRule, provider: str) -> dict[str, str]:
     """Made names by the own ones, of the tools that need any. Tools of the provider's own are named by it."""
     names = (tool.name for tool in tools if (tool.provider_raw or {}).get("by") != provider)
-    return {name: rule.legal(name) for name in names if not rule.accepts(name)}
+    return {name: rule.make_legal(name) for name in names if not rule.accepts(name)}

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from dragoman.adapter.errors import MalformedReplyError, RequestError
-from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 
 _parse = partial(from_json, allow_inf_nan=False, cache_strings="keys")
 
@@ -21,7 +21,7 @@ def loads(data: bytes | str, *, what: str = "the reply") -> Any:
     try:
         return _parse(data)
     except ValueError as error:
-        raise _no_json(what, error) from None
+        raise _not_json_error(what, error) from None
 
 
 def loads_object(data: bytes | str, *, what: str = "the reply") -> dict[str, Any]:
@@ -29,13 +29,13 @@ def loads_object(data: bytes | str, *, what: str = "the reply") -> dict[str, Any
     try:
         value = _parse(data)
     except ValueError as error:
-        raise _no_json(what, error) from None
+        raise _not_json_error(what, error) from None
     if not isinstance(value, dict):
         raise MalformedReplyError(f"{what} is a JSON {type(value).__name__}, not an object")
     return value
 
 
-def _no_json(what: str, error: ValueError) -> MalformedReplyError:
+def _not_json_error(what: str, error: ValueError) -> MalformedReplyError:
     return MalformedReplyError(f"{what} is not valid JSON: {error}")
 
 
@@ -45,12 +45,12 @@ def dumps(value: Any) -> bytes:
     Raises RequestError where the value is no JSON: NaN, infinity, a lone surrogate, an object of another kind.
     """
     try:
-        written = to_json(value)
-        if b"NaN" in written or b"Infinity" in written:  # a number, or a text that merely says so
-            own_json(value, MAX_DOCUMENT_DEPTH)
+        data = to_json(value)
+        if b"NaN" in data or b"Infinity" in data:  # a number, or a text that merely says so
+            copy_json(value, MAX_DOCUMENT_DEPTH)
     except ValueError as error:
         raise RequestError(f"the request cannot be written as JSON: {error}") from None
-    return written
+    return data
 
 
 def dumps_text(value: Any) -> str:
@@ -66,7 +66,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     if not text.strip():
         return {}, None
     try:
-        value = own_json(from_json(text, allow_inf_nan=False))
+        value = copy_json(from_json(text, allow_inf_nan=False))
     except ValueError:
         return {}, text
     return (value, None) if isinstance(value, dict) else ({}, text)

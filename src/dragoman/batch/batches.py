@@ -17,15 +17,15 @@ from dragoman.adapter.losses import Loss
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.batch.handle import BatchHandle
-from dragoman.batch.requests import Encoded, Requests, encode, wire_of
-from dragoman.batch.results import Outcome, Results
+from dragoman.batch.requests import EncodedBatch, Requests, batch_wire, encode_batch
+from dragoman.batch.results import BatchResult, ResultReader
 from dragoman.pricing import PriceTable, price_table
 from dragoman.transport import AsyncTransport, RetryPolicy, Transport, transport_for
 
 T = TypeVar("T")
 TransportT = TypeVar("TransportT", bound=Transport | AsyncTransport)
 
-Progress = Callable[[BatchState], Any]
+StateCallback = Callable[[BatchState], Any]
 """Told the state of a batch whenever it was asked for."""
 
 
@@ -51,48 +51,48 @@ class _Batches(Generic[TransportT]):
         self.adapter = get_adapter(model)
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
         """What the requests of the batch that was handed in last have lost on their way, by their ids."""
-        self._wire = wire_of(self.adapter)
+        self._wire = batch_wire(self.adapter)
         self._options = options or AdapterOptions()
         self._prices = prices or price_table()
         self._now = now
-        self._transport: TransportT = self._made(**settings)
+        self._transport: TransportT = self._create_transport(**settings)
         # A second try could hand the same batch in, and have it paid for, twice.
-        self._once: TransportT = self._made(**{**settings, "retry": RetryPolicy(max_retries=0)})
+        self._submit_transport: TransportT = self._create_transport(**{**settings, "retry": RetryPolicy(max_retries=0)})
 
-    def _made(self, **settings: Any) -> TransportT:
+    def _create_transport(self, **settings: Any) -> TransportT:
         try:
-            made: Any = transport_for(self.adapter, asynchronous=self._asynchronous, **settings)
+            created: Any = transport_for(self.adapter, asynchronous=self._asynchronous, **settings)
         except TypeError as error:
             raise ConfigurationError(f"the settings of the transport do not fit: {error}") from None
-        transport: TransportT = made
+        transport: TransportT = created
         return transport
 
-    def _encoded(self, requests: Requests) -> Encoded:
-        encoded = encode(self.adapter, requests, self._options)
-        self.losses = encoded.losses
-        return encoded
+    def _encode(self, requests: Requests) -> EncodedBatch:
+        batch = encode_batch(self.adapter, requests, self._options)
+        self.losses = batch.losses
+        return batch
 
-    def _handle(self, encoded: Encoded, batch_id: str) -> BatchHandle:
+    def _new_handle(self, batch: EncodedBatch, batch_id: str) -> BatchHandle:
         return BatchHandle(
             model=str(self.adapter.model_id),
             batch_id=batch_id,
             submitted_at_ms=int(self._now().timestamp() * 1000),
-            entries=encoded.entries,
+            entries=batch.entries,
         )
 
-    def _own(self, handle: BatchHandle) -> str:
+    def _check_model(self, handle: BatchHandle) -> str:
         if handle.model != str(self.adapter.model_id):
             raise ConfigurationError(f"the batch is one of {handle.model}, and asked for is {self.adapter.model_id}")
         return handle.batch_id
 
-    def _ended(self, handle: BatchHandle, state: BatchState) -> Results:
+    def _open_results(self, handle: BatchHandle, state: BatchState) -> ResultReader:
         if not state.status.ended:
             done = sum(each or 0 for each in (state.succeeded, state.failed))
             raise BatchPendingError(
                 f"the batch {handle.batch_id} is {state.status}, with {done:,} of {handle.request_count:,} requests"
                 " done: wait for it, or poll it until its status has ended"
             )
-        return Results(self.adapter, self._wire, handle, self._prices)
+        return ResultReader(self.adapter, self._wire, handle, self._prices)
 
 
 class Batches(_Batches[Transport]):
@@ -107,15 +107,17 @@ class Batches(_Batches[Transport]):
         Raises InvalidRequestError for an empty batch, one over the provider's limits, or an id that stands in it
         twice, and any ProviderError.
         """
-        encoded = self._encoded(requests)
-        return self._handle(encoded, self._drive(self._wire.submit(encoded.lines, encoded.headers), self._once))
+        batch = self._encode(requests)
+        return self._new_handle(
+            batch, self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
+        )
 
     def poll(self, handle: BatchHandle) -> BatchState:
-        return self._drive(self._wire.poll(self._own(handle)), self._transport)
+        return self._drive(self._wire.poll(self._check_model(handle)), self._transport)
 
     def cancel(self, handle: BatchHandle) -> BatchState:
         """What has been answered by then can be fetched, and is paid for."""
-        return self._drive(self._wire.cancel(self._own(handle)), self._transport)
+        return self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
 
     def wait(
         self,
@@ -123,7 +125,7 @@ class Batches(_Batches[Transport]):
         *,
         every: float = 60.0,
         timeout: float | None = None,
-        progress: Progress | None = None,
+        progress: StateCallback | None = None,
     ) -> BatchState:
         """Polls every so many seconds until the batch has ended. Raises BatchPendingError after ``timeout`` seconds."""
         started = time.monotonic()
@@ -134,28 +136,28 @@ class Batches(_Batches[Transport]):
             if state.status.ended:
                 return state
             if timeout is not None and time.monotonic() - started + every > timeout:
-                self._ended(handle, state)
+                self._open_results(handle, state)
             time.sleep(every)
 
-    def fetch(self, handle: BatchHandle) -> list[Outcome]:
+    def fetch(self, handle: BatchHandle) -> list[BatchResult]:
         """A Message or a BatchError for each request, in the order in which they were asked.
 
         Raises BatchPendingError before the batch has ended, and StreamTruncatedError where answers are missing.
         """
         state = self.poll(handle)
-        results = self._ended(handle, state)
-        return results.in_order([*self._read(handle, state, results), *results.missing(state)])
+        reader = self._open_results(handle, state)
+        return reader.in_order([*self._read(handle, state, reader), *reader.iter_missing(state)])
 
-    def results(self, handle: BatchHandle) -> Iterator[tuple[str, Outcome]]:
+    def results(self, handle: BatchHandle) -> Iterator[tuple[str, BatchResult]]:
         """As `fetch`, but each by its id and as it comes: for batches that are too large for memory."""
         state = self.poll(handle)
-        results = self._ended(handle, state)
-        yield from self._read(handle, state, results)
-        yield from results.missing(state)
+        reader = self._open_results(handle, state)
+        yield from self._read(handle, state, reader)
+        yield from reader.iter_missing(state)
 
     def close(self) -> None:
         self._transport.close()
-        self._once.close()
+        self._submit_transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -172,15 +174,15 @@ class Batches(_Batches[Transport]):
             value: T = done.value
             return value
 
-    def _read(self, handle: BatchHandle, state: BatchState, results: Results) -> Iterator[tuple[str, Outcome]]:
+    def _read(self, handle: BatchHandle, state: BatchState, reader: ResultReader) -> Iterator[tuple[str, BatchResult]]:
         if state.status is BatchStatus.FAILED:
             return
         for request in self._drive(self._wire.results(handle.batch_id), self._transport):
-            splitter = _splitter()
+            splitter = _line_splitter()
             with self._download(request) as reply:
                 for chunk in reply.chunks:
-                    yield from filter(None, map(results.read, splitter.feed(chunk)))
-            yield from filter(None, (results.read(splitter.finish()),))
+                    yield from filter(None, map(reader.read, splitter.feed(chunk)))
+            yield from filter(None, (reader.read(splitter.finish()),))
 
     def _download(self, request: WireRequest) -> AbstractContextManager[Any]:
         return self._transport.stream(self.adapter, replace(request, stream=True))
@@ -192,14 +194,16 @@ class AsyncBatches(_Batches[AsyncTransport]):
     _asynchronous = True
 
     async def submit(self, requests: Requests) -> BatchHandle:
-        encoded = self._encoded(requests)
-        return self._handle(encoded, await self._drive(self._wire.submit(encoded.lines, encoded.headers), self._once))
+        batch = self._encode(requests)
+        return self._new_handle(
+            batch, await self._drive(self._wire.submit(batch.lines, batch.headers), self._submit_transport)
+        )
 
     async def poll(self, handle: BatchHandle) -> BatchState:
-        return await self._drive(self._wire.poll(self._own(handle)), self._transport)
+        return await self._drive(self._wire.poll(self._check_model(handle)), self._transport)
 
     async def cancel(self, handle: BatchHandle) -> BatchState:
-        return await self._drive(self._wire.cancel(self._own(handle)), self._transport)
+        return await self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
 
     async def wait(
         self,
@@ -207,7 +211,7 @@ class AsyncBatches(_Batches[AsyncTransport]):
         *,
         every: float = 60.0,
         timeout: float | None = None,
-        progress: Progress | None = None,
+        progress: StateCallback | None = None,
     ) -> BatchState:
         started = time.monotonic()
         while True:
@@ -217,26 +221,26 @@ class AsyncBatches(_Batches[AsyncTransport]):
             if state.status.ended:
                 return state
             if timeout is not None and time.monotonic() - started + every > timeout:
-                self._ended(handle, state)
+                self._open_results(handle, state)
             await asyncio.sleep(every)
 
-    async def fetch(self, handle: BatchHandle) -> list[Outcome]:
+    async def fetch(self, handle: BatchHandle) -> list[BatchResult]:
         state = await self.poll(handle)
-        results = self._ended(handle, state)
-        found = [each async for each in self._read(handle, state, results)]
-        return results.in_order([*found, *results.missing(state)])
+        reader = self._open_results(handle, state)
+        found = [each async for each in self._read(handle, state, reader)]
+        return reader.in_order([*found, *reader.iter_missing(state)])
 
-    async def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, Outcome]]:
+    async def results(self, handle: BatchHandle) -> AsyncIterator[tuple[str, BatchResult]]:
         state = await self.poll(handle)
-        results = self._ended(handle, state)
-        async for each in self._read(handle, state, results):
+        reader = self._open_results(handle, state)
+        async for each in self._read(handle, state, reader):
             yield each
-        for each in results.missing(state):
+        for each in reader.iter_missing(state):
             yield each
 
     async def close(self) -> None:
         await self._transport.close()
-        await self._once.close()
+        await self._submit_transport.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -254,23 +258,23 @@ class AsyncBatches(_Batches[AsyncTransport]):
             return value
 
     async def _read(
-        self, handle: BatchHandle, state: BatchState, results: Results
-    ) -> AsyncIterator[tuple[str, Outcome]]:
+        self, handle: BatchHandle, state: BatchState, reader: ResultReader
+    ) -> AsyncIterator[tuple[str, BatchResult]]:
         if state.status is BatchStatus.FAILED:
             return
         for request in await self._drive(self._wire.results(handle.batch_id), self._transport):
-            splitter = _splitter()
+            splitter = _line_splitter()
             async with self._download(request) as reply:
                 async for chunk in reply.chunks:
-                    for found in filter(None, map(results.read, splitter.feed(chunk))):
-                        yield found
-            if (last := results.read(splitter.finish())) is not None:
+                    for result in filter(None, map(reader.read, splitter.feed(chunk))):
+                        yield result
+            if (last := reader.read(splitter.finish())) is not None:
                 yield last
 
     def _download(self, request: WireRequest) -> AbstractAsyncContextManager[Any]:
         return self._transport.stream(self.adapter, replace(request, stream=True))
 
 
-def _splitter() -> LineSplitter:
+def _line_splitter() -> LineSplitter:
     """A download may have any size, as it is read line by line; a line may not."""
     return LineSplitter(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize)

@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 
 
-class BatchEntry(Frozen):
+class BatchEntry(FrozenModel):
     """One request. ``wire_id`` is its id at the provider; the others say how its answer is to be read."""
 
     custom_id: str
@@ -20,7 +20,7 @@ class BatchEntry(Frozen):
     """Whether the answer comes as the input of a tool."""
 
 
-class BatchHandle(Frozen):
+class BatchHandle(FrozenModel):
     """JSON by ``model_dump_json`` and back by ``model_validate_json``. It holds no key, and nothing that was said."""
 
     version: Literal[1] = 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dragoman.adapter.answer_tool import AnswerTool
-from dragoman.adapter.batch import BatchState, BatchStatus, BatchWire
+from dragoman.adapter.batch import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import (
     InvalidRequestError,
@@ -42,9 +42,9 @@ class BatchError:
         return self.error.retryable
 
 
-Outcome = Message | BatchError
+BatchResult = Message | BatchError
 
-_WHY: dict[BatchStatus, tuple[type[ProviderError], str]] = {
+_STATUS_ERRORS: dict[BatchStatus, tuple[type[ProviderError], str]] = {
     BatchStatus.CANCELLED: (RequestCancelledError, "the batch was cancelled before this request"),
     BatchStatus.EXPIRED: (ServerError, "the batch expired before this request: submit it again"),
     BatchStatus.FAILED: (InvalidRequestError, "the provider did not take the batch"),
@@ -61,49 +61,53 @@ class BatchPrices:
         return self.table.price(model_id, usage, at, batch=True)
 
 
-class Results:
+class ResultReader:
     """Reads the lines of a batch's downloads, one at a time."""
 
-    def __init__(self, adapter: Adapter, wire: BatchWire, handle: BatchHandle, prices: PriceTable) -> None:
+    def __init__(self, adapter: Adapter, wire: BatchApi, handle: BatchHandle, prices: PriceTable) -> None:
         self._adapter = adapter
         self._wire = wire
         self._handle = handle
         self._prices = BatchPrices(prices)
-        self._waiting = {entry.wire_id: entry for entry in handle.entries}
+        self._pending = {entry.wire_id: entry for entry in handle.entries}
 
-    def read(self, line: bytes) -> tuple[str, Outcome] | None:
+    def read(self, line: bytes) -> tuple[str, BatchResult] | None:
         """The request's id and its answer; None for a blank line, a second answer, or one to no request of ours.
 
         Raises MalformedReplyError where it is no line of results at all.
         """
         if not line.strip():
             return None
-        found = self._wire.read(line)
-        entry = self._waiting.pop(found.wire_id, None)
-        return None if entry is None else (entry.custom_id, self._outcome(entry, found.outcome))
+        line_result = self._wire.decode_line(line)
+        entry = self._pending.pop(line_result.wire_id, None)
+        return None if entry is None else (entry.custom_id, self._to_result(entry, line_result.outcome))
 
-    def missing(self, state: BatchState) -> Iterator[tuple[str, Outcome]]:
+    def iter_missing(self, state: BatchState) -> Iterator[tuple[str, BatchResult]]:
         """Those requests that no download has mentioned, with the reason.
 
         Raises StreamTruncatedError where the provider says that the batch is complete.
         """
-        if self._waiting and state.status is BatchStatus.COMPLETED:
+        if self._pending and state.status is BatchStatus.COMPLETED:
             raise StreamTruncatedError(
-                f"the results lack {len(self._waiting):,} of {self._handle.request_count:,} answers: fetch them again",
+                f"the results lack {len(self._pending):,} of {self._handle.request_count:,} answers: fetch them again",
                 provider=self._wire.provider,
             )
-        for entry in self._waiting.values():
-            yield entry.custom_id, BatchError(entry.custom_id, self._reason(state))
+        for entry in self._pending.values():
+            yield entry.custom_id, BatchError(entry.custom_id, self._missing_error(state))
 
-    def _reason(self, state: BatchState) -> ProviderError:
-        kind, why = _WHY.get(state.status, (ServerError, "the batch has ended without an answer to this request"))
-        return kind(state.problem or why, provider=self._wire.provider, model=self._wire.model, code=state.status)
+    def _missing_error(self, state: BatchState) -> ProviderError:
+        error_class, default_message = _STATUS_ERRORS.get(
+            state.status, (ServerError, "the batch has ended without an answer to this request")
+        )
+        return error_class(
+            state.problem or default_message, provider=self._wire.provider, model=self._wire.model, code=state.status
+        )
 
-    def in_order(self, outcomes: Iterable[tuple[str, Outcome]]) -> list[Outcome]:
-        found = dict(outcomes)
-        return [found[name] for name in self._handle.custom_ids]
+    def in_order(self, results: Iterable[tuple[str, BatchResult]]) -> list[BatchResult]:
+        by_id = dict(results)
+        return [by_id[name] for name in self._handle.custom_ids]
 
-    def _outcome(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> Outcome:
+    def _to_result(self, entry: BatchEntry, outcome: WireResponse | ProviderError) -> BatchResult:
         if isinstance(outcome, ProviderError):
             return BatchError(entry.custom_id, outcome)
         at = self._handle.submitted_at

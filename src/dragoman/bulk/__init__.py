@@ -13,10 +13,10 @@ from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 
 try:
-    from dragoman.bulk.report import BulkReport, Gone, ModelLine
-    from dragoman.bulk.rows import Prompts, source
-    from dragoman.bulk.run import Job, carried_out
-    from dragoman.bulk.tally import Progress, Watch
+    from dragoman.bulk.report import BulkReport, LostRequests, ModelSummary
+    from dragoman.bulk.rows import Prompts, open_source
+    from dragoman.bulk.run import RunConfig, run_bulk
+    from dragoman.bulk.tally import Progress, ProgressCallback
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".")[0] != "sqlalchemy":
         raise
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.session import Budget
 
-__all__ = ["BulkReport", "Gone", "ModelLine", "Progress", "bulk", "bulk_async"]
+__all__ = ["BulkReport", "LostRequests", "ModelSummary", "Progress", "bulk", "bulk_async"]
 
 
 class BulkSettings(TypedDict, total=False):
@@ -50,7 +50,7 @@ class BulkSettings(TypedDict, total=False):
     workers: int | None
     prefix: str
     prices: Prices | None
-    progress: Watch | None
+    progress: ProgressCallback | None
 
 
 def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
@@ -86,14 +86,16 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
 
 async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
     """As `bulk`, with await. Cancelled, it sends nothing more, waits for what is under way, and keeps it."""
-    given: dict[str, Any] = dict(settings)
-    output = None if given.get("output") is None else Path(given["output"])
-    place = given.get("manifest")
-    if place is None:
-        place = "sqlite://" if output is None else output.with_name(output.name + ".manifest")
+    arguments: dict[str, Any] = dict(settings)
+    output = None if arguments.get("output") is None else Path(arguments["output"])
+    manifest = arguments.get("manifest")
+    if manifest is None:
+        manifest = "sqlite://" if output is None else output.with_name(output.name + ".manifest")
     models = (model,) if isinstance(model, str) else tuple(model)
     try:
-        job = Job(source=source(prompts), models=models, **{**given, "output": output, "manifest": place})
+        config = RunConfig(
+            source=open_source(prompts), models=models, **{**arguments, "output": output, "manifest": manifest}
+        )
     except TypeError as error:
         raise ConfigurationError(f"the settings of the run do not fit: {error}") from None
-    return await carried_out(job)
+    return await run_bulk(config)

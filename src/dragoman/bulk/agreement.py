@@ -3,10 +3,10 @@
 import string
 from hashlib import blake2b
 
-_AROUND = string.whitespace + string.punctuation
+_STRIPPED = string.whitespace + string.punctuation
 
 
-def alike(answer: str) -> str:
+def answer_key(answer: str) -> str:
     """A short key: equal for answers that differ in case, spaces or the punctuation around them alone."""
-    plain = " ".join(answer.casefold().split()).strip(_AROUND)
-    return blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    normalized = " ".join(answer.casefold().split()).strip(_STRIPPED)
+    return blake2b(normalized.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

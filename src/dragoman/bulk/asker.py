@@ -13,7 +13,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.transport import AsyncTransport, RetryPolicy, transport_for
 
-_PATIENCE = RetryPolicy(max_retries=4, longest_ask=600.0)
+_RUN_RETRY = RetryPolicy(max_retries=4, max_retry_after=600.0)
 
 
 class WorkerLostError(NetworkError):
@@ -25,7 +25,7 @@ class Reply(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Asked(NamedTuple):
+class ModelConfig(NamedTuple):
     """What a model is asked with. It goes to other processes, so everything in it can be pickled there.
 
     ``settings`` are those of the transport, as for a session.
@@ -37,45 +37,45 @@ class Asked(NamedTuple):
     prices: Prices
 
 
-class Asker(ABC):
+class Requester(ABC):
     """Raises UnknownProviderError.
 
     Retries are the run's business, not the transport's: each try is noted before it is sent.
     """
 
-    def __init__(self, asked: Asked) -> None:
-        self.adapter = get_adapter(asked.model)
+    def __init__(self, config: ModelConfig) -> None:
+        self.adapter = get_adapter(config.model)
         self.model = str(self.adapter.model_id)
-        self.options = replace(asked.options, stream=False)
-        self.settings = dict(asked.settings)
-        self.retry: RetryPolicy = asked.settings.get("retry") or _PATIENCE
+        self.options = replace(config.options, stream=False)
+        self.settings = dict(config.settings)
+        self.retry: RetryPolicy = config.settings.get("retry") or _RUN_RETRY
 
     @abstractmethod
-    async def ask(self, said: Sequence[Message]) -> Reply:
+    async def ask(self, messages: Sequence[Message]) -> Reply:
         """Raises what the adapter raises of a request it cannot write, and ProviderError."""
 
     @abstractmethod
     async def close(self) -> None: ...
 
 
-class OwnAsker(Asker):
+class LocalRequester(Requester):
     """Sends from this process. Raises ConfigurationError and MissingKeyError, too."""
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
-        self._prices = asked.prices
-        own = dict(asked.settings)
-        self._timeout = own.pop("timeout", 0)
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self._prices = config.prices
+        settings = dict(config.settings)
+        self._timeout = settings.pop("timeout", 0)
         if self.adapter.transport == "http":
-            own["retry"] = RetryPolicy(max_retries=0)
+            settings["retry"] = RetryPolicy(max_retries=0)
         try:
-            self._transport: AsyncTransport = transport_for(self.adapter, asynchronous=True, **own)
+            self._transport: AsyncTransport = transport_for(self.adapter, asynchronous=True, **settings)
         except TypeError as error:
             raise ConfigurationError(f"the settings of {self.adapter.provider} do not fit: {error}") from None
 
-    async def ask(self, said: Sequence[Message]) -> Reply:
+    async def ask(self, messages: Sequence[Message]) -> Reply:
         context = RequestContext(model=self.model, prices=self._prices, started_at=datetime.now(UTC))
-        request = self.adapter.to_wire(said, (), replace(self.options, context=context))
+        request = self.adapter.to_wire(messages, (), replace(self.options, context=context))
         timeout = math.inf if self._timeout is None else self._timeout or None
         response = await self._transport.send(self.adapter, request, timeout=timeout)
         return Reply(self.adapter.from_wire_response(response, context), response.headers)

@@ -12,13 +12,13 @@ from importlib.metadata import version
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.bulk.asker import Asked
-from dragoman.bulk.worker import Worker
+from dragoman.bulk.asker import ModelConfig
+from dragoman.bulk.worker import WorkerActor
 
 LOCAL = "local"
-_WORKERS = 2
+_DEFAULT_WORKERS = 2
 """Of a cluster of this machine, where nobody says how many."""
-_MEMORY = 128 << 20
+_OBJECT_STORE_BYTES = 128 << 20
 """Bytes that a cluster of this machine sets aside for large objects, of which there are none."""
 
 
@@ -35,11 +35,11 @@ class Cluster:
             raise ConfigurationError("a cluster has at least one worker")
         self._address = address
         self._workers = workers
-        self._own = False
-        self._ray = _imported(address)
-        self.lost: type[Exception] = self._ray.exceptions.RayError
+        self._started_ray = False
+        self._ray = _import_ray(address)
+        self.worker_error: type[Exception] = self._ray.exceptions.RayError
         """What a call to a worker raises where the worker is lost, or the way to it."""
-        self.away: type[Exception] = self._ray.exceptions.ActorUnavailableError
+        self.unavailable_error: type[Exception] = self._ray.exceptions.ActorUnavailableError
         """The same, where it may come back."""
 
     def connect(self) -> None:
@@ -47,47 +47,51 @@ class Cluster:
         ray = self._ray
         if ray.is_initialized():
             return
-        more: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self._address == LOCAL:
-            more = {"num_cpus": self._workers or _WORKERS, "include_dashboard": False, "object_store_memory": _MEMORY}
+            options = {
+                "num_cpus": self._workers or _DEFAULT_WORKERS,
+                "include_dashboard": False,
+                "object_store_memory": _OBJECT_STORE_BYTES,
+            }
         try:
-            ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **more)
+            ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ConfigurationError(f"there is no Ray cluster at {self._address!r:.200}: {error!s:.300}") from None
-        self._own = True
+        self._started_ray = True
 
     @property
     def workers(self) -> int:
         """How many there are to be: one for each node, unless somebody said."""
         if self._workers is not None:
             return self._workers
-        if self._own and self._address == LOCAL:
-            return _WORKERS
+        if self._started_ray and self._address == LOCAL:
+            return _DEFAULT_WORKERS
         return max(1, sum(1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1))
 
-    def hire(self, asked: Sequence[Asked]) -> Any:
+    def start_worker(self, configs: Sequence[ModelConfig]) -> Any:
         """One more worker, which Ray begins anew, wherever there is room, as often as it is lost.
 
         A call to it is made once: what it was doing when it was lost is for the run to know.
         """
         actor = self._ray.remote(
             num_cpus=1, max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD", max_concurrency=8
-        )(Worker)
-        return actor.remote(list(asked), version("dragoman"))
+        )(WorkerActor)
+        return actor.remote(list(configs), version("dragoman"))
 
-    def dismiss(self, actor: Any) -> None:
+    def stop_worker(self, actor: Any) -> None:
         """Ends it for good."""
-        with suppress(self.lost):  # what is gone needs no end
+        with suppress(self.worker_error):  # what is gone needs no end
             self._ray.kill(actor)
 
     def close(self) -> None:
-        if self._own:
+        if self._started_ray:
             self._ray.shutdown()
 
 
-def check(asked: Sequence[Asked]) -> None:
+def check_picklable(configs: Sequence[ModelConfig]) -> None:
     """Raises ConfigurationError where another process could not be told what is asked."""
-    for each in asked:
+    for each in configs:
         try:
             pickle.dumps(each)
         except Exception as error:
@@ -97,7 +101,7 @@ def check(asked: Sequence[Asked]) -> None:
             ) from None
 
 
-def _imported(address: str) -> Any:
+def _import_ray(address: str) -> Any:
     """What it reads of the environment, it reads when it is imported."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:  # on Linux, too, where it would listen on all addresses otherwise

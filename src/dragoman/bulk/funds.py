@@ -5,53 +5,53 @@ from decimal import Decimal
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bulk.manifest import now
+from dragoman.bulk.manifest import now_micros
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage
-from dragoman.session.budget import Account, Budget, Hold, Purse, Spent
-from dragoman.store.columns import moment
+from dragoman.session.budget import Budget, BudgetAccount, Budgets, Reservation, Spend
+from dragoman.store.columns import from_micros
 
-_GUESS = 256
+_DEFAULT_OUTPUT_TOKENS = 256
 """Output tokens of a reply where nothing is known of its model's yet."""
 
 
-def account_of(budget: Budget | Decimal | str | int | None) -> Account | None:
+def budget_account(budget: Budget | Decimal | str | int | None) -> BudgetAccount | None:
     """An amount alone is US dollars. Raises ConfigurationError."""
     if budget is None:
         return None
-    made = budget if isinstance(budget, Budget) else Budget(usd=budget)
-    if made.per != "session":
-        raise ConfigurationError(f"a bulk run counts as one session, and this budget is per {made.per}")
-    return Account(made)
+    resolved = budget if isinstance(budget, Budget) else Budget(usd=budget)
+    if resolved.per != "session":
+        raise ConfigurationError(f"a bulk run counts as one session, and this budget is per {resolved.per}")
+    return BudgetAccount(resolved)
 
 
-class Funds:
+class RunBudget:
     """Guesses what a request will cost, and holds back the most that it can."""
 
-    def __init__(self, prices: Prices, account: Account | None) -> None:
+    def __init__(self, prices: Prices, account: BudgetAccount | None) -> None:
         self._prices = prices
         self._account = account
-        self._purse = Purse([] if account is None else [account], prices, lambda: moment(now()))
-        self._written: dict[str, float] = {}
+        self._budgets = Budgets([] if account is None else [account], prices, lambda: from_micros(now_micros()))
+        self._average_output: dict[str, float] = {}
 
-    def hold(self, adapter: Adapter, said: Sequence[Message], options: AdapterOptions) -> Hold:
+    def reserve(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Reservation:
         """Raises BudgetExceededError and UnpricedModelError."""
-        return self._purse.hold(adapter, said, (), options)
+        return self._budgets.reserve(adapter, messages, (), options)
 
-    def spent_beside(self, usd: Decimal | None, tokens: int) -> None:
+    def record_spend(self, usd: Decimal | None, tokens: int) -> None:
         """Counts what was spent without being held: by earlier processes of this run, and for no answer."""
         if self._account is not None:
-            self._account.spent += Spent(usd or Decimal(0), tokens)
+            self._account.spent += Spend(usd or Decimal(0), tokens)
 
-    def guess(self, adapter: Adapter, said: Sequence[Message], options: AdapterOptions) -> Decimal | None:
+    def estimate(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Decimal | None:
         """US dollars: the prompt, and a reply as long as those before were on average."""
         model = str(adapter.model_id)
-        most = options.max_output_tokens or adapter.default_output_tokens
-        written = min(most, round(self._written.get(model, _GUESS)))
-        usage = TokenUsage(input_tokens=adapter.estimate_input_tokens(said, ()), output_tokens=written)
-        priced = self._prices.price(model, usage, moment(now()))
+        max_output = options.max_output_tokens or adapter.default_output_tokens
+        expected_output = min(max_output, round(self._average_output.get(model, _DEFAULT_OUTPUT_TOKENS)))
+        usage = TokenUsage(input_tokens=adapter.estimate_input_tokens(messages, ()), output_tokens=expected_output)
+        priced = self._prices.price(model, usage, from_micros(now_micros()))
         return priced.cost_usd if priced.cost_status in (CostStatus.PRICED, CostStatus.FREE) else None
 
-    def learn(self, model: str, output_tokens: float) -> None:
-        known = self._written.get(model)
-        self._written[model] = output_tokens if known is None else 0.95 * known + 0.05 * output_tokens
+    def observe_output_tokens(self, model: str, output_tokens: float) -> None:
+        average = self._average_output.get(model)
+        self._average_output[model] = output_tokens if average is None else 0.95 * average + 0.05 * output_tokens

@@ -22,55 +22,55 @@ from dragoman.adapter.errors import (
     RequestError,
     UnpricedModelError,
 )
-from dragoman.bulk.asker import Asker, Reply, WorkerLostError
-from dragoman.bulk.manifest import now
-from dragoman.bulk.notebook import Notebook
-from dragoman.bulk.pace import Pace
-from dragoman.bulk.prompt import Asking, digest, messages
-from dragoman.bulk.records import Claim, Known, Lost, Outcome, State, answered, failed
+from dragoman.bulk.asker import Reply, Requester, WorkerLostError
+from dragoman.bulk.manifest import now_micros
+from dragoman.bulk.notebook import WriteBatcher
+from dragoman.bulk.pace import ConcurrencyController
+from dragoman.bulk.prompt import PromptBuilder, build_messages, prompt_digest
+from dragoman.bulk.records import Claim, KnownRow, LostRequest, Outcome, State, answered_outcome, failed_outcome
 from dragoman.bulk.rows import Row, Source
-from dragoman.bulk.tally import Tally
+from dragoman.bulk.tally import ProgressTracker
 from dragoman.canonical.message import Message
 from dragoman.limits import Grant, LimitReachedError, Limits
-from dragoman.session.budget import Hold
+from dragoman.session.budget import Reservation
 
-_AT_ONCE = 256
-_MOST_LOST = 10
+_CHUNK_ROWS = 256
+_MAX_WORKER_LOSSES = 10
 """Workers that may be lost while they ask for one row: it may be the row that ends them."""
-_HOPELESS = (AuthenticationError, BillingError, ConfigurationError, NotFoundError)
+_FATAL_ERRORS = (AuthenticationError, BillingError, ConfigurationError, NotFoundError)
 """What one row meets, every row will meet. A permission may be denied for what a single row says."""
 
 
-class Due(NamedTuple):
+class PendingRow(NamedTuple):
     """A row that is to be asked; ``fault`` where it says nothing that could be."""
 
     row_no: int
     texts: tuple[str, ...]
-    fault: RequestError | None
-    before: Known | None
+    prompt_error: RequestError | None
+    previous: KnownRow | None
 
 
-class Lane:
+class ModelRunner:
     """``tally`` is told what happens, and holds the funds that all lanes share."""
 
     def __init__(
         self,
-        asker: Asker,
+        requester: Requester,
         model_no: int,
         *,
-        notebook: Notebook,
-        asking: Asking,
-        pace: Pace,
-        tally: Tally,
+        write_batcher: WriteBatcher,
+        prompt_builder: PromptBuilder,
+        controller: ConcurrencyController,
+        tracker: ProgressTracker,
         limits: Limits | None,
         retry_errors: bool,
     ) -> None:
-        self.asker = asker
+        self.requester = requester
         self.model_no = model_no
-        self.pace = pace
-        self.notebook = notebook
-        self.tally = tally
-        self._asking = asking
+        self.controller = controller
+        self.write_batcher = write_batcher
+        self.tracker = tracker
+        self._prompt_builder = prompt_builder
         self._limits = limits
         self._retry_errors = retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,12 +83,12 @@ class Lane:
         Raises what would have met every row, such as AuthenticationError, and StoreError.
         """
         try:
-            async with aclosing(self.due(rows)) as every:
-                async for due in every:
-                    if not await self._started(due):
+            async with aclosing(self.iter_pending(rows)) as pending_rows:
+                async for pending in pending_rows:
+                    if not await self._start_row(pending):
                         break
         except asyncio.CancelledError:
-            self.tally.stopped = self.tally.stopped or "interrupted"
+            self.tracker.stopped = self.tracker.stopped or "interrupted"
             raise
         finally:  # what is under way is paid for, and is waited for
             if self._tasks:
@@ -96,203 +96,215 @@ class Lane:
         if self._failure is not None:
             raise self._failure
 
-    async def due(self, rows: Source) -> AsyncGenerator[Due, None]:
+    async def iter_pending(self, rows: Source) -> AsyncGenerator[PendingRow, None]:
         """The rows that have no outcome yet, and, if that is wanted, those whose outcome was an error.
 
         Raises ConfigurationError where a row asks something else than it did before.
         """
-        first, reading = 0, iter(rows)
-        while chunk := list(islice(reading, _AT_ONCE)):
-            known = await self.notebook.call(self.notebook.manifest.known, self.model_no, first, len(chunk))
-            for each in self._of_chunk(first, chunk, known):
+        first, remaining_rows = 0, iter(rows)
+        while chunk := list(islice(remaining_rows, _CHUNK_ROWS)):
+            known = await self.write_batcher.run_in_thread(
+                self.write_batcher.manifest.load_known, self.model_no, first, len(chunk)
+            )
+            for each in self._pending_in(first, chunk, known):
                 yield each
             first += len(chunk)
 
-    def _of_chunk(self, first: int, chunk: list[Row], known: dict[int, Known]) -> Iterator[Due]:
+    def _pending_in(self, first: int, chunk: list[Row], known: dict[int, KnownRow]) -> Iterator[PendingRow]:
         for row_no, row in enumerate(chunk, first):
             try:
-                texts, fault = self._asking.texts(row), None
+                texts, prompt_error = self._prompt_builder.render(row), None
             except RequestError as error:
-                texts, fault = (), error
-            before = known.get(row_no)
-            if before is None:
-                yield Due(row_no, texts, fault, None)
-            elif before.state is not State.FAILED and before.digest != digest(texts):
+                texts, prompt_error = (), error
+            previous = known.get(row_no)
+            if previous is None:
+                yield PendingRow(row_no, texts, prompt_error, None)
+            elif previous.state is not State.FAILED and previous.digest != prompt_digest(texts):
                 raise ConfigurationError(
                     f"row {row_no + 1:,} is not what it was when this run asked it: give the changed rows a run of"
                     " their own"
                 )
-            elif before.state is State.FAILED and self._retry_errors:
-                self.tally.reopens(self.asker.model)
-                yield Due(row_no, texts, fault, before)
+            elif previous.state is State.FAILED and self._retry_errors:
+                self.tracker.reopen_row(self.requester.model)
+                yield PendingRow(row_no, texts, prompt_error, previous)
 
-    async def _started(self, due: Due) -> bool:
+    async def _start_row(self, pending: PendingRow) -> bool:
         """Whether there is a point in going on."""
-        number = await self.pace.enter()
-        if self._failure is not None or self.tally.stopped is not None:
-            self.pace.leave()
+        number = await self.controller.acquire()
+        if self._failure is not None or self.tracker.stopped is not None:
+            self.controller.release()
             return False
-        said = messages(due.texts) if due.fault is None else []
-        hold: Hold | None = None
+        messages = build_messages(pending.texts) if pending.prompt_error is None else []
+        reservation: Reservation | None = None
         try:
-            hold = Hold() if due.fault is not None else await self._held(said)
+            reservation = Reservation() if pending.prompt_error is not None else await self._reserve(messages)
         except UnpricedModelError as error:
             self._failure = error
-        if hold is None:
-            self.pace.leave()
+        if reservation is None:
+            self.controller.release()
             return False
-        self.tally.begins()
-        task = asyncio.create_task(self._settle(due, said, hold, number))
+        self.tracker.start_request()
+        task = asyncio.create_task(self._run_row(pending, messages, reservation, number))
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return True
 
-    async def _held(self, said: list[Message]) -> Hold | None:
+    async def _reserve(self, messages: list[Message]) -> Reservation | None:
         """What the request holds back of the budget; None where the budget ends the run.
 
         While others are under way there may be more left when they are settled: less than they held back.
         """
         while True:
             try:
-                return self.tally.funds.hold(self.asker.adapter, said, self.asker.options)
+                return self.tracker.budget.reserve(self.requester.adapter, messages, self.requester.options)
             except UnpricedModelError:
                 raise
             except BudgetExceededError as error:
-                if not self.tally.under_way:
-                    self.tally.stopped = str(error)
+                if not self.tracker.in_flight:
+                    self.tracker.stopped = str(error)
                     return None
-            await self.tally.settled_one()
+            await self.tracker.wait_for_one()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self.pace.leave()
+        self.controller.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
 
-    async def _settle(self, due: Due, said: list[Message], hold: Hold, number: int) -> None:
+    async def _run_row(
+        self, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
+    ) -> None:
         outcome: Outcome | None = None
         try:
-            outcome = await self._asked(due, said, hold, number)
+            outcome = await self._request(pending, messages, reservation, number)
             if outcome is not None:
-                await self.notebook.settle(outcome)
+                await self.write_batcher.save_outcome(outcome)
         finally:
-            hold.release()
-            self.tally.ends(self.asker.model, outcome)
+            reservation.release()
+            self.tracker.finish_request(self.requester.model, outcome)
 
-    async def _asked(self, due: Due, said: list[Message], hold: Hold, number: int) -> Outcome | None:
+    async def _request(
+        self, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
+    ) -> Outcome | None:
         """Tries until there is an answer, or an error that stays; None where the run stops before it knows."""
-        guess = None if due.fault is not None else self.tally.funds.guess(self.asker.adapter, said, self.asker.options)
-        tries, refusals, losses, gone = 0, 0, 0, self.paid_before(due)
+        estimate = (
+            None
+            if pending.prompt_error is not None
+            else self.tracker.budget.estimate(self.requester.adapter, messages, self.requester.options)
+        )
+        tries, refusals, worker_losses, lost = 0, 0, 0, self.previous_loss(pending)
         while True:
             try:
-                if due.fault is not None:
-                    raise due.fault
-                grant = await self._granted(said)
-            except (RequestError, LimitReachedError) as unsent:
-                claim = self.claim_of(due, None)
-                await self.notebook.claim(claim, gone)
-                return failed(claim, unsent, None, tries + refusals)
-            claim = self.claim_of(due, guess)
-            await self.notebook.claim(claim, gone)
-            gone, tries, began = None, tries + 1, time.monotonic()
+                if pending.prompt_error is not None:
+                    raise pending.prompt_error
+                grant = await self._acquire_limits(messages)
+            except (RequestError, LimitReachedError) as refused:
+                claim = self.new_claim(pending, None)
+                await self.write_batcher.save_claim(claim, lost)
+                return failed_outcome(claim, refused, None, tries + refusals)
+            claim = self.new_claim(pending, estimate)
+            await self.write_batcher.save_claim(claim, lost)
+            lost, tries, started_at = None, tries + 1, time.monotonic()
             try:
-                reply = await self.asker.ask(said)
+                reply = await self.requester.ask(messages)
             except DragomanError as raised:
-                error, ms = raised, _ms_since(began)
+                error, ms = raised, _ms_since(started_at)
             else:
-                self._learnt(reply, hold, number)
-                await self._counted(grant, reply)
-                return answered(claim, reply.message, _ms_since(began), tries + refusals)
-            await self._counted(grant, error)
+                self._on_reply(reply, reservation, number)
+                await self._settle_limits(grant, reply)
+                return answered_outcome(claim, reply.message, _ms_since(started_at), tries + refusals)
+            await self._settle_limits(grant, error)
             if isinstance(error, WorkerLostError):
-                losses, gone = losses + 1, Lost.of(claim, "killed")
-                self.tally.lost(gone)
-                if self.tally.stopped is not None:
-                    await self.notebook.lose(claim, gone)
+                worker_losses, lost = worker_losses + 1, LostRequest.from_claim(claim, "killed")
+                self.tracker.record_loss(lost)
+                if self.tracker.stopped is not None:
+                    await self.write_batcher.save_loss(claim, lost)
                     return None
-                if losses > _MOST_LOST:
-                    await self.notebook.claim(claim := self.claim_of(due, None), gone)
-                    return failed(claim, error, None, tries + refusals)
+                if worker_losses > _MAX_WORKER_LOSSES:
+                    await self.write_batcher.save_claim(claim := self.new_claim(pending, None), lost)
+                    return failed_outcome(claim, error, None, tries + refusals)
                 tries -= 1
                 continue
             if isinstance(error, RateLimitError):
                 refusals, tries = refusals + 1, tries - 1
-            wait = self._wait(error, tries, refusals)
+            wait = self._retry_delay(error, tries, refusals)
             if isinstance(error, RateLimitError):
-                self.pace.refused(number, wait or 0.0)
-            if isinstance(error, _HOPELESS) and not isinstance(error, PermissionDeniedError):
-                await self.notebook.unsend(claim)
+                self.controller.on_throttle(number, wait or 0.0)
+            if isinstance(error, _FATAL_ERRORS) and not isinstance(error, PermissionDeniedError):
+                await self.write_batcher.discard_claim(claim)
                 raise error
             if wait is None:
-                return failed(claim, error, ms, tries + refusals)
+                return failed_outcome(claim, error, ms, tries + refusals)
             if isinstance(error, NetworkError):
-                gone = Lost.of(claim, "network")
-                self.tally.lost(gone)
+                lost = LostRequest.from_claim(claim, "network")
+                self.tracker.record_loss(lost)
             else:
-                await self.notebook.unsend(claim)
+                await self.write_batcher.discard_claim(claim)
             if isinstance(error, RateLimitError):  # it waits with all the others, and for its turn
-                self.pace.leave()
-                number = await self.pace.enter()
+                self.controller.release()
+                number = await self.controller.acquire()
             else:
                 await asyncio.sleep(wait)
 
-    def claim_of(self, due: Due, guess: Decimal | None) -> Claim:
-        return Claim(self.model_no, due.row_no, digest(due.texts), guess, now())
+    def new_claim(self, pending: PendingRow, estimate: Decimal | None) -> Claim:
+        return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
 
-    def paid_before(self, due: Due) -> Lost | None:
+    def previous_loss(self, pending: PendingRow) -> LostRequest | None:
         """What an earlier request for this row was billed, which came to nothing."""
-        before = due.before
-        if before is None or before.cost_usd is None:
+        previous = pending.previous
+        if previous is None or previous.cost_usd is None:
             return None
-        return Lost(self.model_no, due.row_no, before.sent_at, "failed", before.cost_usd)
+        return LostRequest(self.model_no, pending.row_no, previous.sent_at, "failed", previous.cost_usd)
 
-    def _wait(self, error: DragomanError, tries: int, refusals: int) -> float | None:
+    def _retry_delay(self, error: DragomanError, tries: int, refusals: int) -> float | None:
         """Seconds until the next try; None where there is none. Refusals cost nothing, so there may be many of them."""
-        if not isinstance(error, ProviderError) or self.tally.stopped is not None:
+        if not isinstance(error, ProviderError) or self.tracker.stopped is not None:
             return None
-        policy, timing = self.asker.retry, self.pace.timing
+        policy, timing = self.requester.retry, self.controller.timing
         if isinstance(error, RateLimitError):
             if refusals > 10 * policy.max_retries:
                 return None
-            asked = error.retry_after
-            return policy.backoff(refusals, timing.roll()) if asked is None else min(asked, policy.longest_ask)
+            requested = error.retry_after
+            return (
+                policy.backoff(refusals, timing.roll()) if requested is None else min(requested, policy.max_retry_after)
+            )
         return policy.wait(error, {}, tries, now=timing.now(), roll=timing.roll())
 
-    def _learnt(self, reply: Reply, hold: Hold, number: int) -> None:
+    def _on_reply(self, reply: Reply, reservation: Reservation, number: int) -> None:
         usage = reply.message.usage
-        hold.settle(usage)
-        self.pace.succeeded(number, reply.headers, 0 if usage is None else usage.total_tokens)
+        reservation.settle(usage)
+        self.controller.on_success(number, reply.headers, 0 if usage is None else usage.total_tokens)
         if usage is not None:
-            self.tally.funds.learn(self.asker.model, usage.output_tokens)
+            self.tracker.budget.observe_output_tokens(self.requester.model, usage.output_tokens)
 
-    async def _counted(self, grant: Grant | None, what: Reply | DragomanError) -> None:
+    async def _settle_limits(self, grant: Grant | None, result: Reply | DragomanError) -> None:
         """Tells the program's own limits what came of it."""
         if grant is None or self._limits is None:
             return
-        if isinstance(what, Reply):
-            await self._limits.heed_async(self.asker.model, what.headers)
-            if what.message.usage is not None:  # otherwise what was held stays held
-                await self._limits.settle_async(grant, what.message.usage)
+        if isinstance(result, Reply):
+            await self._limits.observe_async(self.requester.model, result.headers)
+            if result.message.usage is not None:  # otherwise what was held stays held
+                await self._limits.settle_async(grant, result.message.usage)
             return
-        if isinstance(what, ProviderError):
-            await self._limits.heed_async(self.asker.model, what)
+        if isinstance(result, ProviderError):
+            await self._limits.observe_async(self.requester.model, result)
         await self._limits.settle_async(grant, None)
 
-    async def _granted(self, said: list[Message]) -> Grant | None:
+    async def _acquire_limits(self, messages: list[Message]) -> Grant | None:
         """Its place in the program's own limits, however long that takes: nothing was sent in the meantime."""
         if self._limits is None:
             return None
-        adapter, options = self.asker.adapter, self.asker.options
-        read = adapter.estimate_input_tokens(said, ())
-        written = options.max_output_tokens or self._limits.reply_tokens or adapter.default_output_tokens
+        adapter, options = self.requester.adapter, self.requester.options
+        input_tokens = adapter.estimate_input_tokens(messages, ())
+        output_tokens = options.max_output_tokens or self._limits.reply_tokens or adapter.default_output_tokens
         while True:
             try:
-                return await self._limits.acquire_async(self.asker.model, read, written)
+                return await self._limits.acquire_async(self.requester.model, input_tokens, output_tokens)
             except LimitReachedError as error:
                 if error.retry_after is None:
                     raise
                 await asyncio.sleep(error.retry_after)
 
 
-def _ms_since(began: float) -> int:
-    return int(1000 * (time.monotonic() - began))
+def _ms_since(started_at: float) -> int:
+    return int(1000 * (time.monotonic() - started_at))

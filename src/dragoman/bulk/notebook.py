@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.records import Claim, Lost, Outcome
+from dragoman.bulk.records import Claim, LostRequest, Outcome
 
 
-class Notebook:
+class WriteBatcher:
     """Of one event loop. The manifest's work is done in a thread of its own."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -20,59 +20,59 @@ class Notebook:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-bulk")
         self._claims: list[Claim] = []
         self._outcomes: list[Outcome] = []
-        self._gone: list[Lost] = []
+        self._lost: list[LostRequest] = []
         self._unsent: list[Claim] = []
-        self._kept: asyncio.Future[None] | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._flushed: asyncio.Future[None] | None = None
+        self._flush_task: asyncio.Task[None] | None = None
 
-    async def claim(self, claim: Claim, after: Lost | None = None) -> None:
+    async def save_claim(self, claim: Claim, lost: LostRequest | None = None) -> None:
         """Before a request is sent; ``after`` the one before it that was lost."""
         self._claims.append(claim)
-        if after is not None:
-            self._gone.append(after)
-        await self._keep()
+        if lost is not None:
+            self._lost.append(lost)
+        await self._flush()
 
-    async def settle(self, outcome: Outcome) -> None:
+    async def save_outcome(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
-        await self._keep()
+        await self._flush()
 
-    async def unsend(self, claim: Claim) -> None:
+    async def discard_claim(self, claim: Claim) -> None:
         """The request was not sent after all, or refused unread: it cost nothing."""
         self._unsent.append(claim)
-        await self._keep()
+        await self._flush()
 
-    async def lose(self, claim: Claim, lost: Lost) -> None:
+    async def save_loss(self, claim: Claim, lost: LostRequest) -> None:
         """Nobody knows what became of the request, and it is not sent again in this process."""
         self._unsent.append(claim)
-        self._gone.append(lost)
-        await self._keep()
+        self._lost.append(lost)
+        await self._flush()
 
-    async def call(self, work: Any, *args: Any) -> Any:
+    async def run_in_thread(self, work: Any, *args: Any) -> Any:
         """The result of something else that the manifest does."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def close(self) -> None:
         """Everything is kept when this returns."""
-        if self._writing is not None:
-            await self._writing
+        if self._flush_task is not None:
+            await self._flush_task
         self._thread.shutdown()
 
-    async def _keep(self) -> None:
-        if self._kept is None:
-            self._kept = asyncio.get_running_loop().create_future()
-        kept = self._kept
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write())
-        await asyncio.shield(kept)
+    async def _flush(self) -> None:
+        if self._flushed is None:
+            self._flushed = asyncio.get_running_loop().create_future()
+        flushed = self._flushed
+        if self._flush_task is None or self._flush_task.done():
+            self._flush_task = asyncio.create_task(self._flush_loop())
+        await asyncio.shield(flushed)
 
-    async def _write(self) -> None:
-        while (kept := self._kept) is not None:
-            work = (self._claims, self._outcomes, self._gone, self._unsent)
-            self._claims, self._outcomes, self._gone, self._unsent, self._kept = [], [], [], [], None
+    async def _flush_loop(self) -> None:
+        while (flushed := self._flushed) is not None:
+            work = (self._claims, self._outcomes, self._lost, self._unsent)
+            self._claims, self._outcomes, self._lost, self._unsent, self._flushed = [], [], [], [], None
             try:
-                await self.call(self.manifest.keep, *work)
+                await self.run_in_thread(self.manifest.save, *work)
             except Exception as error:
-                kept.set_exception(error)
-                kept.exception()  # whoever waited is told; nobody may wait any more
+                flushed.set_exception(error)
+                flushed.exception()  # whoever waited is told; nobody may wait any more
             else:
-                kept.set_result(None)
+                flushed.set_result(None)

@@ -14,14 +14,14 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.store.database import Database
 
 
-class Ownership:
+class RunLock:
     """Raises ConfigurationError where another process has the run."""
 
     def __init__(self, database: Database, name: str) -> None:
         self._file: IO[bytes] | None = None
         self._connection: Connection | None = None
         if not database.is_sqlite:
-            self._lock_in(database, name)
+            self._lock_database(database, name)
         elif database.url.database not in (None, "", ":memory:"):
             self._lock_file(Path(f"{database.url.database}.lock"), name)
 
@@ -46,17 +46,17 @@ class Ownership:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.release()
-            raise _taken(name) from None
+            raise _locked_error(name) from None
 
-    def _lock_in(self, database: Database, name: str) -> None:
+    def _lock_database(self, database: Database, name: str) -> None:
         key = int.from_bytes(blake2b(name.encode(), digest_size=8, person=b"dragoman-bulk").digest(), signed=True)
         database.read(lambda _: None)  # says in our words where the server cannot be reached
         connection: Any = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self._connection = connection
         if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
             self.release()
-            raise _taken(name)
+            raise _locked_error(name)
 
 
-def _taken(name: str) -> ConfigurationError:
+def _locked_error(name: str) -> ConfigurationError:
     return ConfigurationError(f"another process is at work on the run {name!r}: wait for it, or give this one a name")

@@ -21,44 +21,44 @@ class Template:
             parts = list(Formatter().parse(text))
         except ValueError as error:
             raise ConfigurationError(f"{text!r:.80} is no template: {error}; write {{{{ for a brace") from None
-        for _, column, form, conversion in parts:
-            if column == "" or form or conversion:
+        for _, column, format_spec, conversion in parts:
+            if column == "" or format_spec or conversion:
                 raise ConfigurationError(
                     f"{text!r:.80} is no template: a placeholder is {{column}} and no more; write {{{{ for a brace"
                 )
         self._parts = [(before, column) for before, column, _, _ in parts]
 
-    def filled(self, row: Row) -> str:
+    def fill(self, row: Row) -> str:
         """Raises RequestError where the row has no such column, or nothing there."""
-        return "".join(before + ("" if column is None else _said(row, column)) for before, column in self._parts)
+        return "".join(before + ("" if column is None else _column_text(row, column)) for before, column in self._parts)
 
 
-class Asking:
+class PromptBuilder:
     """The messages of each row: a system prompt, where there is one, and a prompt."""
 
     def __init__(self, template: str | None, system: str | None) -> None:
         self._prompt = Template(f"{{{PROMPT}}}" if template is None else template)
         self._system = None if system is None else Template(system)
 
-    def texts(self, row: Row) -> tuple[str, ...]:
+    def render(self, row: Row) -> tuple[str, ...]:
         """The prompt, and the system prompt after it. Raises RequestError."""
-        prompt = self._prompt.filled(row)
+        prompt = self._prompt.fill(row)
         if not prompt.strip():
             raise RequestError("the prompt is empty")
-        return (prompt,) if self._system is None else (prompt, self._system.filled(row))
+        return (prompt,) if self._system is None else (prompt, self._system.fill(row))
 
 
-def messages(texts: tuple[str, ...]) -> list[Message]:
+def build_messages(texts: tuple[str, ...]) -> list[Message]:
     prompt, *system = texts
     return [*map(Message.system, system), Message.user(prompt)]
 
 
-def digest(texts: tuple[str, ...]) -> str:
+def prompt_digest(texts: tuple[str, ...]) -> str:
     """By which a later process knows that a row is still the one that was asked."""
     return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _said(row: Row, column: str) -> str:
+def _column_text(row: Row, column: str) -> str:
     if column not in row:
         raise RequestError(f"the row has no column {column!r:.80}; it has {', '.join(map(str, row))!s:.200}")
     value: Any = row[column]

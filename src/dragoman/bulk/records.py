@@ -9,7 +9,7 @@ from dragoman.adapter.errors import DragomanError, ProviderError
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 
-Why = Literal["killed", "network", "failed"]
+LossReason = Literal["killed", "network", "failed"]
 """Why money went, or may have gone, for no answer: the process ended, the way to the provider broke, or the provider
 billed a reply that was an error and was asked for again."""
 
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownRow:
     """What the manifest holds of a row."""
 
     state: State
@@ -44,18 +44,18 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRequest:
     """A request that was paid for, or may have been, though no answer of it is here. ``estimate_usd`` is the claim's,
     or the cost where that is known."""
 
     model_no: int
     row_no: int
     sent_at: int
-    why: Why
+    why: LossReason
     estimate_usd: Decimal | None
 
     @classmethod
-    def of(cls, claim: Claim, why: Why) -> "Lost":
+    def from_claim(cls, claim: Claim, why: LossReason) -> "LostRequest":
         return cls(claim.model_no, claim.row_no, claim.sent_at, why, claim.estimate_usd)
 
 
@@ -85,22 +85,22 @@ class Outcome:
 _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 
 
-def answered(claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
-    from dragoman.bulk.agreement import alike  # few runs compare
+def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
+    from dragoman.bulk.agreement import answer_key  # few runs compare
 
     return Outcome(
         model_no=claim.model_no,
         row_no=claim.row_no,
         state=State.ANSWERED,
         answer=reply.text,
-        alike=alike(reply.text),
+        alike=answer_key(reply.text),
         ms=ms,
         tries=tries,
-        **_billed(reply.usage),
+        **_usage_columns(reply.usage),
     )
 
 
-def failed(claim: Claim, error: DragomanError, ms: int | None, tries: int) -> Outcome:
+def failed_outcome(claim: Claim, error: DragomanError, ms: int | None, tries: int) -> Outcome:
     partial = error.partial if isinstance(error, ProviderError) else None
     usage = partial.usage if isinstance(partial, Message) else None
     return Outcome(
@@ -112,11 +112,11 @@ def failed(claim: Claim, error: DragomanError, ms: int | None, tries: int) -> Ou
         retryable=isinstance(error, ProviderError) and error.retryable,
         ms=ms,
         tries=tries,
-        **_billed(None if usage is None else usage.as_lower_bound()),
+        **_usage_columns(None if usage is None else usage.as_lower_bound()),
     )
 
 
-def _billed(usage: Usage | None) -> dict[str, Any]:
+def _usage_columns(usage: Usage | None) -> dict[str, Any]:
     if usage is None:
         return {"cost_status": CostStatus.UNPRICED.value}
     counts = {name: getattr(usage, name) for name in _BUCKETS}

@@ -9,17 +9,17 @@ from typing import Any, Self
 
 from sqlalchemy import and_, func, select
 
-from dragoman.bulk.manifest import Manifest, added
+from dragoman.bulk.manifest import Manifest, sum_known
 from dragoman.bulk.records import State
 from dragoman.bulk.rows import Row, Source
-from dragoman.bulk.tables import answers, lost
-from dragoman.bulk.writing import joined
+from dragoman.bulk.tables import answers, lost_requests
+from dragoman.bulk.writing import join_rows
 
 _TITLES = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "seconds", "slow", "agrees")
 
 
 @dataclass(frozen=True, slots=True)
-class ModelLine:
+class ModelSummary:
     """One model. Money is US dollars, tokens are of all answers; None is unknown. ``unpriced`` answers have no known
     cost, or not all of it. ``seconds`` and ``slow_seconds`` are the middle answer's, and that of one in twenty.
     ``agreement``: how often it says the same as another model, of all answers that there are to compare.
@@ -32,13 +32,13 @@ class ModelLine:
     unpriced: int
     input_tokens: int
     output_tokens: int
-    seconds: float | None
-    slow_seconds: float | None
+    median_seconds: float | None
+    p95_seconds: float | None
     agreement: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class LostRequests:
     """Requests that may have been paid for without an answer of theirs here, by why; ``usd`` is a guess, or known
     where the provider billed a reply that was an error."""
 
@@ -54,9 +54,9 @@ class BulkReport:
     for; `close` it, or use it as a context manager.
     """
 
-    rows: int
-    lines: tuple[ModelLine, ...]
-    gone: Gone
+    row_count: int
+    models: tuple[ModelSummary, ...]
+    lost: LostRequests
     agreement: Mapping[tuple[str, str], float | None]
     stopped: str | None
     cost_usd: Decimal | None
@@ -69,25 +69,25 @@ class BulkReport:
     @property
     def finished(self) -> bool:
         """Whether every row has an outcome, be it an error."""
-        return all(line.answered + line.errors == self.rows for line in self.lines)
+        return all(line.answered + line.errors == self.row_count for line in self.models)
 
     @property
     def errors(self) -> int:
-        return sum(line.errors for line in self.lines)
+        return sum(line.errors for line in self.models)
 
     def __iter__(self) -> Iterator[Row]:
         """The rows with their answers, in order; the columns are those of the output file."""
-        return joined(self._source, self._manifest, self._models, self._prefix)
+        return join_rows(self._source, self._manifest, self._models, self._prefix)
 
-    def cells(self) -> list[tuple[str, ...]]:
+    def table_rows(self) -> list[tuple[str, ...]]:
         """The models side by side, a row each, under a row of titles."""
-        return [_TITLES, *map(_cells, self.lines)]
+        return [_TITLES, *map(_format_row, self.models)]
 
     def __str__(self) -> str:
         """The models side by side."""
-        cells = self.cells()
+        cells = self.table_rows()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join(f"{row[0]:<{widths[0]}}" + _right(row[1:], widths[1:]) for row in cells)
+        return "\n".join(f"{row[0]:<{widths[0]}}" + _align_right(row[1:], widths[1:]) for row in cells)
 
     def close(self) -> None:
         self._manifest.close()
@@ -101,18 +101,18 @@ class BulkReport:
         self.close()
 
 
-def report(
+def build_report(
     manifest: Manifest, source: Source, models: Mapping[str, int], rows: int, stopped: str | None, prefix: str
 ) -> BulkReport:
-    pairs = {pair: _agreed(manifest, *map(models.__getitem__, pair)) for pair in combinations(models, 2)}
-    lines = tuple(_line(manifest, model, number, pairs) for model, number in models.items())
+    pairs = {pair: _count_agreement(manifest, *map(models.__getitem__, pair)) for pair in combinations(models, 2)}
+    lines = tuple(_summarize(manifest, model, number, pairs) for model, number in models.items())
     return BulkReport(
-        rows=rows,
-        lines=lines,
-        gone=money_gone(manifest),
-        agreement={pair: _share(*counts) for pair, counts in pairs.items()},
+        row_count=rows,
+        models=lines,
+        lost=sum_lost(manifest),
+        agreement={pair: _ratio(*counts) for pair, counts in pairs.items()},
         stopped=stopped,
-        cost_usd=added(*(line.cost_usd for line in lines)),
+        cost_usd=sum_known(*(line.cost_usd for line in lines)),
         _manifest=manifest,
         _source=source,
         _models=models,
@@ -121,7 +121,7 @@ def report(
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ModelCounts:
     """How one model stands. ``priced``: how many outcomes the money is for. ``batched_usd``: a guess at what the rows
     cost that stand in batches."""
 
@@ -139,18 +139,18 @@ class Standing:
         return self.answered + self.errors
 
 
-def standing(manifest: Manifest, model_no: int) -> Standing:
+def count_outcomes(manifest: Manifest, model_no: int) -> ModelCounts:
     c = answers.c
-    read = c.input_tokens + c.cached_input_tokens + c.cache_creation_input_tokens
+    input_total = c.input_tokens + c.cached_input_tokens + c.cache_creation_input_tokens
     # Grouped by cost, which the database itself could not add up exactly on SQLite.
-    asked = select(c.state, c.cost_status, c.cost_usd, func.count(), func.sum(read), func.sum(c.output_tokens)).where(
-        _of(manifest, model_no)
-    )
+    query = select(
+        c.state, c.cost_status, c.cost_usd, func.count(), func.sum(input_total), func.sum(c.output_tokens)
+    ).where(_for_model(manifest, model_no))
     counts = {State.ANSWERED: 0, State.FAILED: 0}
     priced = unpriced = tokens_in = tokens_out = 0
     costs: list[Decimal] = []
-    for state, status, cost, count, came_in, went_out in manifest.read(
-        asked.group_by(c.state, c.cost_status, c.cost_usd)
+    for state, status, cost, count, input_sum, output_sum in manifest.read(
+        query.group_by(c.state, c.cost_status, c.cost_usd)
     ):
         if state not in counts:
             continue
@@ -159,82 +159,84 @@ def standing(manifest: Manifest, model_no: int) -> Standing:
         if cost is not None:
             priced += count
             costs.append(cost * count)
-        tokens_in += int(came_in or 0)
-        tokens_out += int(went_out or 0)
+        tokens_in += int(input_sum or 0)
+        tokens_out += int(output_sum or 0)
     answered, errors = counts[State.ANSWERED], counts[State.FAILED]
-    batched = select(c.estimate_usd).where(_of(manifest, model_no), c.state == State.BATCHED.value)
-    in_batches = added(*(row.estimate_usd for row in manifest.read(batched)))
-    return Standing(answered, errors, priced, unpriced, added(*costs), in_batches, tokens_in, tokens_out)
+    batched_query = select(c.estimate_usd).where(_for_model(manifest, model_no), c.state == State.BATCHED.value)
+    batched_usd = sum_known(*(row.estimate_usd for row in manifest.read(batched_query)))
+    return ModelCounts(answered, errors, priced, unpriced, sum_known(*costs), batched_usd, tokens_in, tokens_out)
 
 
-def _line(manifest: Manifest, model: str, model_no: int, pairs: Mapping[tuple[str, str], tuple[int, int]]) -> ModelLine:
-    found = standing(manifest, model_no)
-    own = [counts for pair, counts in pairs.items() if model in pair]
-    return ModelLine(
+def _summarize(
+    manifest: Manifest, model: str, model_no: int, pairs: Mapping[tuple[str, str], tuple[int, int]]
+) -> ModelSummary:
+    counts = count_outcomes(manifest, model_no)
+    model_pairs = [counts for pair, counts in pairs.items() if model in pair]
+    return ModelSummary(
         model=model,
-        answered=found.answered,
-        errors=found.errors,
-        cost_usd=found.usd,
-        unpriced=found.unpriced,
-        input_tokens=found.input_tokens,
-        output_tokens=found.output_tokens,
-        seconds=_seconds(manifest, model_no, found.answered, 0.5),
-        slow_seconds=_seconds(manifest, model_no, found.answered, 0.95),
-        agreement=_share(sum(same for same, _ in own), sum(both for _, both in own)),
+        answered=counts.answered,
+        errors=counts.errors,
+        cost_usd=counts.usd,
+        unpriced=counts.unpriced,
+        input_tokens=counts.input_tokens,
+        output_tokens=counts.output_tokens,
+        median_seconds=_seconds(manifest, model_no, counts.answered, 0.5),
+        p95_seconds=_seconds(manifest, model_no, counts.answered, 0.95),
+        agreement=_ratio(sum(same for same, _ in model_pairs), sum(both for _, both in model_pairs)),
     )
 
 
 def _seconds(manifest: Manifest, model_no: int, count: int, share: float) -> float | None:
-    timed = and_(_of(manifest, model_no), answers.c.state == State.ANSWERED.value, answers.c.ms.is_not(None))
-    place = min(int(count * share), max(count - 1, 0))
-    found = manifest.read(select(answers.c.ms).where(timed).order_by(answers.c.ms).offset(place).limit(1))
-    return found[0].ms / 1000 if found else None
+    condition = and_(_for_model(manifest, model_no), answers.c.state == State.ANSWERED.value, answers.c.ms.is_not(None))
+    offset = min(int(count * share), max(count - 1, 0))
+    rows = manifest.read(select(answers.c.ms).where(condition).order_by(answers.c.ms).offset(offset).limit(1))
+    return rows[0].ms / 1000 if rows else None
 
 
-def _agreed(manifest: Manifest, one: int, other: int) -> tuple[int, int]:
+def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int]:
     """On how many rows two models say the same, of how many that both have answered."""
-    mine, its = answers.alias("mine"), answers.alias("its")
+    left, right = answers.alias("mine"), answers.alias("its")
     both = and_(
-        mine.c.run_no == manifest.run_no,
-        its.c.run_no == manifest.run_no,
-        mine.c.model_no == one,
-        its.c.model_no == other,
-        mine.c.row_no == its.c.row_no,
-        mine.c.state == State.ANSWERED.value,
-        its.c.state == State.ANSWERED.value,
+        left.c.run_no == manifest.run_no,
+        right.c.run_no == manifest.run_no,
+        left.c.model_no == one,
+        right.c.model_no == other,
+        left.c.row_no == right.c.row_no,
+        left.c.state == State.ANSWERED.value,
+        right.c.state == State.ANSWERED.value,
     )
-    counted = select(func.count(), func.count().filter(mine.c.alike == its.c.alike)).where(both)
-    ((rows, same),) = manifest.read(counted)
+    query = select(func.count(), func.count().filter(left.c.alike == right.c.alike)).where(both)
+    ((rows, same),) = manifest.read(query)
     return same, rows
 
 
-def money_gone(manifest: Manifest) -> Gone:
-    c = lost.c
-    asked = (
+def sum_lost(manifest: Manifest) -> LostRequests:
+    c = lost_requests.c
+    query = (
         select(c.why, c.estimate_usd, func.count()).where(c.run_no == manifest.run_no).group_by(c.why, c.estimate_usd)
     )
     counts: dict[str, int] = {}
     costs: list[Decimal] = []
-    for why, usd, count in manifest.read(asked):
+    for why, usd, count in manifest.read(query):
         counts[why] = counts.get(why, 0) + count
         if usd is not None:
             costs.append(usd * count)
-    return Gone(**counts, usd=added(*costs))
+    return LostRequests(**counts, usd=sum_known(*costs))
 
 
-def _of(manifest: Manifest, model_no: int) -> Any:
+def _for_model(manifest: Manifest, model_no: int) -> Any:
     return and_(answers.c.run_no == manifest.run_no, answers.c.model_no == model_no)
 
 
-def _share(part: int, whole: int) -> float | None:
+def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _right(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _align_right(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _cells(line: ModelLine) -> tuple[str, ...]:
+def _format_row(line: ModelSummary) -> tuple[str, ...]:
     cost = "unknown" if line.cost_usd is None else f"${line.cost_usd:.6f}" + ("+" if line.unpriced else "")
     return (
         line.model,
@@ -243,7 +245,7 @@ def _cells(line: ModelLine) -> tuple[str, ...]:
         cost if line.answered or line.errors else "",
         f"{line.input_tokens:,}",
         f"{line.output_tokens:,}",
-        "" if line.seconds is None else f"{line.seconds:.1f}",
-        "" if line.slow_seconds is None else f"{line.slow_seconds:.1f}",
+        "" if line.median_seconds is None else f"{line.median_seconds:.1f}",
+        "" if line.p95_seconds is None else f"{line.p95_seconds:.1f}",
         "" if line.agreement is None else f"{line.agreement:.0%}",
     )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from dragoman.limits.told import remaining
+from dragoman.limits.told import read_remaining
 
 _RESETS = {
     "requests": ("anthropic-ratelimit-requests-reset", "x-ratelimit-reset-requests"),
@@ -17,37 +17,40 @@ _RESETS = {
 }
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s|d)?")
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
-_LONGEST = 3_600.0
+_MAX_RESET = 3_600.0
 
 
-def room(headers: Mapping[str, str], tokens: float, now: datetime) -> tuple[int, float | None] | None:
+def remaining_requests(headers: Mapping[str, str], tokens: float, now: datetime) -> tuple[int, float | None] | None:
     """How many requests of that many tokens may follow this reply, and in how many seconds there is more room.
 
     None where the reply tells nothing of it; no seconds where it does not say when.
     """
-    left = remaining(headers)
-    if not left:
+    remaining_by_unit = read_remaining(headers)
+    if not remaining_by_unit:
         return None
-    fitting = {unit: count if unit == "requests" else int(count / max(tokens, 1.0)) for unit, count in left.items()}
-    narrowest = min(fitting, key=lambda unit: fitting[unit])
+    requests_by_unit = {
+        unit: count if unit == "requests" else int(count / max(tokens, 1.0))
+        for unit, count in remaining_by_unit.items()
+    }
+    narrowest = min(requests_by_unit, key=lambda unit: requests_by_unit[unit])
     waits = [
         wait
         for name in _RESETS[narrowest]
-        if (told := headers.get(name)) is not None and (wait := seconds_until(told, now)) is not None
+        if (value := headers.get(name)) is not None and (wait := seconds_until_reset(value, now)) is not None
     ]
-    return fitting[narrowest], min(waits, default=None)
+    return requests_by_unit[narrowest], min(waits, default=None)
 
 
-def seconds_until(told: str, now: datetime) -> float | None:
+def seconds_until_reset(value: str, now: datetime) -> float | None:
     """A span or a time, as seconds from now, at most an hour; None where it is neither."""
-    told = told.strip()
-    parts = _PART.findall(told)
-    if parts and "".join(number + unit for number, unit in parts) == told:
+    value = value.strip()
+    parts = _PART.findall(value)
+    if parts and "".join(number + unit for number, unit in parts) == value:
         wait = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     else:
         try:
-            moment = datetime.fromisoformat(told)
+            reset_at = datetime.fromisoformat(value)
         except ValueError:
             return None
-        wait = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
-    return min(max(wait, 0.0), _LONGEST) if math.isfinite(wait) else None
+        wait = ((reset_at if reset_at.tzinfo else reset_at.replace(tzinfo=UTC)) - now).total_seconds()
+    return min(max(wait, 0.0), _MAX_RESET) if math.isfinite(wait) else None

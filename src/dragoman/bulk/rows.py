@@ -23,7 +23,7 @@ a text among rows is a row with the one column ``prompt``."""
 PROMPT = "prompt"
 JSON_LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*JSON_LINES, ".csv", ".parquet")
-_AT_ONCE = 512
+_FETCH_SIZE = 512
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
@@ -39,7 +39,7 @@ class Source(Protocol):
     def count(self) -> int: ...
 
 
-def source(prompts: Prompts) -> Source:
+def open_source(prompts: Prompts) -> Source:
     """Raises ConfigurationError where it can be read but once, or is no file of a kind that is known."""
     if isinstance(prompts, str | Path):
         path = Path(prompts)
@@ -47,23 +47,23 @@ def source(prompts: Prompts) -> Source:
             raise ConfigurationError(
                 f"there is no file {str(prompts)!r:.200}; a list holds prompts, a text names a file"
             )
-        return _OF_SUFFIX[suffix_of(path)](path)
+        return _SOURCE_TYPES[validate_suffix(path)](path)
     if isinstance(prompts, Iterator):
         raise ConfigurationError(
             "rows are read more than once, and this can be read but once: give a file, a list, or the function that"
             " makes it"
         )
-    return Given(prompts)
+    return MemorySource(prompts)
 
 
-def suffix_of(path: Path) -> str:
+def validate_suffix(path: Path) -> str:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ConfigurationError(f"rows are read from and written to {', '.join(SUFFIXES)}, not {path.name!r:.80}")
     return suffix
 
 
-class Given:
+class MemorySource:
     """Rows that the program holds or makes."""
 
     def __init__(self, rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
@@ -74,14 +74,14 @@ class Given:
     def __iter__(self) -> Iterator[Row]:
         rows = self._rows() if callable(self._rows) else self._rows
         for number, row in enumerate(rows, 1):
-            yield _row(row, f"row {number}")
+            yield _to_row(row, f"row {number}")
 
     def count(self) -> int:
         rows: Any = self._rows
         return len(rows) if hasattr(rows, "__len__") else sum(1 for _ in self)
 
 
-class JsonLines:
+class JsonLinesSource:
     """An object a line, or a text; lines without either are left out."""
 
     def __init__(self, path: Path) -> None:
@@ -93,14 +93,14 @@ class JsonLines:
         with self._path.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield _row(_parsed(line, where := f"{self.name}, line {number}"), where)
+                    yield _to_row(_parse_line(line, location := f"{self.name}, line {number}"), location)
 
     def count(self) -> int:
         with self._path.open("rb") as lines:
             return sum(1 for line in lines if line.strip())
 
 
-class Csv:
+class CsvSource:
     """A header, and a text for each column; a row with too many or too few of them is an error."""
 
     def __init__(self, path: Path) -> None:
@@ -133,36 +133,36 @@ class Csv:
             raise ConfigurationError(f"{self.name}, line {reader.line_num} is no CSV: {error}") from None
 
 
-class Parquet:
+class ParquetSource:
     """Read by DuckDB, a few rows at a time."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
         self._path = path
-        with self._reading() as connection:
+        with self._connect() as connection:
             described = connection.execute("DESCRIBE FROM read_parquet($1)", [str(path)]).fetchall()
         self.types: Mapping[str, str] = {name: kind for name, kind, *_ in described}
 
     def __iter__(self) -> Iterator[Row]:
         # Times with a zone as texts: Python would need another package for them.
         columns = ", ".join(
-            f"CAST({_quoted(name)} AS VARCHAR)" if kind == _ZONED else _quoted(name)
+            f"CAST({_quote_identifier(name)} AS VARCHAR)" if kind == _ZONED else _quote_identifier(name)
             for name, kind in self.types.items()
         )
-        with self._reading() as connection:
+        with self._connect() as connection:
             found = connection.execute(f"SELECT {columns} FROM read_parquet($1)", [str(self._path)])
-            while rows := found.fetchmany(_AT_ONCE):
+            while rows := found.fetchmany(_FETCH_SIZE):
                 for row in rows:
                     yield dict(zip(self.types, row, strict=True))
 
     def count(self) -> int:
-        with self._reading() as connection:
+        with self._connect() as connection:
             (found,) = connection.execute("SELECT count(*) FROM read_parquet($1)", [str(self._path)]).fetchall()
         return int(found[0])
 
     @contextmanager
-    def _reading(self) -> "Iterator[DuckDBPyConnection]":
-        with duckdb() as connection:
+    def _connect(self) -> "Iterator[DuckDBPyConnection]":
+        with connect_duckdb() as connection:
             from duckdb import Error
 
             try:
@@ -171,40 +171,40 @@ class Parquet:
                 raise ConfigurationError(f"{self.name} cannot be read as Parquet: {error!s:.200}") from None
 
 
-_OF_SUFFIX: dict[str, Callable[[Path], Source]] = {
-    **dict.fromkeys(JSON_LINES, JsonLines),
-    ".csv": Csv,
-    ".parquet": Parquet,
+_SOURCE_TYPES: dict[str, Callable[[Path], Source]] = {
+    **dict.fromkeys(JSON_LINES, JsonLinesSource),
+    ".csv": CsvSource,
+    ".parquet": ParquetSource,
 }
 
 
-def duckdb() -> "DuckDBPyConnection":
+def connect_duckdb() -> "DuckDBPyConnection":
     """A database in memory that keeps rows in their order. Raises MissingExtraError without duckdb."""
     try:
-        import duckdb as installed
+        import duckdb as duckdb_module
     except ModuleNotFoundError:
         raise MissingExtraError("Parquet needs DuckDB: pip install 'dragoman[report]'") from None
-    connection = installed.connect()
+    connection = duckdb_module.connect()
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET threads = 1")
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _parsed(line: str, where: str) -> Any:
+def _parse_line(line: str, location: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{where} is no JSON: {error!s:.200}") from None
+        raise ConfigurationError(f"{location} is no JSON: {error!s:.200}") from None
 
 
-def _row(value: Any, where: str) -> Row:
+def _to_row(value: Any, location: str) -> Row:
     if isinstance(value, str):
         return {PROMPT: value}
     if isinstance(value, Mapping):
         return dict(value)
-    raise ConfigurationError(f"{where} is neither an object nor a text")
+    raise ConfigurationError(f"{location} is neither an object nor a text")

@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.contract import AdapterOptions, Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.batch.results import BatchPrices
-from dragoman.bulk.asker import Asked, Asker, OwnAsker
-from dragoman.bulk.batched import BatchLane
-from dragoman.bulk.funds import Funds, account_of
-from dragoman.bulk.lane import Lane
-from dragoman.bulk.manifest import Manifest, added
-from dragoman.bulk.notebook import Notebook
-from dragoman.bulk.pace import Pace
-from dragoman.bulk.prompt import Asking
-from dragoman.bulk.report import BulkReport, Standing, money_gone, report, standing
-from dragoman.bulk.rows import Source, suffix_of
-from dragoman.bulk.tally import Tally, Watch
-from dragoman.bulk.writing import write
+from dragoman.bulk.asker import LocalRequester, ModelConfig, Requester
+from dragoman.bulk.batched import BatchRunner
+from dragoman.bulk.funds import RunBudget, budget_account
+from dragoman.bulk.lane import ModelRunner
+from dragoman.bulk.manifest import Manifest, sum_known
+from dragoman.bulk.notebook import WriteBatcher
+from dragoman.bulk.pace import ConcurrencyController
+from dragoman.bulk.prompt import PromptBuilder
+from dragoman.bulk.report import BulkReport, ModelCounts, build_report, count_outcomes, sum_lost
+from dragoman.bulk.rows import Source, validate_suffix
+from dragoman.bulk.tally import ProgressCallback, ProgressTracker
+from dragoman.bulk.writing import write_rows
 from dragoman.limits import Limits
 from dragoman.pricing import PriceTable
 from dragoman.session.budget import Budget
 
 if TYPE_CHECKING:
-    from dragoman.bulk.crew import Crew
+    from dragoman.bulk.crew import WorkerPool
 
 CONCURRENCY = 64
-_NOT_ASKED = ("context", "stream", "headers")
+_RUNTIME_OPTIONS = ("context", "stream", "headers")
 """Options that say nothing of what is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RunConfig:
     """What is to be done; see `dragoman.bulk.bulk` for each."""
 
     source: Source
@@ -60,135 +60,138 @@ class Job:
     poll_every: float = 60.0
     prefix: str = ""
     prices: Prices | None = None
-    progress: Watch | None = None
-    pace: Callable[[int], Pace] = Pace
+    progress: ProgressCallback | None = None
+    controller: Callable[[int], ConcurrencyController] = ConcurrencyController
 
-    def asked(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """What has to stay the same for a run to go on."""
-        told = {name: value for name, value in asdict(self.options).items() if name not in _NOT_ASKED}
-        options = blake2b(repr(sorted(told.items())).encode(), digest_size=16).hexdigest()
+        relevant = {name: value for name, value in asdict(self.options).items() if name not in _RUNTIME_OPTIONS}
+        options = blake2b(repr(sorted(relevant.items())).encode(), digest_size=16).hexdigest()
         return {"prompt": self.template, "system": self.system, "options": options}
 
 
-async def carried_out(job: Job) -> BulkReport:
+async def run_bulk(config: RunConfig) -> BulkReport:
     """Does what is left of the job. Raises what would have met every row, ConfigurationError and StoreError; what was
     answered by then is kept, and the same job goes on from there."""
-    _check(job)
-    asking = Asking(job.template, job.system)
-    prices = _prices(job)
-    account = account_of(job.budget)
+    _check_config(config)
+    prompt_builder = PromptBuilder(config.template, config.system)
+    prices = _prices(config)
+    account = budget_account(config.budget)
     async with AsyncExitStack() as stack:
-        crew = _crew(job, prices)
-        askers: list[Asker] = []
-        if crew is not None:
-            askers.extend(crew.askers())
-            stack.push_async_callback(crew.close)
+        worker_pool = _create_worker_pool(config, prices)
+        requesters: list[Requester] = []
+        if worker_pool is not None:
+            requesters.extend(worker_pool.requesters())
+            stack.push_async_callback(worker_pool.close)
         else:
-            for each in _asked(job, prices):
-                askers.append(asker := OwnAsker(each))
-                stack.push_async_callback(asker.close)
-        models = [asker.model for asker in askers]
+            for each in _model_configs(config, prices):
+                requesters.append(requester := LocalRequester(each))
+                stack.push_async_callback(requester.close)
+        models = [requester.model for requester in requesters]
         if len(set(models)) < len(models):
             raise ConfigurationError("a model is named twice: each answers a row once")
-        manifest = Manifest(job.manifest, job.name)
+        manifest = Manifest(config.manifest, config.name)
         try:
-            numbers = manifest.begin(job.asked(), models)
-            rows = await asyncio.to_thread(job.source.count)
-            funds = Funds(prices, account)
-            tally = Tally(funds, rows * len(models), job.progress)
+            numbers = manifest.open_run(config.fingerprint(), models)
+            rows = await asyncio.to_thread(config.source.count)
+            budget = RunBudget(prices, account)
+            tracker = ProgressTracker(budget, rows * len(models), config.progress)
             for model, number in zip(models, numbers, strict=True):
-                _remember(tally, model, rows, standing(manifest, number))
-            spent_for_nothing = money_gone(manifest).usd
-            tally.lost_usd(spent_for_nothing)
-            funds.spent_beside(spent_for_nothing, 0)
-            if crew is not None:
-                await crew.start()
-            notebook = Notebook(manifest)
-            stack.push_async_callback(notebook.close)
-            lanes = [
-                (BatchLane if job.batch else Lane)(
-                    asker,
+                _restore_progress(tracker, model, rows, count_outcomes(manifest, number))
+            lost_usd = sum_lost(manifest).usd
+            tracker.add_lost_cost(lost_usd)
+            budget.record_spend(lost_usd, 0)
+            if worker_pool is not None:
+                await worker_pool.start()
+            write_batcher = WriteBatcher(manifest)
+            stack.push_async_callback(write_batcher.close)
+            runners = [
+                (BatchRunner if config.batch else ModelRunner)(
+                    requester,
                     number,
-                    notebook=notebook,
-                    asking=asking,
-                    pace=job.pace(job.concurrency),
-                    tally=tally,
-                    limits=job.limits,
-                    retry_errors=job.retry_errors,
+                    write_batcher=write_batcher,
+                    prompt_builder=prompt_builder,
+                    controller=config.controller(config.concurrency),
+                    tracker=tracker,
+                    limits=config.limits,
+                    retry_errors=config.retry_errors,
                 )
-                for asker, number in zip(askers, numbers, strict=True)
+                for requester, number in zip(requesters, numbers, strict=True)
             ]
-            for lane in lanes:
-                if isinstance(lane, BatchLane):
-                    lane.wait, lane.poll_every = job.wait, job.poll_every
-            await _together(lanes, job.source, tally)
-            tally.tell()
-            found = report(
-                manifest, job.source, dict(zip(models, numbers, strict=True)), rows, tally.stopped, job.prefix
+            for runner in runners:
+                if isinstance(runner, BatchRunner):
+                    runner.wait, runner.poll_every = config.wait, config.poll_every
+            await _run_all(runners, config.source, tracker)
+            tracker.notify()
+            result = build_report(
+                manifest, config.source, dict(zip(models, numbers, strict=True)), rows, tracker.stopped, config.prefix
             )
-            if job.output is not None:
-                await asyncio.to_thread(write, job.output, found, job.source, job.prefix)
+            if config.output is not None:
+                await asyncio.to_thread(write_rows, config.output, result, config.source, config.prefix)
         except BaseException:
             await stack.aclose()
             manifest.close()
             raise
-    return found
+    return result
 
 
-async def _together(lanes: Sequence[Lane], source: Source, tally: Tally) -> None:
+async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: ProgressTracker) -> None:
     """The first failure of a lane stops the others, which end what they have under way."""
 
-    async def one(lane: Lane) -> None:
+    async def run_one(runner: ModelRunner) -> None:
         try:
-            await lane.run(source)
+            await runner.run(source)
         except Exception:
-            tally.stopped = tally.stopped or f"{lane.asker.model} failed"
+            tracker.stopped = tracker.stopped or f"{runner.requester.model} failed"
             raise
 
-    done = await asyncio.gather(*map(one, lanes), return_exceptions=True)
+    done = await asyncio.gather(*map(run_one, runners), return_exceptions=True)
     for failure in done:
         if isinstance(failure, BaseException):
             raise failure
 
 
-def _asked(job: Job, prices: Prices) -> list[Asked]:
-    return [Asked(model, job.options, job.providers.get(model.partition(":")[0], {}), prices) for model in job.models]
+def _model_configs(config: RunConfig, prices: Prices) -> list[ModelConfig]:
+    return [
+        ModelConfig(model, config.options, config.providers.get(model.partition(":")[0], {}), prices)
+        for model in config.models
+    ]
 
 
-def _crew(job: Job, prices: Prices) -> "Crew | None":
+def _create_worker_pool(config: RunConfig, prices: Prices) -> "WorkerPool | None":
     """Those who ask, where this process does not do it itself."""
-    if job.ray is None:
+    if config.ray is None:
         return None
     from dragoman.bulk.cluster import Cluster
-    from dragoman.bulk.crew import Crew
+    from dragoman.bulk.crew import WorkerPool
 
-    return Crew(Cluster(job.ray, job.workers), _asked(job, prices))
-
-
-def _remember(tally: Tally, model: str, rows: int, found: Standing) -> None:
-    tally.known(model, rows, found.done, found.errors, found.priced, found.usd)
-    if found.answered:
-        tally.funds.learn(model, found.output_tokens / found.answered)
-    tally.funds.spent_beside(added(found.usd, found.batched_usd), found.input_tokens + found.output_tokens)
+    return WorkerPool(Cluster(config.ray, config.workers), _model_configs(config, prices))
 
 
-def _prices(job: Job) -> Prices:
-    known = job.prices if job.prices is not None else bundled_prices()
-    if not job.batch:
-        return known
-    if not isinstance(known, PriceTable):
+def _restore_progress(tracker: ProgressTracker, model: str, rows: int, counts: ModelCounts) -> None:
+    tracker.restore(model, rows, counts.done, counts.errors, counts.priced, counts.usd)
+    if counts.answered:
+        tracker.budget.observe_output_tokens(model, counts.output_tokens / counts.answered)
+    tracker.budget.record_spend(sum_known(counts.usd, counts.batched_usd), counts.input_tokens + counts.output_tokens)
+
+
+def _prices(config: RunConfig) -> Prices:
+    prices = config.prices if config.prices is not None else bundled_prices()
+    if not config.batch:
+        return prices
+    if not isinstance(prices, PriceTable):
         raise ConfigurationError("batches are priced by a price table: give prices=price_table(...), or none")
-    return BatchPrices(known)
+    return BatchPrices(prices)
 
 
-def _check(job: Job) -> None:
-    if not job.models:
+def _check_config(config: RunConfig) -> None:
+    if not config.models:
         raise ConfigurationError("a bulk run needs a model")
-    if job.output is not None:
-        suffix_of(job.output)
-    if job.ray is not None and job.batch:
+    if config.output is not None:
+        validate_suffix(config.output)
+    if config.ray is not None and config.batch:
         raise ConfigurationError("batches are handed in by this process: batch needs no cluster")
-    if job.ray is None and job.workers is not None:
+    if config.ray is None and config.workers is not None:
         raise ConfigurationError("workers are those of a cluster: say which one (ray)")
-    if job.options.stream or job.options.context is not None:
+    if config.options.stream or config.options.context is not None:
         raise RequestError("the options of a bulk run have no stream and no context")

@@ -33,7 +33,7 @@ runs = Table(
 """``asked`` is what each row is asked, and ``models`` a list of those that were: the number of one is its place."""
 
 
-def _of_row() -> tuple[Column[int], ...]:
+def _row_columns() -> tuple[Column[int], ...]:
     names = (("run_no", Integer), ("model_no", Integer), ("row_no", BigInteger))
     return tuple(Column(name, kind, nullable=False, autoincrement=False) for name, kind in names)
 
@@ -41,7 +41,7 @@ def _of_row() -> tuple[Column[int], ...]:
 answers = Table(
     "bulk_answers",
     metadata,
-    *_of_row(),
+    *_row_columns(),
     Column("state", String(10), nullable=False),
     Column("digest", String(16), nullable=False),
     Column("sent_at", BigInteger, nullable=False),
@@ -64,10 +64,10 @@ answers = Table(
 )
 """One row for a row and a model, from before its request is sent."""
 
-lost = Table(
+lost_requests = Table(
     "bulk_lost",
     metadata,
-    *_of_row(),
+    *_row_columns(),
     Column("sent_at", BigInteger, nullable=False),
     Column("why", String(10), nullable=False),
     Column("estimate_usd", ExactDecimal),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dragoman.bulk.funds import Funds
-from dragoman.bulk.records import Lost, Outcome, State
+from dragoman.bulk.funds import RunBudget
+from dragoman.bulk.records import LostRequest, Outcome, State
 
-_EVERY = 0.5
+_NOTIFY_INTERVAL = 0.5
 _WINDOW = 30.0
 """Seconds over which the rate is taken."""
 
@@ -25,109 +25,109 @@ class Progress:
     total: int
     done: int
     errors: int
-    under_way: int
+    in_flight: int
     rate: float | None
     cost_usd: Decimal | None
-    cost_at_end_usd: Decimal | None
+    projected_cost_usd: Decimal | None
     """An estimate: what is left costs what an answer of the same model cost on average."""
     seconds_left: float | None
     stopped: str | None
 
 
-Watch = Callable[[Progress], Any]
+ProgressCallback = Callable[[Progress], Any]
 
 
-class Tally:
+class ProgressTracker:
     """Of all lanes of a run, in one event loop. ``stopped`` says why nothing more is sent."""
 
-    def __init__(self, funds: Funds, total: int, watch: Watch | None) -> None:
-        self.funds = funds
+    def __init__(self, budget: RunBudget, total: int, callback: ProgressCallback | None) -> None:
+        self.budget = budget
         self.stopped: str | None = None
-        self.under_way = 0
+        self.in_flight = 0
         self._total = total
-        self._watch = watch
+        self._callback = callback
         self._done = self._errors = 0
         self._costs: dict[str, tuple[int, Decimal]] = {}
-        self._left: dict[str, int] = {}
-        self._beside: Decimal | None = None
-        self._settled = asyncio.Event()
+        self._remaining: dict[str, int] = {}
+        self._lost_usd: Decimal | None = None
+        self._finished = asyncio.Event()
         self._recent: deque[tuple[float, int]] = deque()
-        self._told_at = 0.0
+        self._notified_at = 0.0
 
-    def known(self, model: str, rows: int, done: int, errors: int, priced: int, usd: Decimal | None) -> None:
+    def restore(self, model: str, rows: int, done: int, errors: int, priced: int, usd: Decimal | None) -> None:
         """What earlier processes did for that model; ``priced`` is how many answers that money is for."""
         self._done += done
         self._errors += errors
-        self._left[model] = rows - done
+        self._remaining[model] = rows - done
         if usd is not None:
             self._costs[model] = (priced, usd)
 
-    def lost(self, lost: Lost) -> None:
+    def record_loss(self, lost: LostRequest) -> None:
         """Money that went, or may have gone, for nothing."""
-        self.lost_usd(lost.estimate_usd)
-        self.funds.spent_beside(lost.estimate_usd, 0)
+        self.add_lost_cost(lost.estimate_usd)
+        self.budget.record_spend(lost.estimate_usd, 0)
 
-    def lost_usd(self, usd: Decimal | None) -> None:
+    def add_lost_cost(self, usd: Decimal | None) -> None:
         if usd is not None:
-            self._beside = (self._beside or Decimal(0)) + usd
+            self._lost_usd = (self._lost_usd or Decimal(0)) + usd
 
-    def begins(self) -> None:
-        self.under_way += 1
+    def start_request(self) -> None:
+        self.in_flight += 1
 
-    def reopens(self, model: str) -> None:
+    def reopen_row(self, model: str) -> None:
         """A row whose outcome was an error is asked again."""
         self._done -= 1
         self._errors -= 1
-        self._left[model] += 1
+        self._remaining[model] += 1
 
-    def ends(self, model: str, outcome: Outcome | None) -> None:
-        self.under_way -= 1
+    def finish_request(self, model: str, outcome: Outcome | None) -> None:
+        self.in_flight -= 1
         if outcome is not None:
             self._done += 1
-            self._left[model] -= 1
+            self._remaining[model] -= 1
             self._errors += outcome.state is State.FAILED
             if outcome.cost_usd is not None:
                 count, usd = self._costs.get(model, (0, Decimal(0)))
                 self._costs[model] = (count + 1, usd + outcome.cost_usd)
-        self._settled.set()
-        self._tell()
+        self._finished.set()
+        self._notify_throttled()
 
-    async def settled_one(self) -> None:
+    async def wait_for_one(self) -> None:
         """Waits until something that is under way has ended."""
-        self._settled.clear()
-        await self._settled.wait()
+        self._finished.clear()
+        await self._finished.wait()
 
     @property
-    def progress(self) -> Progress:
+    def snapshot(self) -> Progress:
         rate = self._rate()
-        left = self._total - self._done
-        spent = [usd for _, usd in self._costs.values()] + ([] if self._beside is None else [self._beside])
-        cost = sum(spent, Decimal(0)) if spent else None
+        remaining = self._total - self._done
+        amounts = [usd for _, usd in self._costs.values()] + ([] if self._lost_usd is None else [self._lost_usd])
+        cost = sum(amounts, Decimal(0)) if amounts else None
         return Progress(
             total=self._total,
             done=self._done,
             errors=self._errors,
-            under_way=self.under_way,
+            in_flight=self.in_flight,
             rate=rate,
             cost_usd=cost,
-            cost_at_end_usd=self._at_end(cost),
-            seconds_left=left / rate if rate else None,
+            projected_cost_usd=self._projected_cost(cost),
+            seconds_left=remaining / rate if rate else None,
             stopped=self.stopped,
         )
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tells whoever watches, now."""
-        if self._watch is not None:
-            self._watch(self.progress)
+        if self._callback is not None:
+            self._callback(self.snapshot)
 
-    def _at_end(self, cost: Decimal | None) -> Decimal | None:
+    def _projected_cost(self, cost: Decimal | None) -> Decimal | None:
         """None where a model has answers to come, and none so far whose cost is known."""
-        for model, left in self._left.items():
-            if left > 0:
+        for model, remaining in self._remaining.items():
+            if remaining > 0:
                 count, usd = self._costs.get(model, (0, Decimal(0)))
                 if not count or cost is None:
                     return None
-                cost += usd / count * left
+                cost += usd / count * remaining
         return None if cost is None else cost.quantize(Decimal("0.000001")) if cost else cost
 
     def _rate(self) -> float | None:
@@ -136,12 +136,12 @@ class Tally:
         (since, before), (until, now) = self._recent[0], self._recent[-1]
         return (now - before) / (until - since) if until > since else None
 
-    def _tell(self) -> None:
-        moment = time.monotonic()
-        if self._recent and moment - self._told_at < _EVERY:
+    def _notify_throttled(self) -> None:
+        now = time.monotonic()
+        if self._recent and now - self._notified_at < _NOTIFY_INTERVAL:
             return
-        self._told_at = moment
-        self._recent.append((moment, self._done))
-        while moment - self._recent[0][0] > _WINDOW:
+        self._notified_at = now
+        self._recent.append((now, self._done))
+        while now - self._recent[0][0] > _WINDOW:
             self._recent.popleft()
-        self.tell()
+        self.notify()

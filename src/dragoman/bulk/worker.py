@@ -10,78 +10,80 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.bulk.asker import Asked, Asker, OwnAsker, Reply
+from dragoman.bulk.asker import LocalRequester, ModelConfig, Reply, Requester
 from dragoman.canonical.message import Message
 
-GATHER = 0.01
+GATHER_SECONDS = 0.01
 """Seconds for which requests, and replies, gather for one message: a message costs more time than what is in it."""
 
 
-class Errand(NamedTuple):
+class Job(NamedTuple):
     """One request. ``number`` is its own among all of a run; ``place`` that of its model."""
 
     number: int
-    place: int
-    said: Sequence[Message]
+    model_index: int
+    messages: Sequence[Message]
 
 
-class Done(NamedTuple):
+class JobResult(NamedTuple):
     number: int
-    what: Reply | DragomanError
+    result: Reply | DragomanError
 
 
-class Worker:
+class WorkerActor:
     """An actor, of one event loop. ``version`` is that of the process that runs the whole."""
 
-    def __init__(self, asked: Sequence[Asked], version: str) -> None:
-        self._asked = asked
+    def __init__(self, configs: Sequence[ModelConfig], version: str) -> None:
+        self._configs = configs
         self._version = version
-        self._askers: list[Asker] = []
-        self._done: list[Done] = []
-        self._some = asyncio.Event()
+        self._requesters: list[Requester] = []
+        self._results: list[JobResult] = []
+        self._has_results = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._shift = 0
+        self._epoch = 0
 
-    async def ready(self, shift: int) -> DragomanError | None:
+    async def check_ready(self, epoch: int) -> DragomanError | None:
         """What is in the way of asking anything. What was handed over in an earlier shift is given to nobody: where
         the way to this worker broke, the run has taken it for lost."""
-        if (own := version("dragoman")) != self._version:
-            return ConfigurationError(f"a worker of the cluster has dragoman {own}, and this program {self._version}")
+        if (installed := version("dragoman")) != self._version:
+            return ConfigurationError(
+                f"a worker of the cluster has dragoman {installed}, and this program {self._version}"
+            )
         try:
-            self._askers = self._askers or [OwnAsker(each) for each in self._asked]
+            self._requesters = self._requesters or [LocalRequester(each) for each in self._configs]
         except DragomanError as error:
             return error
-        self._shift, self._done = shift, []
-        self._some.set()
+        self._epoch, self._results = epoch, []
+        self._has_results.set()
         return None
 
-    async def take(self, shift: int, errands: Sequence[Errand]) -> None:
+    async def submit(self, epoch: int, jobs: Sequence[Job]) -> None:
         """Begins to ask."""
-        if shift != self._shift:
+        if epoch != self._epoch:
             return
-        for errand in errands:
-            task = asyncio.create_task(self._run(errand))
+        for job in jobs:
+            task = asyncio.create_task(self._run(job))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def give(self, shift: int) -> list[Done]:
+    async def collect(self, epoch: int) -> list[JobResult]:
         """Waits until something was answered, or the shift is over."""
-        while shift == self._shift and not self._done:
-            self._some.clear()
-            await self._some.wait()
-        await asyncio.sleep(GATHER)
-        if shift != self._shift:
+        while epoch == self._epoch and not self._results:
+            self._has_results.clear()
+            await self._has_results.wait()
+        await asyncio.sleep(GATHER_SECONDS)
+        if epoch != self._epoch:
             return []
-        done, self._done = self._done, []
-        return done
+        results, self._results = self._results, []
+        return results
 
-    async def _run(self, errand: Errand) -> None:
-        what: Reply | DragomanError
+    async def _run(self, job: Job) -> None:
+        result: Reply | DragomanError
         try:
-            what = await self._askers[errand.place].ask(errand.said)
+            result = await self._requesters[job.model_index].ask(job.messages)
         except DragomanError as error:
-            what = error
+            result = error
         except Exception as error:  # of an adapter that is broken: every row will meet it
-            what = ConfigurationError(f"{self._asked[errand.place].model} cannot be asked: {error!r:.500}")
-        self._done.append(Done(errand.number, what))
-        self._some.set()
+            result = ConfigurationError(f"{self._configs[job.model_index].model} cannot be asked: {error!r:.500}")
+        self._results.append(JobResult(job.number, result))
+        self._has_results.set()

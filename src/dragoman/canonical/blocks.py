@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.guard import Count, Integer, Json, JsonObject, Text, own_json
+from dragoman.canonical.guard import Count, Integer, Json, JsonObject, Text, copy_json
 
 MAX_NESTED_RESULTS = 16
 """How deep tool results may lie inside tool results."""
@@ -31,7 +31,7 @@ READING = {"reading": True}
 """The validation context under which unknown kinds of blocks are kept (see `evolve`)."""
 
 
-class Frozen(BaseModel):
+class FrozenModel(BaseModel):
     """What all canonical data shares: it cannot change, misspelt fields are refused, unknown ones survive reading.
 
     Errors never show the offending value: it may be a secret or a prompt.
@@ -42,14 +42,14 @@ class Frozen(BaseModel):
     )
 
     def __eq__(self, other: object) -> bool:
-        if not (isinstance(other, Frozen) and type(other) is type(self)):
+        if not (isinstance(other, FrozenModel) and type(other) is type(self)):
             return NotImplemented
-        return self._compared() == other._compared()
+        return self._comparable_fields() == other._comparable_fields()
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, _hashable(self._compared())))
+        return hash((type(self).__name__, _to_hashable(self._comparable_fields())))
 
-    def _compared(self) -> dict[str, Any]:
+    def _comparable_fields(self) -> dict[str, Any]:
         """What counts for equality and hash: everything but an adapter's private notes."""
         fields = {**self.__dict__, **(self.model_extra or {})}
         fields.pop("provider_raw", None)
@@ -64,25 +64,25 @@ class Frozen(BaseModel):
         changed = type(self).model_validate(copy.deepcopy(fields) if deep else fields)
         if unknown:
             kept = {name: update.get(name, value) for name, value in unknown.items()}
-            object.__setattr__(changed, "__pydantic_extra__", own_json(kept))
+            object.__setattr__(changed, "__pydantic_extra__", copy_json(kept))
         return changed
 
     @model_serializer(mode="wrap")
-    def _keep_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = handler(self)
-        return written | self.model_extra if self.model_extra else written
+    def _serialize_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        return fields | self.model_extra if self.model_extra else fields
 
 
-def _hashable(value: Any) -> Any:
+def _to_hashable(value: Any) -> Any:
     """Equal values give equal results: key order does not count, nor does 1 against 1.0."""
     if isinstance(value, dict):
-        return frozenset((key, _hashable(item)) for key, item in value.items())
+        return frozenset((key, _to_hashable(item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return tuple(map(_hashable, value))
+        return tuple(map(_to_hashable, value))
     return value
 
 
-class MediaSource(Frozen):
+class MediaSource(FrozenModel):
     """Where media comes from.
 
     ``data`` holds the base64 text (no data URL prefix), the URL, plain text, a workspace-relative path
@@ -97,7 +97,7 @@ class MediaSource(Frozen):
 ImageSource = MediaSource
 
 
-class Citation(Frozen):
+class Citation(FrozenModel):
     """A source that backs a span of text; ``data`` is the provider's own citation object, verbatim."""
 
     kind: Text
@@ -109,13 +109,13 @@ class Citation(Frozen):
     data: JsonObject | None = None
 
 
-class TextBlock(Frozen):
+class TextBlock(FrozenModel):
     type: Literal["text"] = "text"
     text: Text
     citations: tuple[Citation, ...] = ()
 
 
-class ToolUseBlock(Frozen):
+class ToolUseBlock(FrozenModel):
     """A call of a tool. ``id`` is canonical (``tu_<ulid>``), whatever the provider called it.
 
     ``raw_input`` is set only where the model's arguments were no JSON object (cut off, malformed): it holds them
@@ -129,7 +129,7 @@ class ToolUseBlock(Frozen):
     raw_input: Text | None = None
 
 
-class ImageBlock(Frozen):
+class ImageBlock(FrozenModel):
     """``media_type`` is an IANA type and may be unknown for URLs; ``detail`` is the resolution hint."""
 
     type: Literal["image"] = "image"
@@ -138,7 +138,7 @@ class ImageBlock(Frozen):
     detail: Text | None = None
 
 
-class AudioBlock(Frozen):
+class AudioBlock(FrozenModel):
     type: Literal["audio"] = "audio"
     source: MediaSource
     media_type: Text | None = None
@@ -146,14 +146,14 @@ class AudioBlock(Frozen):
     transcript: Text | None = None
 
 
-class VideoBlock(Frozen):
+class VideoBlock(FrozenModel):
     type: Literal["video"] = "video"
     source: MediaSource
     media_type: Text | None = None
     duration_ms: Count | None = None
 
 
-class DocumentBlock(Frozen):
+class DocumentBlock(FrozenModel):
     """A PDF, a text file and the like; ``title`` doubles as the file name, ``context`` is a note to the model."""
 
     type: Literal["document"] = "document"
@@ -163,7 +163,7 @@ class DocumentBlock(Frozen):
     context: Text | None = None
 
 
-class ThinkingBlock(Frozen):
+class ThinkingBlock(FrozenModel):
     """Reasoning. ``signature`` is an opaque token that only its issuer can read (it may carry hidden text)."""
 
     type: Literal["thinking"] = "thinking"
@@ -171,7 +171,7 @@ class ThinkingBlock(Frozen):
     signature: Text | None = None
 
 
-class RedactedThinkingBlock(Frozen):
+class RedactedThinkingBlock(FrozenModel):
     type: Literal["redacted_thinking"] = "redacted_thinking"
     data: Text
 
@@ -179,7 +179,7 @@ class RedactedThinkingBlock(Frozen):
 ResourceType = Literal["file", "blob", "uri", "database", "api", "memory", "artifact"]
 
 
-class ResourceBlock(Frozen):
+class ResourceBlock(FrozenModel):
     """An embedded resource (CMF ``resource``). ``content`` and ``blob`` (base64) exclude each other."""
 
     type: Literal["resource"] = "resource"
@@ -196,13 +196,13 @@ class ResourceBlock(Frozen):
     version: Text | None = None
 
     @model_validator(mode="after")
-    def _one_body(self) -> Self:
+    def _check_one_body(self) -> Self:
         if self.content is not None and self.blob is not None:
             raise ValueError("a resource has content or blob, not both")
         return self
 
 
-class ResourceRefBlock(Frozen):
+class ResourceRefBlock(FrozenModel):
     """A reference to a resource without its body (CMF ``resource_ref``); ranges are lines or bytes, ends included."""
 
     type: Literal["resource_ref"] = "resource_ref"
@@ -215,13 +215,13 @@ class ResourceRefBlock(Frozen):
     selector: Text | None = None
 
     @model_validator(mode="after")
-    def _range_in_order(self) -> Self:
+    def _check_range(self) -> Self:
         if self.range_start is not None and self.range_end is not None and self.range_end < self.range_start:
             raise ValueError(f"range_end {self.range_end} lies before range_start {self.range_start}")
         return self
 
 
-class PromptRequestBlock(Frozen):
+class PromptRequestBlock(FrozenModel):
     """A request for a prompt template (CMF ``prompt_request``)."""
 
     type: Literal["prompt_request"] = "prompt_request"
@@ -231,7 +231,7 @@ class PromptRequestBlock(Frozen):
     server_id: Text | None = None
 
 
-class ProviderBlock(Frozen):
+class ProviderBlock(FrozenModel):
     """A native block that the canonical form has no word for: server tools, compaction items, future kinds.
 
     ``data`` is the provider's own object, verbatim. It goes back to ``provider`` in its place and is a loss
@@ -254,14 +254,14 @@ class UnknownBlock(BaseModel):
     type: Text
 
     @model_serializer
-    def _verbatim(self) -> dict[str, Any]:
+    def _serialize(self) -> dict[str, Any]:
         return {"type": self.type, **(self.model_extra or {})}
 
     def __hash__(self) -> int:
-        return hash((self.type, _hashable(self.model_extra)))
+        return hash((self.type, _to_hashable(self.model_extra)))
 
 
-class ToolResultBlock(Frozen):
+class ToolResultBlock(FrozenModel):
     """What a tool answered. A plain string is accepted as content and becomes one text block."""
 
     type: Literal["tool_result"] = "tool_result"
@@ -270,7 +270,7 @@ class ToolResultBlock(Frozen):
     is_error: bool = False
 
     @model_validator(mode="after")
-    def _not_too_deep(self) -> Self:
+    def _check_depth(self) -> Self:
         if _nesting(self) > MAX_NESTED_RESULTS:
             raise PydanticCustomError(
                 "too_deep", "tool results are nested over {limit} levels deep", {"limit": MAX_NESTED_RESULTS}
@@ -283,7 +283,7 @@ def _nesting(block: ToolResultBlock) -> int:
     return 1 + max(inner, default=0)
 
 
-class PromptResultBlock(Frozen):
+class PromptResultBlock(FrozenModel):
     """A rendered prompt (CMF ``prompt_result``); ``messages`` are canonical messages as JSON objects."""
 
     type: Literal["prompt_result"] = "prompt_result"
@@ -308,7 +308,7 @@ def _tag(value: Any) -> str | None:
     return kind if kind in _KINDS else "unknown"
 
 
-def _only_read(value: Any, info: ValidationInfo) -> Any:
+def _reject_unknown(value: Any, info: ValidationInfo) -> Any:
     """A misspelt kind in a constructed message is an error; in a message of a newer version it is not."""
     if isinstance(value, UnknownBlock) or (info.context or {}).get("reading"):
         return value
@@ -332,7 +332,7 @@ ContentBlock = Annotated[
     | Annotated[PromptRequestBlock, Tag("prompt_request")]
     | Annotated[PromptResultBlock, Tag("prompt_result")]
     | Annotated[ProviderBlock, Tag("provider")]
-    | Annotated[UnknownBlock, BeforeValidator(_only_read), Tag("unknown")],
+    | Annotated[UnknownBlock, BeforeValidator(_reject_unknown), Tag("unknown")],
     Discriminator(
         _tag,
         custom_error_type="no_block",
@@ -340,7 +340,7 @@ ContentBlock = Annotated[
     ),
 ]
 
-WHOLE = (BaseModel, Mapping, bytes, bytearray)
+SINGLE_VALUES = (BaseModel, Mapping, bytes, bytearray)
 """What can be gone through like a list, and holds no blocks: one block alone, a dict, bytes."""
 
 
@@ -349,7 +349,7 @@ def _as_blocks(value: Any) -> Any:
         return ({"type": "text", "text": value},)
     if isinstance(value, (tuple, list)):  # nearly always, and quickly told
         return value
-    if isinstance(value, WHOLE) or not isinstance(value, Iterable):
+    if isinstance(value, SINGLE_VALUES) or not isinstance(value, Iterable):
         raise PydanticCustomError(
             "no_blocks", "content is a text or a list of blocks, not a {kind}", {"kind": type(value).__name__}
         )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.extension_fields import Names
 from dragoman.canonical.frozen import FrozenList
 from dragoman.canonical.guard import Count, Text
@@ -14,7 +14,7 @@ from dragoman.canonical.security import SubjectType
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class DelegationHop(Frozen):
+class DelegationHop(FrozenModel):
     """One step: a subject acts towards ``audience`` with these scopes. ``strategy`` is how its token was obtained."""
 
     subject_id: Text
@@ -27,7 +27,7 @@ class DelegationHop(Frozen):
     from_cache: bool = False
 
 
-class DelegationExtension(Frozen):
+class DelegationExtension(FrozenModel):
     """The chain, which only grows. ``depth`` is its length, the origin its first subject, the actor its last one.
 
     ``age_seconds`` is the time from the first hop to the last. Whoever gives the chain need not give these.
@@ -41,17 +41,17 @@ class DelegationExtension(Frozen):
     age_seconds: Seconds = 0.0
 
     @model_validator(mode="after")
-    def _as_the_chain_says(self) -> Self:
+    def _fill_from_chain(self) -> Self:
         if self.chain:
             first, last = self.chain[0], self.chain[-1]
-            told = {
+            derived = {
                 "depth": len(self.chain),
                 "origin_subject_id": first.subject_id,
                 "actor_subject_id": last.subject_id,
                 "delegated": True,
                 "age_seconds": (last.timestamp - first.timestamp).total_seconds(),
             }
-            self.__dict__.update({name: value for name, value in told.items() if name not in self.model_fields_set})
+            self.__dict__.update({name: value for name, value in derived.items() if name not in self.model_fields_set})
         return self
 
     def with_new_hop(self, hop: DelegationHop) -> "DelegationExtension":

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from dragoman.canonical.blocks import READING, ContentBlock, ToolResultBlock, UnknownBlock
-from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, one_line, own_json
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json, one_line
 from dragoman.canonical.message import SCHEMA_VERSION, Message
 
 logger = logging.getLogger("dragoman.canonical")
@@ -35,7 +35,7 @@ def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int
     if not isinstance(raw, dict):
         raise ValueError(f"a message is a JSON object, not a {type(raw).__name__}")
     # Known fields check themselves; this is for the unknown ones that are kept.
-    raw = upgrade(own_json(raw, MAX_DOCUMENT_DEPTH), UPGRADES if upgrades is None else upgrades)
+    raw = upgrade(copy_json(raw, MAX_DOCUMENT_DEPTH), UPGRADES if upgrades is None else upgrades)
     message = Message.model_validate(raw, extra="allow", context=READING)
     for kind in _unknown_kinds(message.content):
         logger.warning("message %s holds a block of the unknown kind %r: kept as it is", one_line(message.id), kind)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.delegation import DelegationExtension, DelegationHop
 from dragoman.canonical.extension_fields import FrozenObject, Names, NameSet, TextMap
 from dragoman.canonical.frozen import FrozenDict, FrozenList, freeze
@@ -55,7 +55,7 @@ MAX_HISTORY = 100
 """How many messages a window on a conversation may hold."""
 
 
-class RequestExtension(Frozen):
+class RequestExtension(FrozenModel):
     """``environment`` is a host's word, such as production, staging or dev; trace and span are OpenTelemetry's ids."""
 
     environment: Text | None = None
@@ -65,7 +65,7 @@ class RequestExtension(Frozen):
     span_id: Text | None = None
 
 
-class ConversationContext(Frozen):
+class ConversationContext(FrozenModel):
     """A window on what was said before: at most 100 messages."""
 
     history: Annotated[list[Message], Field(max_length=MAX_HISTORY), AfterValidator(freeze)] = Field(
@@ -75,7 +75,7 @@ class ConversationContext(Frozen):
     topics: Names = Field(default_factory=FrozenList)
 
 
-class AgentExtension(Frozen):
+class AgentExtension(FrozenModel):
     """``input`` is what the user wanted in the first place; ``turn`` counts from 0."""
 
     input: Text | None = None
@@ -87,7 +87,7 @@ class AgentExtension(Frozen):
     conversation: ConversationContext | None = None
 
 
-class HttpExtension(Frozen):
+class HttpExtension(FrozenModel):
     """Headers by their names as sent. Printing them shows no secret; reading them does."""
 
     headers: TextMap = Field(default_factory=FrozenDict)
@@ -104,7 +104,7 @@ class CompletionStopReason(StrEnum):
     STOP_SEQUENCE = "stop_sequence"
 
 
-class CompletionTokens(Frozen):
+class CompletionTokens(FrozenModel):
     """As the provider counted them; the total need not be the sum."""
 
     input_tokens: Count
@@ -112,7 +112,7 @@ class CompletionTokens(Frozen):
     total_tokens: Count
 
 
-class CompletionExtension(Frozen):
+class CompletionExtension(FrozenModel):
     """How a model's reply ended. ``raw_format`` names its wire, such as chatml, harmony, gemini or anthropic."""
 
     stop_reason: CompletionStopReason | None = None
@@ -123,7 +123,7 @@ class CompletionExtension(Frozen):
     latency_ms: Count | None = None
 
 
-class ProvenanceExtension(Frozen):
+class ProvenanceExtension(FrozenModel):
     """``source`` is where the message comes from: user, agent:<id> or mcp-server:<id>."""
 
     source: Text | None = None
@@ -131,13 +131,13 @@ class ProvenanceExtension(Frozen):
     parent_id: Text | None = None
 
 
-class LLMExtension(Frozen):
+class LLMExtension(FrozenModel):
     model_id: Text | None = None
     provider: Text | None = None
     capabilities: Names = Field(default_factory=FrozenList)
 
 
-class FrameworkExtension(Frozen):
+class FrameworkExtension(FrozenModel):
     """The agent framework around it, such as langgraph, crewai, autogen or a2a."""
 
     framework: Text | None = None
@@ -147,7 +147,7 @@ class FrameworkExtension(Frozen):
     metadata: FrozenObject = Field(default_factory=FrozenDict)
 
 
-class MetaExtension(Frozen):
+class MetaExtension(FrozenModel):
     """What the entity is, as its host says: tags here stay, while security labels tell what happened and grow."""
 
     tags: NameSet = frozenset()
@@ -155,7 +155,7 @@ class MetaExtension(Frozen):
     properties: TextMap = Field(default_factory=FrozenDict)
 
 
-class Extensions(Frozen):
+class Extensions(FrozenModel):
     """The slots. All are optional, and frozen all the way down but for ``custom``, which belongs to the plugins.
 
     Raises pydantic.ValidationError on a slot or field that does not exist, and on a word outside a closed list.

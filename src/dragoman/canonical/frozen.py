@@ -15,9 +15,9 @@ class FrozenDict(dict[str, Any]):
     __slots__ = ()
 
     def __new__(cls, *items: Any, **more: Any) -> "FrozenDict":
-        made = super().__new__(cls)
-        dict.update(made, *items, **more)
-        return made
+        frozen = super().__new__(cls)
+        dict.update(frozen, *items, **more)
+        return frozen
 
     def __init__(self, *_: Any, **__: Any) -> None:
         """Filled before, and not again: a second call changes nothing."""
@@ -41,9 +41,9 @@ class FrozenList(list[Any]):
     __slots__ = ()
 
     def __new__(cls, items: Any = ()) -> "FrozenList":
-        made = super().__new__(cls)
-        list.extend(made, items)
-        return made
+        frozen = super().__new__(cls)
+        list.extend(frozen, items)
+        return frozen
 
     def __init__(self, *_: Any) -> None:
         """Filled before, and not again: a second call changes nothing."""

@@ -24,18 +24,18 @@ class Glob:
     literals have matched, so that one shift follows all the ways through the pattern at once.
     """
 
-    __slots__ = ("_accepting", "_across", "_literals", "_start", "_within", "braces", "pattern")
+    __slots__ = ("_accepting", "_any_states", "_literals", "_start", "_segment_states", "braces", "pattern")
 
     def __init__(self, pattern: str, *, braces: bool = False) -> None:
         self.pattern = pattern
         self.braces = braces
         self._literals: dict[str, int] = {}
         self._start = self._accepting = 0
-        self._across = 0
+        self._any_states = 0
         """Where any character may be passed over, and in _within where any but a slash may."""
-        self._within = 0
+        self._segment_states = 0
         state = 1
-        for alternative in alternatives(pattern) if braces else (pattern,):
+        for alternative in expand_braces(pattern) if braces else (pattern,):
             self._start |= state
             state = self._add(alternative, state)
             self._accepting |= state
@@ -45,9 +45,9 @@ class Glob:
         starred = False
         for character in alternative:
             if character == "*":
-                self._within |= state
+                self._segment_states |= state
                 if starred:
-                    self._across |= state
+                    self._any_states |= state
             else:
                 self._literals[character] = self._literals.get(character, 0) | state
                 state <<= 1
@@ -59,20 +59,20 @@ class Glob:
         """Where a match in steps begins: with `after` for each character, and `accepts` at the end."""
         return self._start
 
-    def after(self, states: int, character: str) -> int:
+    def advance(self, states: int, character: str) -> int:
         """Where a character leads to; 0 where no text that begins so can match any more."""
-        passed_over = states & (self._across if character == "/" else self._within)
-        return ((states & self._literals.get(character, 0)) << 1) | passed_over
+        skipped = states & (self._any_states if character == "/" else self._segment_states)
+        return ((states & self._literals.get(character, 0)) << 1) | skipped
 
     def accepts(self, states: int) -> bool:
         """Whether the text matches if it ends here."""
         return bool(states & self._accepting)
 
-    def begins(self, text: str) -> bool:
+    def matches_prefix(self, text: str) -> bool:
         """Whether some text that begins so matches."""
         states = self._start
         for character in text:
-            states = self.after(states, character)
+            states = self.advance(states, character)
             if not states:
                 return False
         return True
@@ -83,11 +83,11 @@ class Glob:
         return frozenset(self._literals)
 
     def matches(self, text: str) -> bool:
-        literals, across, within = self._literals, self._across, self._within
+        literals, across, within = self._literals, self._any_states, self._segment_states
         states = self._start
         for character in text:
-            passed_over = states & (across if character == "/" else within)
-            states = ((states & literals.get(character, 0)) << 1) | passed_over
+            skipped = states & (across if character == "/" else within)
+            states = ((states & literals.get(character, 0)) << 1) | skipped
             if not states:
                 return False
         return bool(states & self._accepting)
@@ -102,23 +102,23 @@ def glob(pattern: str, *, braces: bool = False) -> Glob:
     return Glob(pattern, braces=braces)
 
 
-def alternatives(pattern: str) -> list[str]:
+def expand_braces(pattern: str) -> list[str]:
     """All that the braces of a pattern stand for, in the order in which they are written."""
-    unfolded: list[str] = []
-    waiting = [pattern]
-    while waiting:
-        text = waiting.pop()
+    expanded: list[str] = []
+    pending = [pattern]
+    while pending:
+        text = pending.pop()
         group = min(_groups(text), default=None)
         if group is None:
-            unfolded.append(text)
+            expanded.append(text)
         else:
             opening, commas, closing = group
             starts, ends = [opening, *commas], [*commas, closing]
             chosen = (text[start + 1 : end] for start, end in zip(starts, ends, strict=True))
-            waiting += reversed([text[:opening] + choice + text[closing + 1 :] for choice in chosen])
-        if len(unfolded) + len(waiting) > MAX_ALTERNATIVES:
+            pending += reversed([text[:opening] + choice + text[closing + 1 :] for choice in chosen])
+        if len(expanded) + len(pending) > MAX_ALTERNATIVES:
             raise ValueError(f"the braces unfold into over {MAX_ALTERNATIVES} patterns: write several patterns")
-    return unfolded
+    return expanded
 
 
 def _groups(text: str) -> Iterator[_Group]:

@@ -19,7 +19,7 @@ MAX_INTEGER_BITS = 14_000
 """About 4,200 digits; the parser stops at 4,300."""
 
 _NODE_BYTES = 8
-_SHOWN_PATH = 200
+_MAX_SHOWN_PATH = 200
 
 _Path = tuple[Any, str | int] | None
 """A linked list from the offender back to the root: only an error makes a text of it."""
@@ -40,7 +40,7 @@ def check_text(value: str) -> str:
     return value
 
 
-def own_json(value: Any, max_depth: int = MAX_DEPTH) -> Any:
+def copy_json(value: Any, max_depth: int = MAX_DEPTH) -> Any:
     """A copy of a JSON value that shares nothing with it, tuples as lists, so that no one else can change it.
 
     Raises PydanticCustomError (a ValueError), naming the path, where the value is not safe JSON.
@@ -89,7 +89,7 @@ class _Copier:
         elif kind is int or kind is float:
             copied = _number(node, path)
         elif kind is dict or isinstance(node, dict):
-            self._enter(path, depth)
+            self._check_depth(path, depth)
             copied = {
                 self._text(key, path) if type(key) is str else self._key(key, path): self.copy(
                     item, (path, key), depth + 1
@@ -97,13 +97,13 @@ class _Copier:
                 for key, item in node.items()
             }
         elif kind is list or isinstance(node, (list, tuple)):
-            self._enter(path, depth)
+            self._check_depth(path, depth)
             copied = [self.copy(item, (path, index), depth + 1) for index, item in enumerate(node)]
         else:
             copied = _number(node, path)
         self._size += _NODE_BYTES
         if self._size > MAX_BODY_BYTES:
-            raise PydanticCustomError("too_large", _TOO_LARGE, {"path": _show(path), "limit": MAX_BODY_BYTES})
+            raise PydanticCustomError("too_large", _TOO_LARGE, {"path": _format_path(path), "limit": MAX_BODY_BYTES})
         return copied
 
     def _text(self, value: str, path: _Path) -> str:
@@ -115,7 +115,7 @@ class _Copier:
             raise PydanticCustomError(
                 "surrogate",
                 "{path} has a lone surrogate at character {position}",
-                {"path": _show(path), "position": position},
+                {"path": _format_path(path), "position": position},
             )
         return str.__str__(value)
 
@@ -124,16 +124,16 @@ class _Copier:
             raise PydanticCustomError(
                 "json_key",
                 "{path} has a key that is a {kind}, not a string",
-                {"path": _show(path), "kind": type(key).__name__},
+                {"path": _format_path(path), "kind": type(key).__name__},
             )
         return self._text(key, path)
 
-    def _enter(self, path: _Path, depth: int) -> None:
+    def _check_depth(self, path: _Path, depth: int) -> None:
         if depth > self._max_depth:
             raise PydanticCustomError(
                 "too_deep",
                 "{path} is nested over {limit} levels deep",
-                {"path": _show(path), "limit": self._max_depth},
+                {"path": _format_path(path), "limit": self._max_depth},
             )
 
 
@@ -143,7 +143,7 @@ def _number(node: Any, path: _Path) -> int | float:
             raise PydanticCustomError(
                 "integer_too_long",
                 "{path} is an integer of over {limit} bits, which JSON parsers refuse",
-                {"path": _show(path), "limit": MAX_INTEGER_BITS},
+                {"path": _format_path(path), "limit": MAX_INTEGER_BITS},
             )
         return int(node)
     if isinstance(node, float):
@@ -151,11 +151,11 @@ def _number(node: Any, path: _Path) -> int | float:
             raise PydanticCustomError(
                 "not_finite",
                 "{path} is {value}, which JSON cannot carry",
-                {"path": _show(path), "value": str(float(node))},
+                {"path": _format_path(path), "value": str(float(node))},
             )
         return float(node)
     raise PydanticCustomError(
-        "not_json", "{path} is a {kind}, not a JSON value", {"path": _show(path), "kind": type(node).__name__}
+        "not_json", "{path} is a {kind}, not a JSON value", {"path": _format_path(path), "kind": type(node).__name__}
     )
 
 
@@ -170,15 +170,15 @@ def _surrogate(value: str) -> int | None:
     return None
 
 
-def _show(path: _Path) -> str:
+def _format_path(path: _Path) -> str:
     """``$.key[0]``; the middle of a long path is left out."""
     steps: list[str] = []
     while path is not None:
         path, step = path
         steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
     shown = "$" + "".join(reversed(steps))
-    half = _SHOWN_PATH // 2
-    return shown if len(shown) <= _SHOWN_PATH else f"{shown[:half]}…{shown[-half:]}"
+    half = _MAX_SHOWN_PATH // 2
+    return shown if len(shown) <= _MAX_SHOWN_PATH else f"{shown[:half]}…{shown[-half:]}"
 
 
 _TOO_LARGE = "{path} takes the value over {limit} bytes: store the data elsewhere and refer to it by URL"
@@ -192,8 +192,8 @@ Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 """An Integer that is not negative."""
 
-Json = Annotated[Any, AfterValidator(own_json)]
+Json = Annotated[Any, AfterValidator(copy_json)]
 """Any JSON value without NaN, infinity, lone surrogates or more than 128 levels; a copy of its own."""
 
-JsonObject = Annotated[dict[str, Any], AfterValidator(own_json)]
+JsonObject = Annotated[dict[str, Any], AfterValidator(copy_json)]
 """A JSON object of the same kind."""

@@ -33,6 +33,6 @@ def is_sensitive(name: str) -> bool:
     return not _SECRET_WORDS.isdisjoint(words) or (words[-1] == "key" and plain not in _HARMLESS_KEYS)
 
 
-def without_secrets(headers: Mapping[str, str]) -> dict[str, str]:
+def drop_secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers that may be shown to an outside engine or written to a log."""
     return {name: value for name, value in headers.items() if not is_sensitive(name)}

@@ -32,24 +32,24 @@ class UlidFactory:
         with self._lock:
             if now > self._time:
                 self._time = now
-                self._random = _fresh()
+                self._random = _new_random()
             else:
                 self._random += 1
             value = (self._time << _RANDOM_BITS) | self._random
-        return encode_ulid(value)
+        return format_ulid(value)
 
     def after_fork(self) -> None:
         """For the child process, before it mints anything."""
         # Another thread of the parent may have held the lock; its owner does not exist here.
         self._lock = threading.Lock()
-        self._time, self._random = self._time + 1, _fresh()
+        self._time, self._random = self._time + 1, _new_random()
 
 
-def _fresh() -> int:
+def _new_random() -> int:
     return int.from_bytes(os.urandom(10)) & _FRESH_MASK
 
 
-def encode_ulid(value: int) -> str:
+def format_ulid(value: int) -> str:
     """The 26 Crockford base-32 characters of a 128-bit value."""
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 

@@ -2,13 +2,13 @@
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.extension_fields import FrozenObject, FrozenObjects
 from dragoman.canonical.frozen import FrozenDict
 from dragoman.canonical.guard import Text
 
 
-class ToolMetadata(Frozen):
+class ToolMetadata(FrozenModel):
     """``annotations`` are MCP's hints, such as readOnlyHint and destructiveHint."""
 
     name: Text
@@ -21,7 +21,7 @@ class ToolMetadata(Frozen):
     annotations: FrozenObject = Field(default_factory=FrozenDict)
 
 
-class ResourceMetadata(Frozen):
+class ResourceMetadata(FrozenModel):
     uri: Text
     name: Text | None = None
     description: Text | None = None
@@ -30,7 +30,7 @@ class ResourceMetadata(Frozen):
     annotations: FrozenObject = Field(default_factory=FrozenDict)
 
 
-class PromptMetadata(Frozen):
+class PromptMetadata(FrozenModel):
     """``arguments`` describe what the template takes: name, description and required of each."""
 
     name: Text
@@ -40,7 +40,7 @@ class PromptMetadata(Frozen):
     annotations: FrozenObject = Field(default_factory=FrozenDict)
 
 
-class MCPExtension(Frozen):
+class MCPExtension(FrozenModel):
     """By convention exactly one of the three is set for a message."""
 
     tool: ToolMetadata | None = None

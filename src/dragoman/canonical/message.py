@@ -10,10 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from dragoman.canonical import guard
 from dragoman.canonical.blocks import (
-    WHOLE,
+    SINGLE_VALUES,
     Content,
     ContentBlock,
-    Frozen,
+    FrozenModel,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -65,7 +65,7 @@ class StopReason(StrEnum):
     ERROR = "error"
 
 
-class InputTransformation(Frozen):
+class InputTransformation(FrozenModel):
     """What a provider changed in a request before the model read it, as it tells with the reply.
 
     ``kind`` and ``reason`` are the provider's words, such as thinking_dropped and prefix_binding_mismatch. ``where`` is
@@ -77,7 +77,7 @@ class InputTransformation(Frozen):
     where: Text | None = None
 
 
-class MessageMetadata(Frozen):
+class MessageMetadata(FrozenModel):
     """Everything about a message that is not what was said.
 
     ``model`` is the full id (``provider:name``). ``provider_raw`` belongs to the adapter that wrote it: nothing
@@ -101,7 +101,7 @@ class MessageMetadata(Frozen):
     """For a summary: ids of the messages before it that it stands for, which may be summaries themselves."""
 
 
-class Message(Frozen):
+class Message(FrozenModel):
     """A role and an ordered tuple of blocks. Immutable: change one with `model_copy(update=...)`.
 
     Raises pydantic.ValidationError, naming the path, on lone surrogates, NaN, infinity, more than 128 levels
@@ -119,7 +119,7 @@ class Message(Frozen):
 
     @field_validator("created_at")
     @classmethod
-    def _in_utc(cls, value: datetime) -> datetime:
+    def _to_utc(cls, value: datetime) -> datetime:
         if value.tzinfo is None:
             raise PydanticCustomError("naive_time", "created_at needs a time zone; canonical times are UTC")
         try:
@@ -130,7 +130,7 @@ class Message(Frozen):
             ) from None
 
     @model_validator(mode="after")
-    def _within_size(self) -> Self:
+    def _check_size(self) -> Self:
         size = 0
         for index, block in enumerate(self.content):
             size += guard.json_size(block)
@@ -153,26 +153,26 @@ class Message(Frozen):
 
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
-        return cls(role=Role.USER, content=_content(content), **fields)
+        return cls(role=Role.USER, content=_to_content(content), **fields)
 
     @classmethod
     def assistant(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
-        return cls(role=Role.ASSISTANT, content=_content(content), **fields)
+        return cls(role=Role.ASSISTANT, content=_to_content(content), **fields)
 
     @classmethod
     def system(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
-        return cls(role=Role.SYSTEM, content=_content(content), **fields)
+        return cls(role=Role.SYSTEM, content=_to_content(content), **fields)
 
     @classmethod
     def developer(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
-        return cls(role=Role.DEVELOPER, content=_content(content), **fields)
+        return cls(role=Role.DEVELOPER, content=_to_content(content), **fields)
 
     @classmethod
     def tool(
         cls, tool_use_id: str, content: str | Iterable[ContentBlock], *, is_error: bool = False, **fields: Any
     ) -> Self:
         """A tool's answer: one tool_result block, with parent_tool_use_id set as specification D3 asks."""
-        result = ToolResultBlock(tool_use_id=tool_use_id, content=_content(content), is_error=is_error)
+        result = ToolResultBlock(tool_use_id=tool_use_id, content=_to_content(content), is_error=is_error)
         metadata: MessageMetadata = fields.pop("metadata", None) or MessageMetadata()
         if metadata.parent_tool_use_id is None:
             metadata = metadata.model_copy(update={"parent_tool_use_id": tool_use_id})
@@ -219,10 +219,10 @@ class Message(Frozen):
         return self.metadata.stop_reason
 
 
-def _content(content: str | Iterable[ContentBlock]) -> Any:
+def _to_content(content: str | Iterable[ContentBlock]) -> Any:
     """What is neither a text nor many blocks is left as it is: validation says what is wrong with it."""
     if isinstance(content, str):
         return (TextBlock(text=content),)
     if isinstance(content, (tuple, list)):
         return tuple(content)
-    return tuple(content) if isinstance(content, Iterable) and not isinstance(content, WHOLE) else content
+    return tuple(content) if isinstance(content, Iterable) and not isinstance(content, SINGLE_VALUES) else content

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Text
 
 
@@ -29,7 +29,7 @@ class Refusal(StrEnum):
     NO_STRUCTURED_OUTPUT_SUPPORT = "no_structured_output_support"
 
 
-class RoutingDecisionRecord(Frozen):
+class RoutingDecisionRecord(FrozenModel):
     mode: RoutingMode
     chosen_model: Text
     reason: Text

@@ -24,56 +24,56 @@ _CANONICAL_ID = re.compile(r"tu_[0-9A-HJKMNP-TV-Z]{26}")
 def check(history: Sequence[Message]) -> list[str]:
     """Every violation as one sentence that starts with the message's index; empty where all is well."""
     return [
-        *(violation for index, message in enumerate(history) for violation in _message(index, message)),
-        *_references(history),
+        *(violation for index, message in enumerate(history) for violation in _check_message(index, message)),
+        *_check_references(history),
     ]
 
 
-def _message(index: int, message: Message) -> list[str]:
+def _check_message(index: int, message: Message) -> list[str]:
     if message.metadata.status is MessageStatus.PARTIAL:
         return []
-    found: list[str] = []
+    violations: list[str] = []
     role, content, metadata = message.role, message.content, message.metadata
     if not content and role not in (Role.SYSTEM, Role.DEVELOPER):
-        found.append("has no content")
-    found += [
+        violations.append("has no content")
+    violations += [
         f"content[{position}]: a {role} message holds no {block.type}"
         for position, block in enumerate(content)
         if block.type not in ALLOWED_BLOCKS[role] and not isinstance(block, UnknownBlock)
     ]
     if role is Role.TOOL:
         if len(content) != 1:
-            found.append(f"holds {len(content)} blocks; a tool message holds exactly one tool_result")
+            violations.append(f"holds {len(content)} blocks; a tool message holds exactly one tool_result")
         if metadata.parent_tool_use_id is None:
-            found.append("metadata.parent_tool_use_id is missing")
+            violations.append("metadata.parent_tool_use_id is missing")
     if role is Role.ASSISTANT and metadata.status is MessageStatus.COMPLETE:
-        found += [
+        violations += [
             f"metadata.{name} is missing"
             for name in ("model", "provider", "routing", "usage")
             if getattr(metadata, name) is None
         ]
-    return [f"[{index}] {violation}" for violation in found]
+    return [f"[{index}] {violation}" for violation in violations]
 
 
-def _references(history: Sequence[Message]) -> list[str]:
-    found: list[str] = []
+def _check_references(history: Sequence[Message]) -> list[str]:
+    violations: list[str] = []
     called: dict[str, str] = {}
     answered: set[str] = set()
     for index, message in enumerate(history):
         for block in message.tool_uses:
             if not _CANONICAL_ID.fullmatch(block.id):
-                found.append(f"[{index}] the tool id {block.id!r} is not canonical (tu_<ulid>)")
+                violations.append(f"[{index}] the tool id {block.id!r} is not canonical (tu_<ulid>)")
             if block.id in called:
-                found.append(f"[{index}] the tool id {block.id!r} is used twice")
+                violations.append(f"[{index}] the tool id {block.id!r} is used twice")
             called[block.id] = message.session_id
         for result in message.content:
             if not isinstance(result, ToolResultBlock):
                 continue
             if result.tool_use_id not in called:
-                found.append(f"[{index}] the result of {result.tool_use_id!r} answers no call before it")
+                violations.append(f"[{index}] the result of {result.tool_use_id!r} answers no call before it")
             elif called[result.tool_use_id] != message.session_id:
-                found.append(f"[{index}] the result of {result.tool_use_id!r} answers a call of another session")
+                violations.append(f"[{index}] the result of {result.tool_use_id!r} answers a call of another session")
             if result.tool_use_id in answered:
-                found.append(f"[{index}] the call {result.tool_use_id!r} is answered twice")
+                violations.append(f"[{index}] the call {result.tool_use_id!r} is answered twice")
             answered.add(result.tool_use_id)
-    return found
+    return violations

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.extension_fields import Names, NameSet, TextMap
 from dragoman.canonical.frozen import FrozenDict, FrozenList, freeze
 from dragoman.canonical.guard import Count, Text
@@ -18,7 +18,7 @@ class SubjectType(StrEnum):
     SYSTEM = "system"
 
 
-class SubjectExtension(Frozen):
+class SubjectExtension(FrozenModel):
     """The authenticated entity that asks. ``claims`` are its raw identity claims (JWT, SAML): never printed."""
 
     id: Text
@@ -29,7 +29,7 @@ class SubjectExtension(Frozen):
     claims: TextMap = Field(default_factory=FrozenDict, repr=False)
 
 
-class ObjectSecurityProfile(Frozen):
+class ObjectSecurityProfile(FrozenModel):
     """What it takes to use a tool, a resource or a prompt.
 
     ``managed_by`` says who enforces that, ``permissions`` what a caller needs, ``data_scope`` which fields are touched
@@ -42,7 +42,7 @@ class ObjectSecurityProfile(Frozen):
     data_scope: Names = Field(default_factory=FrozenList)
 
 
-class RetentionPolicy(Frozen):
+class RetentionPolicy(FrozenModel):
     """How long data may be kept; ``delete_after`` is an ISO time."""
 
     max_age_seconds: Count | None = None
@@ -50,7 +50,7 @@ class RetentionPolicy(Frozen):
     delete_after: Text | None = None
 
 
-class DataPolicy(Frozen):
+class DataPolicy(FrozenModel):
     """What becomes of data that an entity returns: the labels it gets, and what may be done with it.
 
     Actions are words that tool and host agree on, such as export, forward and log_raw. ``allowed_actions`` None means
@@ -69,7 +69,7 @@ class DataPolicy(Frozen):
         return self.allowed_actions is None or action in self.allowed_actions
 
 
-class SecurityExtension(Frozen):
+class SecurityExtension(FrozenModel):
     """Labels on the data, who asks, and the rules for what is asked for.
 
     ``objects`` and ``data`` are keyed by an entity's name (tool, prompt, resource) or URI. Labels only ever grow,

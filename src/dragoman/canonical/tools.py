@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject, Text
 
 
@@ -20,7 +20,7 @@ class SideEffects(StrEnum):
     NETWORK = "network"
 
 
-class ToolDefinition(Frozen):
+class ToolDefinition(FrozenModel):
     """A tool that a model may call.
 
     ``provider_raw`` belongs to the adapter that read the definition from a provider's request: fields that the

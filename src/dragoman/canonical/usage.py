@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Count, JsonObject, Text
 
 
@@ -24,7 +24,7 @@ class CostStatus(StrEnum):
     UNPRICED = "unpriced"
 
 
-class TokenUsage(Frozen):
+class TokenUsage(FrozenModel):
     """What one reply used. All counts are tokens; subsets are None where the provider does not tell."""
 
     input_tokens: Count = 0

@@ -16,17 +16,17 @@ from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.security import DataPolicy, ObjectSecurityProfile
 from dragoman.canonical.view_context import ViewContext
-from dragoman.canonical.view_json import view_json
+from dragoman.canonical.view_json import export_view
 from dragoman.canonical.view_kinds import (
     ACTIONS,
     ACTIONS_BY_ROLE,
-    AFTER,
-    BEFORE,
-    KINDS,
+    KIND_BY_BLOCK,
     MEDIA,
+    POST_KINDS,
+    PRE_KINDS,
+    PRE_ROLES,
     PROMPTS,
     RESOURCES,
-    ROLES_BEFORE,
     TEXTS,
     TOOLS,
     ViewAction,
@@ -37,9 +37,9 @@ from dragoman.canonical.view_parts import (
     UnknownPartError,
     arguments_of,
     content_of,
+    inner_parts,
     mime_type_of,
     name_of,
-    parts_inside,
     properties_of,
     size_of,
     uri_of,
@@ -47,7 +47,7 @@ from dragoman.canonical.view_parts import (
 
 logger = logging.getLogger("dragoman.canonical")
 
-_NOT_READ: Any = object()
+_UNSET: Any = object()
 
 
 def iter_views(
@@ -73,14 +73,14 @@ def iter_views(
     alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1
     return (
         MessageView(
-            part, message.role, hook=hook, extensions=extensions, called=_called(part, extensions, calls, alone)
+            part, message.role, hook=hook, extensions=extensions, called=_find_tool(part, extensions, calls, alone)
         )
         for part in message.content
     )
 
 
 def _kind(part: ContentBlock, where: str) -> ViewKind:
-    kind = KINDS.get(type(part))  # type: ignore[arg-type]
+    kind = KIND_BY_BLOCK.get(type(part))  # type: ignore[arg-type]
     if kind is None:
         shown = one_line(str(getattr(part, "type", type(part).__name__)))
         logger.warning("%s is of the kind %r, which no view can show", where, shown)
@@ -90,7 +90,7 @@ def _kind(part: ContentBlock, where: str) -> ViewKind:
     return kind
 
 
-def _called(
+def _find_tool(
     part: ContentBlock, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None, alone: bool
 ) -> CalledTool | None:
     """The tool that a call or a result is about, as far as anyone says."""
@@ -125,14 +125,14 @@ class MessageView(ViewContext):
         extensions: Extensions | None = None,
         called: CalledTool | None = None,
     ) -> None:
-        put = super().__setattr__
-        put("_part", part)
-        put("_kind", _kind(part, "this part"))
-        put("_role", Role(role))
-        put("_hook", hook)
-        put("_extensions", extensions)
-        put("_called", called)
-        put("_content", _NOT_READ)
+        set_field = super().__setattr__
+        set_field("_part", part)
+        set_field("_kind", _kind(part, "this part"))
+        set_field("_role", Role(role))
+        set_field("_hook", hook)
+        set_field("_extensions", extensions)
+        set_field("_called", called)
+        set_field("_content", _UNSET)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a MessageView is read-only: {name} cannot be set")
@@ -161,7 +161,7 @@ class MessageView(ViewContext):
     @property
     def content(self) -> str | None:
         """The text that can be searched, read once; see `view_parts.content_of` for what it is of each kind."""
-        if self._content is _NOT_READ:
+        if self._content is _UNSET:
             super().__setattr__("_content", content_of(self._part))
         content: str | None = self._content
         return content
@@ -206,7 +206,7 @@ class MessageView(ViewContext):
     @property
     def is_pre(self) -> bool:
         """Whether this goes in: a request, or text and media of a user, system or developer message."""
-        return self._kind in BEFORE or (self._kind not in AFTER and self._role in ROLES_BEFORE)
+        return self._kind in PRE_KINDS or (self._kind not in POST_KINDS and self._role in PRE_ROLES)
 
     @property
     def is_post(self) -> bool:
@@ -236,16 +236,16 @@ class MessageView(ViewContext):
     @property
     def object(self) -> ObjectSecurityProfile | None:
         """The access profile of this entity, by its name, else by its URI; a copy."""
-        found = self._by_entity(self._security.objects) if self._security else None
+        found = self._find_entity(self._security.objects) if self._security else None
         return found.model_copy(deep=True) if found else None
 
     @property
     def data_policy(self) -> DataPolicy | None:
         """The data policy of this entity, by its name, else by its URI; a copy."""
-        found = self._by_entity(self._security.data) if self._security else None
+        found = self._find_entity(self._security.data) if self._security else None
         return found.model_copy(deep=True) if found else None
 
-    def _by_entity(self, entries: Mapping[str, Any]) -> Any:
+    def _find_entity(self, entries: Mapping[str, Any]) -> Any:
         keys = (self.name, self.uri)
         return next((entries[key] for key in keys if key and key in entries), None)
 
@@ -266,14 +266,14 @@ class MessageView(ViewContext):
     def has_content(self) -> bool:
         return self.content is not None
 
-    def inside(self) -> "Iterator[MessageView]":
+    def inner_views(self) -> "Iterator[MessageView]":
         """Views of what lies inside this part: the blocks of a tool's result, the parts of a prompt result's messages.
 
         The content of a prompt result is its own text alone, so that a policy on what its messages say looks here.
         Raises UnknownPartError at once where something inside has no kind, or is no message.
         """
         hook, extensions = self._hook, self._extensions
-        inner = [MessageView(part, role, hook=hook, extensions=extensions) for role, part in parts_inside(self._part)]
+        inner = [MessageView(part, role, hook=hook, extensions=extensions) for role, part in inner_parts(self._part)]
         return iter(inner)
 
     def to_dict(
@@ -284,7 +284,7 @@ class MessageView(ViewContext):
         Without the content the arguments of a call stay, unless ``include_arguments`` is False too; that alone also
         leaves out a call's content, since that is its arguments.
         """
-        return view_json(
+        return export_view(
             self,
             include_content=include_content,
             include_context=include_context,
@@ -296,7 +296,7 @@ class MessageView(ViewContext):
         return {"input": self.to_dict(include_content, include_arguments=include_arguments)}
 
     def __reduce__(self) -> Any:
-        return _view, (self.raw, self._role, self._hook, self._extensions, self._called)
+        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._called)
 
     def __repr__(self) -> str:
         """No content: it may be a secret."""
@@ -305,5 +305,5 @@ class MessageView(ViewContext):
         return f"MessageView(kind={self._kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"
 
 
-def _view(part: Any, role: Role, hook: str | None, extensions: Extensions | None, called: Any) -> MessageView:
+def _restore_view(part: Any, role: Role, hook: str | None, extensions: Extensions | None, called: Any) -> MessageView:
     return MessageView(part, role, hook=hook, extensions=extensions, called=called)

@@ -6,7 +6,7 @@ Headers that carry secrets and the subject's claims are never in it.
 from typing import TYPE_CHECKING, Any
 
 from dragoman.canonical.frozen import thaw
-from dragoman.canonical.headers import without_secrets
+from dragoman.canonical.headers import drop_secret_headers
 from dragoman.canonical.security import DataPolicy, ObjectSecurityProfile, SubjectExtension
 from dragoman.canonical.view_kinds import CALLS
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from dragoman.canonical.view import MessageView
 
 
-def view_json(
+def export_view(
     view: "MessageView", *, include_content: bool, include_context: bool, include_arguments: bool
 ) -> dict[str, Any]:
     """Keys in the specification's order, each only where there is something to say."""
-    written: dict[str, Any] = {
+    document: dict[str, Any] = {
         "kind": view.kind.value,
         "role": view.role.value,
         "is_pre": view.is_pre,
@@ -26,24 +26,24 @@ def view_json(
         "action": view.action.value,
     }
     if view.hook is not None:
-        written["hook"] = view.hook
+        document["hook"] = view.hook
     if view.uri:
-        written["uri"] = view.uri
+        document["uri"] = view.uri
     if view.name:
-        written["name"] = view.name
+        document["name"] = view.name
     # The content of a call is its arguments: where these are left out, it goes too.
     if include_content and (include_arguments or view.kind not in CALLS):
-        written |= _content(view)
+        document |= _content(view)
     if view.mime_type:
-        written["mime_type"] = view.mime_type
+        document["mime_type"] = view.mime_type
     if include_arguments and view.args is not None:
-        written["arguments"] = thaw(view.args)
+        document["arguments"] = thaw(view.args)
     if view.properties:
-        written["properties"] = thaw(view.properties)
+        document["properties"] = thaw(view.properties)
     context = _context(view) if include_context else {}
     if context:
-        written["extensions"] = context
-    return written
+        document["extensions"] = context
+    return document
 
 
 def _content(view: "MessageView") -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _context(view: "MessageView") -> dict[str, Any]:
         "subject": _subject(subject) if subject else None,
         "environment": view.environment,
         "labels": sorted(view.labels),
-        "headers": without_secrets(view.headers),
+        "headers": drop_secret_headers(view.headers),
         "object": _profile(profile) if profile else None,
         "data": _policy(policy) if policy else None,
         "agent": _agent(view),
@@ -87,19 +87,19 @@ def _profile(profile: ObjectSecurityProfile) -> dict[str, Any]:
 
 
 def _policy(policy: DataPolicy) -> dict[str, Any]:
-    written: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "apply_labels": list(policy.apply_labels),
         "denied_actions": list(policy.denied_actions),
     }
     if policy.allowed_actions is not None:
-        written["allowed_actions"] = list(policy.allowed_actions)
+        fields["allowed_actions"] = list(policy.allowed_actions)
     if policy.retention:
-        written["retention"] = {
+        fields["retention"] = {
             "max_age_seconds": policy.retention.max_age_seconds,
             "policy": policy.retention.policy,
             "delete_after": policy.retention.delete_after,
         }
-    return written
+    return fields
 
 
 def _agent(view: "MessageView") -> dict[str, Any]:

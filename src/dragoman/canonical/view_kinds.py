@@ -5,7 +5,7 @@ from enum import StrEnum
 from dragoman.canonical.blocks import (
     AudioBlock,
     DocumentBlock,
-    Frozen,
+    FrozenModel,
     ImageBlock,
     PromptRequestBlock,
     PromptResultBlock,
@@ -48,7 +48,7 @@ class ViewAction(StrEnum):
     GENERATE = "generate"
 
 
-KINDS: dict[type[Frozen], ViewKind] = {
+KIND_BY_BLOCK: dict[type[FrozenModel], ViewKind] = {
     TextBlock: ViewKind.TEXT,
     ThinkingBlock: ViewKind.THINKING,
     RedactedThinkingBlock: ViewKind.THINKING,
@@ -83,11 +83,11 @@ ACTIONS_BY_ROLE: dict[Role, ViewAction] = {
     Role.TOOL: ViewAction.RECEIVE,
 }
 
-BEFORE = frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST, ViewKind.RESOURCE_REF})
+PRE_KINDS = frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST, ViewKind.RESOURCE_REF})
 """Kinds that ask for something, whoever speaks."""
-AFTER = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT, ViewKind.RESOURCE})
+POST_KINDS = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT, ViewKind.RESOURCE})
 """Kinds that answer something, whoever speaks."""
-ROLES_BEFORE = frozenset({Role.USER, Role.SYSTEM, Role.DEVELOPER})
+PRE_ROLES = frozenset({Role.USER, Role.SYSTEM, Role.DEVELOPER})
 """Roles whose text and media are input; those of the others are output."""
 
 TOOLS = frozenset({ViewKind.TOOL_CALL, ViewKind.TOOL_RESULT})

@@ -139,7 +139,7 @@ def arguments_of(part: ContentBlock) -> dict[str, Any] | None:
             return None
 
 
-def parts_inside(part: ContentBlock) -> Iterator[tuple[Role, ContentBlock]]:
+def inner_parts(part: ContentBlock) -> Iterator[tuple[Role, ContentBlock]]:
     """The parts of a part, with the role that speaks there. Raises UnknownPartError where that cannot be told."""
     match part:
         case ToolResultBlock():

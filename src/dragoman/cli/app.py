@@ -38,13 +38,13 @@ def run() -> None:
     try:
         app()
     except DragomanError as error:
-        console(stderr=True).print(f"[bold red]error:[/] {_plain(error)}", highlight=False)
+        console(stderr=True).print(f"[bold red]error:[/] {_escape_error(error)}", highlight=False)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _plain(error: DragomanError) -> str:
+def _escape_error(error: DragomanError) -> str:
     from rich.markup import escape
 
     return escape(str(error))

@@ -61,16 +61,16 @@ def bulk(
     """
     from dragoman.bulk import bulk as run  # its extra is asked for where it is needed
 
-    written = output or file.with_name(f"{file.stem}.answers{file.suffix}")
+    output_path = output or file.with_name(f"{file.stem}.answers{file.suffix}")
     providers = {model[0].partition(":")[0]: {"base_url": base_url}} if base_url else {}
     out = console(stderr=True)
-    with _shown(out, quiet) as progress:
+    with _show_progress(out, quiet) as progress:
         report = run(
             file,
             model,
             template=template,
             system=system,
-            output=written,
+            output=output_path,
             manifest=manifest,
             name=name,
             options=AdapterOptions(max_output_tokens=max_tokens, temperature=temperature),
@@ -86,13 +86,13 @@ def bulk(
             progress=progress,
         )
     with report:
-        _tell(report, written)
+        _print_report(report, output_path)
         if not report.finished:
             raise typer.Exit(_UNFINISHED)
 
 
 @contextmanager
-def _shown(out: Console, quiet: bool) -> Iterator[Any]:
+def _show_progress(out: Console, quiet: bool) -> Iterator[Any]:
     """A line that says how far the run is, while it runs."""
     if quiet:
         yield None
@@ -110,29 +110,29 @@ def progress_line(progress: "Progress") -> str:
         parts.append(f"{progress.rate:,.1f} a second")
     if progress.cost_usd is not None:
         parts.append(f"${progress.cost_usd:.4f}")
-    if progress.cost_at_end_usd is not None:
-        parts.append(f"about ${progress.cost_at_end_usd:.4f} at the end")
+    if progress.projected_cost_usd is not None:
+        parts.append(f"about ${progress.projected_cost_usd:.4f} at the end")
     if progress.seconds_left is not None:
         minutes, seconds = divmod(round(progress.seconds_left), 60)
         parts.append(f"{minutes}:{seconds:02} left")
     return " · ".join(parts)
 
 
-def _tell(report: "BulkReport", written: Path) -> None:
-    out = console(least_width=_WIDTH)
-    titles, *rows = report.cells()
+def _print_report(report: "BulkReport", output_path: Path) -> None:
+    out = console(min_width=_WIDTH)
+    titles, *rows = report.table_rows()
     table = Table(titles[0], box=None, pad_edge=False)
     for title in titles[1:]:
         table.add_column(title, justify="right")
     for row in rows:
         table.add_row(*map(escape, row))
     out.print(table)
-    gone = report.gone
-    if count := gone.killed + gone.network + gone.failed:
-        cost = "at an unknown cost" if gone.usd is None else f"at some ${gone.usd:.6f}"
+    lost = report.lost
+    if count := lost.killed + lost.network + lost.failed:
+        cost = "at an unknown cost" if lost.usd is None else f"at some ${lost.usd:.6f}"
         out.print(f"[yellow]{count:,} requests may have been paid for in vain[/], {cost}", soft_wrap=True)
     if report.stopped is not None:
         out.print(f"[yellow]not finished:[/] {escape(report.stopped)}", soft_wrap=True)
     elif report.errors:
         out.print(f"[yellow]{report.errors:,} errors[/]: --retry-errors asks those rows again", soft_wrap=True)
-    out.print(f"[dim]written to {escape(str(written))}[/]", soft_wrap=True)
+    out.print(f"[dim]written to {escape(str(output_path))}[/]", soft_wrap=True)

@@ -22,25 +22,29 @@ def list_(paths: Paths) -> None:
     """One line a file: how many exchanges, with whom, when."""
     from rich.table import Table
 
-    shown = Table("file", "exchanges", "server", "recorded", "asked", box=None, pad_edge=False)
-    for path in files(paths):
+    table = Table("file", "exchanges", "server", "recorded", "asked", box=None, pad_edge=False)
+    for path in iter_cassettes(paths):
         recording = _load(path)
-        asked = dict.fromkeys(_asked(recording))
-        shown.add_row(
-            str(path), str(len(recording.exchanges)), recording.server, str(recording.recorded or ""), ", ".join(asked)
+        operations = dict.fromkeys(_operations(recording))
+        table.add_row(
+            str(path),
+            str(len(recording.exchanges)),
+            recording.server,
+            str(recording.recorded or ""),
+            ", ".join(operations),
         )
-    console(least_width=120).print(shown)
+    console(min_width=120).print(table)
 
 
 @app.command()
 def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None:
     """What was asked and answered, in words."""
-    from dragoman.testing.cassette_reply import said
+    from dragoman.testing.cassette_reply import describe_reply
 
     out, recording = console(), _load(path)
-    for number, (exchange, asked) in enumerate(zip(recording.exchanges, _asked(recording), strict=True), 1):
-        out.print(f"{number}. {asked} -> {exchange.response.status}", style="bold", markup=False)
-        out.print(said(exchange) or f"({len(exchange.response.body)} bytes)", markup=False, soft_wrap=True)
+    for number, (exchange, operation) in enumerate(zip(recording.exchanges, _operations(recording), strict=True), 1):
+        out.print(f"{number}. {operation} -> {exchange.response.status}", style="bold", markup=False)
+        out.print(describe_reply(exchange) or f"({len(exchange.response.body)} bytes)", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -54,10 +58,10 @@ def check(
     from dragoman.testing.recording import today
 
     out, failed, count = console(), False, 0
-    for path in files(paths):
+    for path in iter_cassettes(paths):
         count += 1
         for remark in remarks(path, today(), days):
-            failed = failed or remark.grave or strict
+            failed = failed or remark.is_serious or strict
             out.print(f"{path}: {remark.kind}: {remark.text}", markup=False, soft_wrap=True)
     out.print(f"{count} files checked")
     raise typer.Exit(1 if failed else 0)
@@ -66,17 +70,17 @@ def check(
 @app.command()
 def scrub(paths: Paths) -> None:
     """Masks, in place, what looks like a secret. A file that is clean is not touched."""
-    from dragoman.testing.cassette_file import save
-    from dragoman.testing.cassette_leaks import leaks
-    from dragoman.testing.cassette_scrub import scrubbed
+    from dragoman.testing.cassette_file import dumps
+    from dragoman.testing.cassette_leaks import find_leaks
+    from dragoman.testing.cassette_scrub import scrub_recording
     from dragoman.testing.cassette_secrets import Scanner
 
     scanner = Scanner()
-    for path in files(paths):
+    for path in iter_cassettes(paths):
         recording = _load(path)
-        found = [leak for n, each in enumerate(recording.exchanges, 1) for leak in leaks(each, scanner, n)]
+        found = [leak for n, each in enumerate(recording.exchanges, 1) for leak in find_leaks(each, scanner, n)]
         if found:
-            path.write_text(save(scrubbed(recording)), encoding="utf-8")
+            path.write_text(dumps(scrub_recording(recording)), encoding="utf-8")
             console().print(f"{path}: {len(found)} masked", markup=False, soft_wrap=True)
 
 
@@ -89,27 +93,27 @@ def import_(
     ] = False,
 ) -> None:
     """Reads other recorders' cassettes and writes ours."""
-    from dragoman.testing.cassette_file import save
-    from dragoman.testing.cassette_import import SUFFIXES, imported
-    from dragoman.testing.cassette_scrub import scrubbed
+    from dragoman.testing.cassette_file import dumps
+    from dragoman.testing.cassette_import import SUFFIXES, import_recording
+    from dragoman.testing.cassette_scrub import scrub_recording
 
     out = console()
-    for path, below in _below(paths, SUFFIXES):
-        recording = imported(path)
-        text = save(scrubbed(recording) if clean else recording)
-        target = into / below.with_name(below.name.removesuffix(".gz")).with_suffix(".yaml")
+    for path, relative in _iter_files(paths, SUFFIXES):
+        recording = import_recording(path)
+        text = dumps(scrub_recording(recording) if clean else recording)
+        target = into / relative.with_name(relative.name.removesuffix(".gz")).with_suffix(".yaml")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         out.print(f"{target}: {len(recording.exchanges)} exchanges", markup=False, soft_wrap=True)
 
 
-def files(paths: list[Path]) -> Iterator[Path]:
+def iter_cassettes(paths: list[Path]) -> Iterator[Path]:
     """The files that are named, and those in the folders that are. Raises ConfigurationError where there are none."""
-    for path, _ in _below(paths, (".yaml",)):
+    for path, _ in _iter_files(paths, (".yaml",)):
         yield path
 
 
-def _below(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[Path, Path]]:
+def _iter_files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[Path, Path]]:
     """Each file, and its place below the folder that was named."""
     for path in paths:
         if not path.exists():
@@ -123,18 +127,18 @@ def _below(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[Path,
 
 
 def _load(path: Path) -> "Recording":
-    from dragoman.testing.cassette_file import load
+    from dragoman.testing.cassette_file import loads
 
     try:
-        return load(path.read_text(encoding="utf-8"))
+        return loads(path.read_text(encoding="utf-8"))
     except (ConfigurationError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
 
 
-def _asked(recording: "Recording") -> Iterator[str]:
-    from dragoman.testing.cassette_wires import wire_of
+def _operations(recording: "Recording") -> Iterator[str]:
+    from dragoman.testing.cassette_wires import request_target
 
     for exchange in recording.exchanges:
-        wire = wire_of(exchange.request)
-        who = exchange.request.provider or wire.reads or "somebody"
-        yield f"{who} {wire.operation}"
+        wire = request_target(exchange.request)
+        provider = exchange.request.provider or wire.reads or "somebody"
+        yield f"{provider} {wire.operation}"

@@ -38,7 +38,7 @@ def chat(
         session = Session(model, system=system, providers=providers)
     with session:
         out.print(f"[bold]{escape(str(session.model))}[/] [dim]/help lists the commands[/]")
-        while (line := _read(out)) is not None:
+        while (line := _read_line(out)) is not None:
             if line.startswith("/"):
                 if not _command(out, session, line):
                     return
@@ -46,7 +46,7 @@ def chat(
                 _turn(out, session, line)
 
 
-def _read(out: Console) -> str | None:
+def _read_line(out: Console) -> str | None:
     try:
         return out.input("[bold blue]> [/]").strip()
     except EOFError:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from dragoman.cli.show import console
 
 if TYPE_CHECKING:
-    from dragoman.testing.conformance import Result, Scorecard
+    from dragoman.testing.conformance import LawResult, Scorecard
 
 _WIDTH = 100
 _PLURALS = {"holds": "hold", "broken": "broken", "not tried": "not tried"}
@@ -22,7 +22,7 @@ def conform(
     model: Annotated[list[str] | None, typer.Option(help="Only these models; all listed ones otherwise.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the scorecard to this file, as one HTML page.")] = None,
     histories: Annotated[int, typer.Option(help="How many histories of each kind are tried.", min=1)] = 25,
-    every: Annotated[bool, typer.Option("--all", help="Show the laws that hold as well.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Show the laws that hold as well.")] = False,
 ) -> None:
     """Tries the laws of the conformance kit on the adapters of a package, without their provider.
 
@@ -31,17 +31,17 @@ def conform(
     """
     from dataclasses import replace
 
-    from dragoman.testing.conformance import conform as tried
+    from dragoman.testing.conformance import conform as run_conformance
     from dragoman.testing.conformance import page
-    from dragoman.testing.conformance.finding import suites_of
+    from dragoman.testing.conformance.finding import find_suites
 
     cards = []
-    out = console(least_width=_WIDTH)
-    for suite in suites_of(package, kit):
+    out = console(min_width=_WIDTH)
+    for suite in find_suites(package, kit):
         for subject in suite.subjects(model or ()):
             effort = replace(subject.effort, histories=histories)
-            cards.append(tried(subject.adapter, subject.wires, effort))
-            _show(out, cards[-1], every=every)
+            cards.append(run_conformance(subject.adapter, subject.wires, effort))
+            _print_card(out, cards[-1], show_all=show_all)
     if html is not None:
         html.write_text(page(cards), encoding="utf-8")
         out.print(f"[dim]the scorecard is in {escape(str(html))}[/]")
@@ -51,29 +51,29 @@ def conform(
         raise typer.Exit(3)
 
 
-def _show(out: Console, card: "Scorecard", *, every: bool) -> None:
+def _print_card(out: Console, card: "Scorecard", *, show_all: bool) -> None:
     from dragoman.testing.conformance import Mark
 
     out.print(f"[bold]{escape(card.model)}[/] [dim]{escape(card.adapter)}[/]")
     for chapter, results in card.chapters():
-        counted = {mark: sum(result.mark is mark for result in results) for mark in Mark}
-        colour = "red" if counted[Mark.BROKEN] else "green" if counted[Mark.HOLDS] else "yellow"
-        told = ", ".join(f"{number} {_PLURALS[mark]}" for mark, number in counted.items() if number)
+        counts = {mark: sum(result.mark is mark for result in results) for mark in Mark}
+        colour = "red" if counts[Mark.BROKEN] else "green" if counts[Mark.HOLDS] else "yellow"
+        summary = ", ".join(f"{number} {_PLURALS[mark]}" for mark, number in counts.items() if number)
         trials = sum(result.verdict.tried for result in results)
-        out.print(f"  [{colour}]{chapter:<14}[/]{told} [dim]({trials:,} trials)[/]")
+        out.print(f"  [{colour}]{chapter:<14}[/]{summary} [dim]({trials:,} trials)[/]")
         for result in results:
-            if every or result.mark is not Mark.HOLDS:
-                _show_law(out, result)
+            if show_all or result.mark is not Mark.HOLDS:
+                _print_law(out, result)
     out.print(f"  {escape(str(card))}", soft_wrap=True)
 
 
-def _show_law(out: Console, result: "Result") -> None:
+def _print_law(out: Console, result: "LawResult") -> None:
     from dragoman.testing.conformance import Mark
 
-    sign = {Mark.HOLDS: "[green]✓[/]", Mark.BROKEN: "[red]✗[/]", Mark.NOT_TRIED: "[yellow]·[/]"}[result.mark]
-    why = f": {result.why_not}" if result.why_not else ""
-    out.print(f"    {sign} {escape(result.law.name)}[dim]{escape(why)}[/]", soft_wrap=True)
+    symbol = {Mark.HOLDS: "[green]✓[/]", Mark.BROKEN: "[red]✗[/]", Mark.NOT_TRIED: "[yellow]·[/]"}[result.mark]
+    reason = f": {result.skip_reason}" if result.skip_reason else ""
+    out.print(f"    {symbol} {escape(result.law.name)}[dim]{escape(reason)}[/]", soft_wrap=True)
     if result.mark is Mark.BROKEN:
-        out.print(f"      [dim]{escape(result.law.says)}[/]", soft_wrap=True)
+        out.print(f"      [dim]{escape(result.law.statement)}[/]", soft_wrap=True)
         for fault in result.verdict.faults:
             out.print(f"      {escape(fault)}", soft_wrap=True)

@@ -12,17 +12,17 @@ from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.losses import Loss, Severity
-from dragoman.cli.convert_files import check_writable, converted, files_in, targets_of, written
+from dragoman.cli.convert_files import check_writable, convert_history, iter_files, plan_targets, write_file
 from dragoman.cli.show import console
-from dragoman.formats.shapes import SHAPES
+from dragoman.formats.shapes import FORMATS
 
-_MOST_REASONS = 12
+_MAX_REASONS = 12
 
 
 def convert(
     source: Annotated[Path, typer.Argument(help="A file, or a directory of them.")],
     target: Annotated[Path, typer.Argument(help="A file; a directory where there are several conversations.")],
-    to: Annotated[str, typer.Option("--to", help=f"The shape to write: {', '.join(SHAPES)}, or a provider.")],
+    to: Annotated[str, typer.Option("--to", help=f"The shape to write: {', '.join(FORMATS)}, or a provider.")],
     of: Annotated[str | None, typer.Option("--from", help="The shape to read; told by looking, without it.")] = None,
     model: Annotated[str | None, typer.Option(help="The model's name, for lists of a provider's clients.")] = None,
     only: Annotated[str | None, typer.Option(help="The one conversation of that name, of a source with many.")] = None,
@@ -38,45 +38,47 @@ def convert(
     check_writable(to)
     if source.is_file():
         losses: list[Loss] = []
-        for name, history, path in targets_of(source, target, of=of, to=to, model=model, only=only):
-            found = converted(history, to, model)
-            written(found, path, overwrite=overwrite)
-            losses += found.losses
+        for name, history, path in plan_targets(source, target, of=of, to=to, model=model, only=only):
+            conversion = convert_history(history, to, model)
+            write_file(conversion, path, overwrite=overwrite)
+            losses += conversion.losses
             out.print(f"{escape(name)} → {escape(str(path))}, {len(history)} messages", soft_wrap=True)
-        _show(losses)
+        _print_losses(losses)
         return
-    failed = _directory(source, target, of=of, to=to, model=model, overwrite=overwrite)
+    failed = _convert_directory(source, target, of=of, to=to, model=model, overwrite=overwrite)
     for path, reason in failed:
         console(stderr=True).print(f"[red]{escape(str(path))}[/]: {escape(reason)}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 
 
-def _directory(
+def _convert_directory(
     source: Path, target: Path, *, of: str | None, to: str, model: str | None, overwrite: bool
 ) -> list[tuple[Path, str]]:
     """Every file below the source, to the same place below the target. Gives those that failed, with the reason."""
     failed: list[tuple[Path, str]] = []
     losses: list[Loss] = []
-    files = list(files_in(source, target))
-    made: set[Path] = set()
+    files = list(iter_files(source, target))
+    written_paths: set[Path] = set()
     for path in track(files, "converting", console=console(stderr=True), transient=True):
         try:
-            where = (target / path.relative_to(source)).with_suffix("")
-            for _, history, place in targets_of(path, where, of=of, to=to, model=model, only=None, named=False):
-                found = converted(history, to, model)
-                written(found, place, overwrite=overwrite and place not in made)
-                losses += found.losses
-                made.add(place)
+            base = (target / path.relative_to(source)).with_suffix("")
+            for _, history, destination in plan_targets(path, base, of=of, to=to, model=model, only=None, named=False):
+                conversion = convert_history(history, to, model)
+                write_file(conversion, destination, overwrite=overwrite and destination not in written_paths)
+                losses += conversion.losses
+                written_paths.add(destination)
         except (DragomanError, OSError) as error:
             failed.append((path, str(error)))
-    done = len(files) - len(failed)
-    console().print(f"{len(made):,} conversations of {done:,} files converted, {len(failed):,} files not")
-    _show(losses)
+    converted_count = len(files) - len(failed)
+    console().print(
+        f"{len(written_paths):,} conversations of {converted_count:,} files converted, {len(failed):,} files not"
+    )
+    _print_losses(losses)
     return failed
 
 
-def _show(losses: Sequence[Loss]) -> None:
+def _print_losses(losses: Sequence[Loss]) -> None:
     """The losses by reason, those that weigh most first."""
     out = console()
     if not losses:
@@ -86,10 +88,10 @@ def _show(losses: Sequence[Loss]) -> None:
     rows = sorted(counts.items(), key=lambda row: (row[0][0] is not Severity.WARNING, -row[1], row[0]))
     table = Table("lost", "", "what", box=None, pad_edge=False)
     table.columns[1].justify = "right"
-    for (severity, kind, reason), times in rows[:_MOST_REASONS]:
+    for (severity, kind, reason), times in rows[:_MAX_REASONS]:
         style = "yellow" if severity is Severity.WARNING else "dim"
         table.add_row(escape(kind), f"{times:,}", escape(reason), style=style)
     out.print(table)
-    if len(rows) > _MOST_REASONS:
-        rest = sum(times for _, times in rows[_MOST_REASONS:])
-        out.print(f"[dim]and {rest:,} more, of {len(rows) - _MOST_REASONS} kinds[/]")
+    if len(rows) > _MAX_REASONS:
+        rest = sum(times for _, times in rows[_MAX_REASONS:])
+        out.print(f"[dim]and {rest:,} more, of {len(rows) - _MAX_REASONS} kinds[/]")

@@ -13,14 +13,14 @@ from rich.table import Table
 
 from dragoman.canonical.usage import CostStatus
 from dragoman.cli.cost_plot import write_plot
-from dragoman.cli.cost_sources import Repricing, Span, sources
+from dragoman.cli.cost_sources import Repricing, Span, open_sources
 from dragoman.cli.show import console
 from dragoman.pricing import price_table
-from dragoman.pricing.lines import CostLine, added, total
+from dragoman.pricing.lines import CostLine, sum_by_key, sum_lines
 from dragoman.pricing.quote import EXACT
 
 _WIDTH = 110
-_MOST_GAPS = 8
+_MAX_GAPS = 8
 """Named below the table; the JSON has them all."""
 
 
@@ -65,53 +65,53 @@ def cost(
     table = None
     if again or overlay or version:
         table = price_table(version, kept)
-        table = table.overlaid(overlay) if overlay else table
-    prices = Repricing(table, _in_utc(at), as_model)
-    found = sources(files, Span(_in_utc(since), _in_utc(until)), attach=attach)
-    lines = added(line for source in found for line in source.lines(groups, prices))
-    priced_by = sorted({source.priced_by(prices) for source in found})
+        table = table.with_overlay(overlay) if overlay else table
+    prices = Repricing(table, _to_utc(at), as_model)
+    opened = open_sources(files, Span(_to_utc(since), _to_utc(until)), attach=attach)
+    lines = sum_by_key(line for source in opened for line in source.lines(groups, prices))
+    priced_by = sorted({source.describe_prices(prices) for source in opened})
     if plot is not None:
         write_plot(plot, groups, lines, "; ".join(priced_by))
     if as_json:
-        whole = {"lines": [_as_json(groups, line) for line in lines], "total": _as_json([], total(lines))}
-        typer.echo(json.dumps(whole | {"prices": priced_by}, indent=2))
+        result = {"lines": [_to_json(groups, line) for line in lines], "total": _to_json([], sum_lines(lines))}
+        typer.echo(json.dumps(result | {"prices": priced_by}, indent=2))
     else:
-        _show(groups, lines, "; ".join(priced_by))
+        _print_table(groups, lines, "; ".join(priced_by))
 
 
-def _in_utc(at: datetime | None) -> datetime | None:
+def _to_utc(at: datetime | None) -> datetime | None:
     return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def _show(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:
-    out = console(least_width=_WIDTH)
+def _print_table(groups: Sequence[str], lines: Sequence[CostLine], priced_by: str) -> None:
+    out = console(min_width=_WIDTH)
     table = Table(*groups, box=None, pad_edge=False)
     for title in ("replies", "tokens in", "tokens out", "cost"):
         table.add_column(title, justify="right")
     table.add_column("not priced", justify="right")
-    whole = total(lines)
+    total_line = sum_lines(lines)
     for line in lines:
-        table.add_row(*(escape(part or "-") for part in line.key), *_figures(line))
+        table.add_row(*(escape(part or "-") for part in line.key), *_format_figures(line))
     if len(lines) > 1:
         table.add_section()
-        table.add_row("total", *[""] * (len(groups) - 1), *_figures(whole), style="bold")
+        table.add_row("total", *[""] * (len(groups) - 1), *_format_figures(total_line), style="bold")
     out.print(table)
-    if whole.unpriced:
-        gaps = sorted(whole.unpriced.items(), key=lambda gap: (-gap[1], gap[0]))
-        named = ", ".join(f"{name} ({count:,})" for name, count in gaps[:_MOST_GAPS])
-        more = f", and {len(gaps) - _MOST_GAPS} more: see --json" if len(gaps) > _MOST_GAPS else ""
-        out.print(f"[yellow]not priced, in so many replies:[/] {escape(named)}{more}", soft_wrap=True)
+    if total_line.unpriced:
+        gaps = sorted(total_line.unpriced.items(), key=lambda gap: (-gap[1], gap[0]))
+        gap_list = ", ".join(f"{name} ({count:,})" for name, count in gaps[:_MAX_GAPS])
+        more = f", and {len(gaps) - _MAX_GAPS} more: see --json" if len(gaps) > _MAX_GAPS else ""
+        out.print(f"[yellow]not priced, in so many replies:[/] {escape(gap_list)}{more}", soft_wrap=True)
     out.print(f"[dim]prices: {escape(priced_by)}[/]", soft_wrap=True)
 
 
-def _figures(line: CostLine) -> list[str]:
+def _format_figures(line: CostLine) -> list[str]:
     known = line.statuses.get(CostStatus.PRICED, 0) + line.statuses.get(CostStatus.FREE, 0)
     counts = (line.replies, line.prompt_tokens, line.output_tokens)
     unknown = line.replies - known
     return [*(f"{count:,}" for count in counts), str(line), f"{unknown:,}" if unknown else ""]
 
 
-def _as_json(groups: Sequence[str], line: CostLine) -> dict[str, Any]:
+def _to_json(groups: Sequence[str], line: CostLine) -> dict[str, Any]:
     return {
         **dict(zip(groups, line.key, strict=True)),
         "replies": line.replies,

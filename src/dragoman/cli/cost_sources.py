@@ -19,10 +19,10 @@ from dragoman.canonical.ids import new_message_id
 from dragoman.canonical.message import Message
 from dragoman.pricing import PriceTable, price_table, reprice
 from dragoman.pricing.at_scale import Usages
-from dragoman.pricing.lines import CostLine, added, line_of
-from dragoman.pricing.recorded import Recorded, Replies
+from dragoman.pricing.lines import CostLine, cost_line, sum_by_key
+from dragoman.pricing.recorded import RecordedReplies, Replies
 from dragoman.pricing.usage_columns import SUFFIXES
-from dragoman.session import stored
+from dragoman.session import snapshot
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -36,7 +36,7 @@ class Repricing:
     as_model: str | None = None
 
     @property
-    def wanted(self) -> bool:
+    def is_requested(self) -> bool:
         return self != Repricing()
 
 
@@ -47,7 +47,7 @@ class Span:
     since: datetime | None = None
     until: datetime | None = None
 
-    def holds(self, at: datetime) -> bool:
+    def contains(self, at: datetime) -> bool:
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
@@ -59,12 +59,12 @@ class Source(Protocol):
         """What the replies cost, by the groups of `at_scale.GROUPS`."""
         ...
 
-    def priced_by(self, prices: Repricing) -> str:
+    def describe_prices(self, prices: Repricing) -> str:
         """Where the figures come from, for a person."""
         ...
 
 
-def sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source]:
+def open_sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) -> list[Source]:
     """One for each session, file of messages, store or exported folder, and one for all files of usages of a kind. Only
     replies of that span count.
 
@@ -87,7 +87,7 @@ def sources(names: Sequence[str], span: Span = ALWAYS, *, attach: bool = False) 
         suffix = path.suffix.lower()
         if _is_sqlite(path):
             found.append(store(f"sqlite:///{path}", span))
-        elif suffix == ".json" or (suffix not in (".parquet", ".csv") and _holds_messages(path)):
+        elif suffix == ".json" or (suffix not in (".parquet", ".csv") and _has_messages(path)):
             found.append(MessageFile(path, span))
         elif suffix in SUFFIXES:
             usages.setdefault(suffix, []).append(path)
@@ -109,7 +109,7 @@ class UsageFiles:
         usages = Usages(self.paths, since=self.span.since, until=self.span.until)
         return usages.costs(by, prices.table or price_table(), at=prices.at, as_model=prices.as_model)
 
-    def priced_by(self, prices: Repricing) -> str:
+    def describe_prices(self, prices: Repricing) -> str:
         return f"price table {(prices.table or price_table()).version}"
 
 
@@ -121,15 +121,15 @@ class MessageFile:
     span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        counted = (message for message in self._messages() if self.span.holds(message.created_at))
-        return added(_each_line(counted, by, prices))
+        in_span = (message for message in self._messages() if self.span.contains(message.created_at))
+        return sum_by_key(_iter_lines(in_span, by, prices))
 
-    def priced_by(self, prices: Repricing) -> str:
-        return _as_recorded(prices)
+    def describe_prices(self, prices: Repricing) -> str:
+        return _describe_prices(prices)
 
     def _messages(self) -> Iterator[Message]:
         if self.path.suffix.lower() == ".json":
-            session = stored.read(self.path.read_bytes(), new_message_id)
+            session = snapshot.read(self.path.read_bytes(), new_message_id)
             for message in (*session.messages, *session.attempts):
                 named = {"session_id": message.session_id or session.session_id}
                 yield message.model_copy(update=named)
@@ -137,7 +137,7 @@ class MessageFile:
         with self.path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield _read(line, f"{self.path}, line {number}")
+                    yield _read_message(line, f"{self.path}, line {number}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,14 @@ class StoreReplies:
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         from dragoman.store import Store  # its extra is asked for where a store is
 
-        refuse_missing(self.url)
+        check_store_exists(self.url)
         with Store(self.url) as store:
-            return added(_each_line(store.bills(since=self.span.since, until=self.span.until), by, prices))
+            return sum_by_key(
+                _iter_lines(store.billed_replies(since=self.span.since, until=self.span.until), by, prices)
+            )
 
-    def priced_by(self, prices: Repricing) -> str:
-        return _as_recorded(prices)
+    def describe_prices(self, prices: Repricing) -> str:
+        return _describe_prices(prices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +170,10 @@ class AttachedStore:
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
         from dragoman.store.attached import AttachedReplies
 
-        return _recorded(AttachedReplies(self.url, since=self.span.since, until=self.span.until), by, prices)
+        return _report_lines(AttachedReplies(self.url, since=self.span.since, until=self.span.until), by, prices)
 
-    def priced_by(self, prices: Repricing) -> str:
-        return _as_recorded(prices)
+    def describe_prices(self, prices: Repricing) -> str:
+        return _describe_prices(prices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +184,13 @@ class ExportedReplies:
     span: Span = ALWAYS
 
     def lines(self, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-        return _recorded(Replies(self.folder, since=self.span.since, until=self.span.until), by, prices)
+        return _report_lines(Replies(self.folder, since=self.span.since, until=self.span.until), by, prices)
 
-    def priced_by(self, prices: Repricing) -> str:
-        return _as_recorded(prices)
+    def describe_prices(self, prices: Repricing) -> str:
+        return _describe_prices(prices)
 
 
-def refuse_missing(url: str) -> None:
+def check_store_exists(url: str) -> None:
     """Raises ConfigurationError for a file that is not there: a report does not make what it is to read."""
     scheme, _, path = url.partition(":///")
     if scheme == "sqlite" and path and not Path(path).is_file():
@@ -200,29 +202,29 @@ def _is_sqlite(path: Path) -> bool:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
-def _recorded(replies: Recorded, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
-    if prices.wanted:
-        return replies.repriced(by, prices.table, at=prices.at, as_model=prices.as_model)
+def _report_lines(replies: RecordedReplies, by: Sequence[str], prices: Repricing) -> Iterable[CostLine]:
+    if prices.is_requested:
+        return replies.reprice(by, prices.table, at=prices.at, as_model=prices.as_model)
     return replies.costs(by)
 
 
-def _as_recorded(prices: Repricing) -> str:
-    return f"price table {(prices.table or price_table()).version}" if prices.wanted else "as recorded"
+def _describe_prices(prices: Repricing) -> str:
+    return f"price table {(prices.table or price_table()).version}" if prices.is_requested else "as recorded"
 
 
-def _each_line(messages: Iterable[Message], by: Sequence[str], prices: Repricing) -> Iterator[CostLine]:
+def _iter_lines(messages: Iterable[Message], by: Sequence[str], prices: Repricing) -> Iterator[CostLine]:
     replies: Iterator[Message] = filter(_is_reply, messages)
-    if prices.wanted:
+    if prices.is_requested:
         replies = reprice(replies, prices.table, at=prices.at, as_model=prices.as_model)
     for message in replies:
-        yield line_of(tuple(_key(message, name) for name in by), message.usage)
+        yield cost_line(tuple(_group_value(message, name) for name in by), message.usage)
 
 
 def _is_reply(message: Message) -> bool:
     return message.usage is not None or message.metadata.provider is not None
 
 
-def _key(message: Message, name: str) -> str | None:
+def _group_value(message: Message, name: str) -> str | None:
     metadata = message.metadata
     match name:
         case "model":
@@ -239,7 +241,7 @@ def _key(message: Message, name: str) -> str | None:
             return message.session_id or None
 
 
-def _holds_messages(path: Path) -> bool:
+def _has_messages(path: Path) -> bool:
     """Whether the first line is a message; otherwise it is a usage."""
     with path.open("rb") as lines:
         first = next((line for line in lines if line.strip()), b"{}")
@@ -249,7 +251,7 @@ def _holds_messages(path: Path) -> bool:
         return False
 
 
-def _read(line: str, where: str) -> Message:
+def _read_message(line: str, where: str) -> Message:
     try:
         return read_message(line)
     except ValidationError as error:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
 from dragoman.cli import script
 from dragoman.cli.loading import load_local
@@ -30,7 +30,7 @@ COMPARED_MODELS = (
 def demo() -> None:
     """Runs one conversation over four models and shows what happens at each swap."""
     out = console()
-    cassette = Cassette.load(bundled("cassettes") / script.CASSETTE)
+    cassette = Cassette.load(bundled_path("cassettes") / script.CASSETTE)
     out.print(
         f"[bold]One conversation, three providers' wires and a model in this process.[/]\n"
         f"The first three answer from a recording of a real {escape(cassette.server)}, replayed without a network;"
@@ -41,9 +41,9 @@ def demo() -> None:
         session = Session(
             first.model,
             tools=script.TOOLS,
-            providers={part.provider: replayed(part.provider, client) for part in script.RECORDED_PARTS},
-            prices=price_table().overlaid(script.FREE_SERVER),
-            new_id=script.counted_ids(),
+            providers={part.provider: replay_settings(part.provider, client) for part in script.RECORDED_PARTS},
+            prices=price_table().with_overlay(script.FREE_SERVER),
+            new_id=script.sequential_ids(),
         )
         with session:
             _part(out, session, f"{first.wire} wire, replayed", first.prompt)
@@ -56,7 +56,7 @@ def demo() -> None:
         out.print(f"\n[yellow]The live part was left out:[/] {escape(str(live))}", soft_wrap=True)
 
 
-def replayed(provider: str, client: httpx.Client) -> Mapping[str, Any]:
+def replay_settings(provider: str, client: httpx.Client) -> Mapping[str, Any]:
     """Settings that send a provider's requests to the cassette."""
     return {
         "client": client,

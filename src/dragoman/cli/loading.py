@@ -18,7 +18,7 @@ def load_local(out: Console, model: str) -> None:
     adapter = get_adapter(model)
     if adapter.transport != "local":
         return
-    from dragoman.transport.local.model import loaded_model  # most commands ask a provider
+    from dragoman.transport.local.model import get_model  # most commands ask a provider
 
     took_time = False
     began = time.monotonic()
@@ -32,6 +32,6 @@ def load_local(out: Console, model: str) -> None:
             else:
                 out.print(escape(text), soft_wrap=True)
 
-        loaded_model(adapter.model, show)
+        get_model(adapter.model, show)
     if took_time:
         out.print(f"loaded {escape(adapter.model)} in {time.monotonic() - began:.1f} s", soft_wrap=True)

@@ -18,7 +18,7 @@ _COLUMNS = (
     ("cache", "supports_prompt_caching"),
 )
 _WIDTH = 118
-_MARKS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: "-"}
+_LABELS = {Support.NATIVE: "yes", Support.EMULATED: "emulated", Support.ABSENT: "-"}
 
 
 def models(
@@ -26,29 +26,29 @@ def models(
 ) -> None:
     """Lists models and their capabilities. Any other name of a provider works as well, by its family's rules."""
     if name is not None and ":" in name:
-        _one(name)
+        _show_model(name)
         return
     table = Table("model", "context", "output", *(title for title, _ in _COLUMNS), box=None, pad_edge=False)
     for provider in [name] if name else providers():
         for listed in adapter_class(provider).listed_models:
-            abilities = get_adapter(f"{provider}:{listed}").capabilities
+            capabilities = get_adapter(f"{provider}:{listed}").capabilities
             table.add_row(
                 f"{provider}:{listed}",
-                f"{abilities.max_context_tokens:,}",
-                f"{abilities.max_output_tokens:,}",
-                *(_MARKS[getattr(abilities, field)] for _, field in _COLUMNS),
+                f"{capabilities.max_context_tokens:,}",
+                f"{capabilities.max_output_tokens:,}",
+                *(_LABELS[getattr(capabilities, field)] for _, field in _COLUMNS),
             )
-    console(least_width=_WIDTH).print(table)
+    console(min_width=_WIDTH).print(table)
 
 
-def _one(model: str) -> None:
-    abilities = get_adapter(model).capabilities
+def _show_model(model: str) -> None:
+    capabilities = get_adapter(model).capabilities
     table = Table("capability", "value", "evidence", box=None, pad_edge=False)
     for field in AdapterCapabilities.model_fields:
         if field in ("evidence", "wire"):
             continue
-        value = getattr(abilities, field)
-        shown = _MARKS[value] if isinstance(value, Support) else str(value)
-        table.add_row(field, shown, abilities.evidence.get(field, ""))
+        value = getattr(capabilities, field)
+        text = _LABELS[value] if isinstance(value, Support) else str(value)
+        table.add_row(field, text, capabilities.evidence.get(field, ""))
     console().print(f"[bold]{model}[/]")
-    console(least_width=_WIDTH).print(table)
+    console(min_width=_WIDTH).print(table)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.show import console
-from dragoman.pricing import PriceRow, check, keep, kept_versions, price_table
+from dragoman.pricing import PriceRow, find_faults, list_versions, price_table, save_table
 
 
 def prices(
@@ -28,40 +28,42 @@ def prices(
     table, out = price_table(version, kept), console()
     match model:
         case "check":
-            problems = check(table)
+            problems = find_faults(table)
             for problem in problems:
                 out.print(problem, markup=False)
             out.print(f"{table.version}: {len(problems) or 'no'} problems")
             raise typer.Exit(1 if problems else 0)
         case "versions":
-            out.print("\n".join(kept_versions(kept)))
+            out.print("\n".join(list_versions(kept)))
             return
         case "keep":
             if kept is None:
                 raise ConfigurationError("say where: dragoman prices keep --kept FOLDER")
-            out.print(f"{keep(table, kept)}", soft_wrap=True)
+            out.print(f"{save_table(table, kept)}", soft_wrap=True)
             return
     moment = (at or datetime.now(UTC)).replace(tzinfo=UTC) if at is None or at.tzinfo is None else at
     row = table.find(model, moment)
     if row is None:
-        why = table.unpriced.get(model.partition(":")[0])
-        raise ConfigurationError(f"no price is known for {model!r} on {moment:%Y-%m-%d}" + (f": {why}" if why else ""))
+        reason = table.unpriced.get(model.partition(":")[0])
+        raise ConfigurationError(
+            f"no price is known for {model!r} on {moment:%Y-%m-%d}" + (f": {reason}" if reason else "")
+        )
     out.print(f"[bold]{model}[/] as {row.provider}:{row.model}, {moment:%Y-%m-%d}")
-    shown = Table("$ per million tokens", *_columns(row), box=None, pad_edge=False)
+    rate_table = Table("$ per million tokens", *_rate_names(row), box=None, pad_edge=False)
     for each in (row, *table.variants(model, moment)):
         name = "standard" if each.variant is None else " ".join(each.variant)
-        shown.add_row(name, *(_amount(each, rate) for rate in _columns(row)))
-    out.print("free" if row.free else shown)
+        rate_table.add_row(name, *(_format_rate(each, rate) for rate in _rate_names(row)))
+    out.print("free" if row.free else rate_table)
     if row.tools:
         out.print("per 1,000 calls: " + ", ".join(f"{name} ${amount}" for name, amount in row.tools.items()))
     out.print(f"[dim]source {row.source}, compared {row.checked}; price table {table.version}[/]", soft_wrap=True)
 
 
-def _columns(row: PriceRow) -> list[str]:
+def _rate_names(row: PriceRow) -> list[str]:
     return list(row.rates)
 
 
-def _amount(row: PriceRow, name: str) -> str:
+def _format_rate(row: PriceRow, name: str) -> str:
     rate = row.rates.get(name)
     if rate is None:
         return ""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.session import Tool, tool
 
 RECORDED_MODEL = "qwen2.5-coder-0.5b"
@@ -81,13 +81,13 @@ BASE_PATHS = {"anthropic": "", "openai": "/v1", "openai-chat": "/v1"}
 """What follows the recorded server's origin in each provider's base URL."""
 
 
-def counted_ids() -> Callable[[], str]:
+def sequential_ids() -> Callable[[], str]:
     """Ids that are the same in every run, so that a replayed request equals the recorded one."""
     numbers: Iterator[int] = iter(range(1, 1 << 30))
-    return lambda: encode_ulid(next(numbers))
+    return lambda: format_ulid(next(numbers))
 
 
-def counted_time() -> Callable[[], datetime]:
+def ticking_clock() -> Callable[[], datetime]:
     """A clock that moves on by a millisecond each time it is read."""
     ticks: Iterator[int] = iter(range(1 << 30))
     start = datetime(2026, 11, 21, tzinfo=UTC)

@@ -13,15 +13,15 @@ from dragoman.canonical.usage import CostStatus, Usage
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.preview import Preview
 
-_LONGEST_RESULT = 240
+_MAX_RESULT = 240
 
 
 @cache
-def console(*, stderr: bool = False, least_width: int = 0) -> Console:
+def console(*, stderr: bool = False, min_width: int = 0) -> Console:
     """A console; colours go where the terminal has them. ``least_width`` is for tables: cut to a narrower terminal
     they would not tell one row from the next."""
-    made = Console(stderr=stderr, highlight=False)
-    return Console(stderr=stderr, highlight=False, width=least_width) if made.width < least_width else made
+    default = Console(stderr=stderr, highlight=False)
+    return Console(stderr=stderr, highlight=False, width=min_width) if default.width < min_width else default
 
 
 class EventPrinter:
@@ -47,7 +47,7 @@ class EventPrinter:
             case ToolAnswered():
                 text = " ".join(getattr(part, "text", f"[{part.type}]") for part in event.result.content)
                 mark, colour = ("✗", "red") if event.result.is_error else ("←", "green")
-                self._line(f"[{colour}]{mark} {escape(event.tool_name)}[/] {escape(_short(text))}")
+                self._line(f"[{colour}]{mark} {escape(event.tool_name)}[/] {escape(_shorten(text))}")
             case _:
                 pass
 
@@ -90,15 +90,15 @@ def cost_text(usage: Usage) -> str:
             return f"${usage.cost_usd:.6f}"
 
 
-def show_preview(out: Console, seen: Preview) -> None:
+def show_preview(out: Console, preview: Preview) -> None:
     """A preview, with its losses in the colours of their weight."""
-    head, *rest = str(seen).splitlines()
+    head, *rest = str(preview).splitlines()
     out.print(f"  [bold]{escape(head)}[/]", soft_wrap=True)
     for line in rest:
-        weighty = any(loss.severity is Severity.WARNING for loss in seen.losses) or not seen.fits
-        out.print(f"  [{'yellow' if weighty else 'dim'}]{escape(line)}[/]", soft_wrap=True)
+        is_lossy = any(loss.severity is Severity.WARNING for loss in preview.losses) or not preview.fits
+        out.print(f"  [{'yellow' if is_lossy else 'dim'}]{escape(line)}[/]", soft_wrap=True)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= _LONGEST_RESULT else flat[:_LONGEST_RESULT] + "…"
+    return flat if len(flat) <= _MAX_RESULT else flat[:_MAX_RESULT] + "…"

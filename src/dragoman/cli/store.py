@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from dragoman.cli.cost_sources import refuse_missing
+from dragoman.cli.cost_sources import check_store_exists
 from dragoman.cli.show import console
 
 app = typer.Typer(help="Export a store for reports, and spread it over a cluster.", no_args_is_help=True)
@@ -24,7 +24,7 @@ def export(
     since: Annotated[datetime | None, typer.Option(help="The first day, in UTC.", formats=_DAY)] = None,
     until: Annotated[datetime | None, typer.Option(help="The first day after, in UTC.", formats=_DAY)] = None,
     text: Annotated[bool, typer.Option("--text", help="With what was said.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Days that have not changed, too.")] = False,
+    overwrite: Annotated[bool, typer.Option("--all", help="Days that have not changed, too.")] = False,
 ) -> None:
     """Writes what each reply used and cost as Parquet, one file a day, for `dragoman cost FOLDER`.
 
@@ -32,11 +32,16 @@ def export(
     """
     from dragoman.store import Store  # its extra is asked for where it is needed
 
-    with Store(_url(store)) as opened:
-        done = opened.export_replies(folder, since=_day(since), until=_day(until), text=text, everything=everything)
-    parts = [f"{len(done.written):,} days written, with {done.replies:,} replies", f"{len(done.unchanged):,} unchanged"]
-    if done.removed:
-        parts.append(f"{len(done.removed):,} taken away")
+    with Store(_url(store)) as opened_store:
+        result = opened_store.export_replies(
+            folder, since=_day(since), until=_day(until), text=text, overwrite=overwrite
+        )
+    parts = [
+        f"{len(result.written):,} days written, with {result.replies:,} replies",
+        f"{len(result.unchanged):,} unchanged",
+    ]
+    if result.removed:
+        parts.append(f"{len(result.removed):,} taken away")
     console().print(f"{', '.join(parts)}: {escape(str(folder))}", soft_wrap=True)
 
 
@@ -58,5 +63,5 @@ def _url(name: str | None) -> str | None:
     if name is None:
         return None
     url = name if "://" in name else f"sqlite:///{name}"
-    refuse_missing(url)
+    check_store_exists(url)
     return url

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.cli.show import console
-from dragoman.cli.view_sources import conversation_of
+from dragoman.cli.view_sources import load_conversation
 
 
 def view(
@@ -24,26 +24,26 @@ def view(
     model: Annotated[str | None, typer.Option(help="The model's name, for lists of a provider's clients.")] = None,
     title: Annotated[str | None, typer.Option(help="What stands at the top.")] = None,
     raw: Annotated[bool, typer.Option(help="With the raw requests and replies.")] = True,
-    look: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """Writes a conversation as one page of HTML. It needs nothing else, and asks no network for anything."""
     from dragoman.view import page
 
-    found = conversation_of(source, of=of, only=only, store=store, model=model)
-    path = output or Path(f"{found.file_name}.html")
+    loaded = load_conversation(source, of=of, only=only, store=store, model=model)
+    path = output or Path(f"{loaded.file_name}.html")
     text = page(
-        found.messages,
-        title=title or found.title,
-        attempts=found.attempts,
-        tool_ids=found.tool_ids,
-        next_model=found.model,
+        loaded.messages,
+        title=title or loaded.title,
+        attempts=loaded.attempts,
+        tool_ids=loaded.tool_ids,
+        next_model=loaded.model,
         raw=raw,
     )
     if path.is_dir():
-        path = path / f"{found.file_name}.html"
+        path = path / f"{loaded.file_name}.html"
     if output is None and path.exists():
         raise ConfigurationError(f"{path} is there already: say where with --output")
     path.write_text(text, encoding="utf-8", newline="")
-    console().print(f"{escape(str(path))}, {len(found.messages):,} messages", soft_wrap=True)
-    if look:
+    console().print(f"{escape(str(path))}, {len(loaded.messages):,} messages", soft_wrap=True)
+    if open_browser:
         typer.launch(str(path))

@@ -13,24 +13,24 @@ from dragoman.adapter.registry import adapter_class
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message
-from dragoman.cli.convert_files import conversations_in
+from dragoman.cli.convert_files import read_conversations
 from dragoman.formats import Conversation, detect, from_cassette
-from dragoman.session import stored
+from dragoman.session import snapshot
 
 if TYPE_CHECKING:
     from dragoman.store import Store
     from dragoman.testing.cassette_file import Recording
 
 _SQLITE = b"SQLite format 3\0"
-_OUR_CASSETTE = re.compile(rb"\A(---\s*)?format: \d+\s")
+_CASSETTE_HEADER = re.compile(rb"\A(---\s*)?format: \d+\s")
 _TABLES = {"sessions", "messages", "attempts"}
 """Of a store of ours."""
-_MOST_NAMED = 8
-_UNFIT_FOR_FILES = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAMED = 8
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoadedConversation:
     """``model`` is the one that the session is set to, where that is known."""
 
     title: str
@@ -41,70 +41,78 @@ class Found:
 
     @property
     def file_name(self) -> str:
-        return _UNFIT_FOR_FILES.sub("_", self.title).strip("._") or "conversation"
+        return _UNSAFE_CHARACTERS.sub("_", self.title).strip("._") or "conversation"
 
 
-def conversation_of(source: str, *, of: str | None, only: str | None, store: str | None, model: str | None) -> Found:
+def load_conversation(
+    source: str, *, of: str | None, only: str | None, store: str | None, model: str | None
+) -> LoadedConversation:
     """What is to be shown. A source that is no file is the URL of a store, or the id of a session in ``store``.
 
     Raises ConfigurationError where there is no such thing, or several and ``only`` names none; and FormatError.
     """
     if "://" in source:
-        return _stored(source, only)
+        return _from_store(source, only)
     path = Path(source)
     if path.is_file():
-        return _stored(f"sqlite:///{path}", only) if of is None and _is_store(path) else _file(path, of, only, model)
+        return (
+            _from_store(f"sqlite:///{path}", only)
+            if of is None and _is_store(path)
+            else _from_file(path, of, only, model)
+        )
     if path.is_dir():
         raise ConfigurationError(f"{source} is a folder: name one file of it")
     if not source.startswith("sess_") and store is None:
         raise ConfigurationError(f"there is no file {source!r:.200}, and this is no session's id")
-    return _stored(_url(store), source)
+    return _from_store(_url(store), source)
 
 
-def _file(path: Path, of: str | None, only: str | None, model: str | None) -> Found:
+def _from_file(path: Path, of: str | None, only: str | None, model: str | None) -> LoadedConversation:
     data = path.read_bytes()
     if of in (None, "session") and detect(data) == "session":
-        kept = stored.read(data, new_tool_use_id)
-        return Found(path.stem, kept.messages, kept.model, kept.attempts, kept.tool_ids)
-    if of in (None, "vcr") and _OUR_CASSETTE.match(data):
-        conversations = from_cassette(_as_vcr(_recording(path)))
+        session = snapshot.read(data, new_tool_use_id)
+        return LoadedConversation(path.stem, session.messages, session.model, session.attempts, session.tool_ids)
+    if of in (None, "vcr") and _CASSETTE_HEADER.match(data):
+        conversations = from_cassette(_as_vcr(_load_recording(path)))
     else:
-        conversations = conversations_in(path, of, model)
-    chosen = _chosen(conversations, only, path)
-    return Found(path.stem if len(conversations) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
+        conversations = read_conversations(path, of, model)
+    chosen = _choose(conversations, only, path)
+    return LoadedConversation(path.stem if len(conversations) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
 
 
-def _chosen(found: Sequence[Conversation], only: str | None, path: Path) -> Conversation:
-    fits = [each for each in found if only is None or each.name == only]
-    if len(fits) == 1:
-        return fits[0]
+def _choose(found: Sequence[Conversation], only: str | None, path: Path) -> Conversation:
+    matching = [each for each in found if only is None or each.name == only]
+    if len(matching) == 1:
+        return matching[0]
     names = [each.name for each in found]
-    if only is not None and not fits:
-        raise ConfigurationError(f"{path} holds no conversation {only!r:.80}: there are {_named(names)}")
+    if only is not None and not matching:
+        raise ConfigurationError(f"{path} holds no conversation {only!r:.80}: there are {_join_names(names)}")
     if not found:
         raise ConfigurationError(f"{path} holds no conversation")
-    raise ConfigurationError(f"{path} holds {len(found)} conversations: choose one with --only: {_named(names)}")
+    raise ConfigurationError(f"{path} holds {len(found)} conversations: choose one with --only: {_join_names(names)}")
 
 
-def _stored(url: str, session_id: str | None) -> Found:
+def _from_store(url: str, session_id: str | None) -> LoadedConversation:
     from dragoman.store import Store  # its extra is asked for where a store is
 
     scheme, _, path = url.partition(":///")
     if scheme.startswith("sqlite") and path and not Path(path).is_file():
         raise ConfigurationError(f"there is no store {path!r:.200}")  # to look at one does not make it
     with Store(url) as store:
-        kept = store.load(session_id or _only_session(store))
-    title = kept.record.title or kept.id
-    return Found(title, kept.messages, kept.model, kept.attempts, ToolIdMap.load(kept.tool_ids))
+        session = store.load(session_id or _only_session(store))
+    title = session.record.title or session.id
+    return LoadedConversation(
+        title, session.messages, session.model, session.attempts, ToolIdMap.load(session.tool_ids)
+    )
 
 
 def _only_session(store: "Store") -> str:
-    ids = [record.id for record in store.list(limit=_MOST_NAMED + 1).sessions]
+    ids = [record.id for record in store.list(limit=_MAX_NAMED + 1).sessions]
     if len(ids) == 1:
         return ids[0]
     if not ids:
         raise ConfigurationError("the store holds no session")
-    raise ConfigurationError(f"the store holds several sessions: choose one with --only: {_named(ids)}")
+    raise ConfigurationError(f"the store holds several sessions: choose one with --only: {_join_names(ids)}")
 
 
 def _url(store: str | None) -> str:
@@ -115,9 +123,9 @@ def _url(store: str | None) -> str:
     return str(default_url())
 
 
-def _named(names: Sequence[str]) -> str:
-    more = " and others" if len(names) > _MOST_NAMED else ""
-    return ", ".join(f"{name:.80}" for name in names[:_MOST_NAMED]) + more
+def _join_names(names: Sequence[str]) -> str:
+    more = " and others" if len(names) > _MAX_NAMED else ""
+    return ", ".join(f"{name:.80}" for name in names[:_MAX_NAMED]) + more
 
 
 def _is_store(path: Path) -> bool:
@@ -133,11 +141,11 @@ def _is_store(path: Path) -> bool:
     return tables >= _TABLES
 
 
-def _recording(path: Path) -> "Recording":
-    from dragoman.testing.cassette_file import load
+def _load_recording(path: Path) -> "Recording":
+    from dragoman.testing.cassette_file import loads
 
     try:
-        return load(path.read_text(encoding="utf-8"))
+        return loads(path.read_text(encoding="utf-8"))
     except (ConfigurationError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
 

@@ -22,7 +22,7 @@ from dragoman.events.catalogue import (
     TurnCompleted,
     TurnStarted,
 )
-from dragoman.events.event import Actor, Event, Payload, Sensitivity, Unknown, read_event
+from dragoman.events.event import Actor, Event, Payload, Sensitivity, UnknownPayload, read_event
 from dragoman.events.json_lines import JsonLines, read_json_lines
 from dragoman.events.subscription import Subscription
 from dragoman.events.umf import history_to_umf, signal_to_umf
@@ -57,7 +57,7 @@ __all__ = [
     "TurnCancelled",
     "TurnCompleted",
     "TurnStarted",
-    "Unknown",
+    "UnknownPayload",
     "history_to_umf",
     "read_event",
     "read_json_lines",

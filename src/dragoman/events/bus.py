@@ -16,13 +16,13 @@ from pydantic import ValidationError
 from dragoman.adapter.errors import EventError, EventOverflowError
 from dragoman.canonical.ids import new_ulid
 from dragoman.events.catalogue import CATALOGUE
-from dragoman.events.event import Actor, Event, Payload, Sensitivity, word
+from dragoman.events.event import Actor, Event, Payload, Sensitivity, parse_word
 from dragoman.events.subscription import Filter, Handler, Subscription, running_loop
 
 logger = logging.getLogger("dragoman.events")
 
 CAPACITY = 10_000
-_LAST_WAIT = 5.0
+_CLOSE_TIMEOUT = 5.0
 """Seconds that closing gives the handlers."""
 
 
@@ -41,11 +41,11 @@ class EventBus:
         *,
         strict: bool = False,
         capacity: int = CAPACITY,
-        own: Iterable[type[Payload]] = (),
+        payload_types: Iterable[type[Payload]] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = new_ulid,
     ) -> None:
-        self.types = CATALOGUE | _own(own)
+        self.types = CATALOGUE | _index_types(payload_types)
         self._strict = strict
         self._capacity = capacity
         self._clock = clock
@@ -61,7 +61,7 @@ class EventBus:
         types: Iterable[str] | str | None = None,
         session_ids: Iterable[str] | None = None,
         actors: Iterable[Actor | str] | None = None,
-        least: Sensitivity | str = Sensitivity.PRIVATE,
+        max_sensitivity: Sensitivity | str = Sensitivity.PRIVATE,
         name: str | None = None,
     ) -> Subscription:
         """Has the handler called with each event that fits, in their order, one at a time.
@@ -73,14 +73,14 @@ class EventBus:
         """
         if not callable(handler):
             raise EventError(f"a handler is called with each event: a {type(handler).__name__} cannot be called")
-        wanted = Filter(
+        filter_ = Filter(
             types=(types,) if isinstance(types, str) else None if types is None else tuple(types),
             session_ids=None if session_ids is None else frozenset(session_ids),
-            actors=None if actors is None else frozenset(word(Actor, actor, "actor") for actor in actors),
-            least=word(Sensitivity, least, "sensitivity"),
+            actors=None if actors is None else frozenset(parse_word(Actor, actor, "actor") for actor in actors),
+            max_sensitivity=parse_word(Sensitivity, max_sensitivity, "sensitivity"),
         )
-        called: str = name or getattr(handler, "__qualname__", None) or type(handler).__name__
-        subscription = Subscription(handler, wanted, called, self._capacity)
+        handler_name: str = name or getattr(handler, "__qualname__", None) or type(handler).__name__
+        subscription = Subscription(handler, filter_, handler_name, self._capacity)
         with self._lock:
             self._subscriptions += (subscription,)
         return subscription
@@ -100,7 +100,7 @@ class EventBus:
         parent: Event | str | None = None,
         actor: Actor | str | None = None,
         sensitivity: Sensitivity | str | None = None,
-        about: object = None,
+        attachment: object = None,
     ) -> Event | None:
         """Queues an event for every handler that wants it, and waits for none of them.
 
@@ -113,9 +113,9 @@ class EventBus:
         EventError where the bus is strict.
         """
         try:
-            made = payload if isinstance(payload, Payload) else self._made(payload)
-            level = self._level(made, sensitivity)
-            who = made.actor if actor is None else word(Actor, actor, "actor")
+            payload_object = payload if isinstance(payload, Payload) else self._build_payload(payload)
+            resolved = self._resolve_sensitivity(payload_object, sensitivity)
+            resolved_actor = payload_object.actor if actor is None else parse_word(Actor, actor, "actor")
         except EventError as error:
             if self._strict:
                 raise
@@ -126,19 +126,20 @@ class EventBus:
                 id=self._new_id(),
                 timestamp=self._clock(),
                 session_id=session_id,
-                payload=made,
-                actor=who,
-                sensitivity=level,
+                payload=payload_object,
+                actor=resolved_actor,
+                sensitivity=resolved,
                 turn_id=turn_id,
                 parent_event_id=parent.id if isinstance(parent, Event) else parent,
             )
-            behind = [
+            overflowed = [
                 one.name
                 for one in self._subscriptions
-                if one.wanted.fits(made.type, session_id, who, level) and not one.put(event, about)
+                if one.event_filter.matches(payload_object.type, session_id, resolved_actor, resolved)
+                and not one.put(event, attachment)
             ]
-        if behind:
-            names = ", ".join(behind)
+        if overflowed:
+            names = ", ".join(overflowed)
             logger.error("%d events wait for handler %s: it missed %s %s", self._capacity, names, event.type, event.id)
             raise EventOverflowError(
                 f"handler {names} is {self._capacity:,} events behind and missed {event.type}: make it faster, or the"
@@ -166,20 +167,20 @@ class EventBus:
         deadline = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
         return all(one.wait(deadline) for one in self._subscriptions)
 
-    def close(self, timeout: float = _LAST_WAIT) -> None:
+    def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
         """Gives the handlers that many seconds for what waits, and takes them off.
 
         Raises EventError as `flush` does.
         """
         self.flush(timeout)
-        self._take_off()
+        self._unsubscribe_all()
 
-    async def close_async(self, timeout: float = _LAST_WAIT) -> None:
+    async def close_async(self, timeout: float = _CLOSE_TIMEOUT) -> None:
         """As `close`, without stopping the event loop."""
         await self.flush_async(timeout)
-        self._take_off()
+        self._unsubscribe_all()
 
-    def _take_off(self) -> None:
+    def _unsubscribe_all(self) -> None:
         for subscription in self._subscriptions:
             self.unsubscribe(subscription)
 
@@ -199,23 +200,23 @@ class EventBus:
     ) -> None:
         await self.close_async()
 
-    def _made(self, make: object) -> Payload:
+    def _build_payload(self, make: object) -> Payload:
         try:
-            made = make() if callable(make) else make
+            payload_object = make() if callable(make) else make
         except ValidationError as error:
             faults = ", ".join(".".join(map(str, fault["loc"])) or "the whole" for fault in error.errors())
             raise EventError(f"the payload {error.title} does not fit: {faults}") from None
-        if not isinstance(made, Payload):
-            raise EventError(f"a {type(made).__name__} is no payload of the catalogue; what streams never is")
-        return made
+        if not isinstance(payload_object, Payload):
+            raise EventError(f"a {type(payload_object).__name__} is no payload of the catalogue; what streams never is")
+        return payload_object
 
-    def _level(self, payload: Payload, asked: Sensitivity | str | None) -> Sensitivity:
+    def _resolve_sensitivity(self, payload: Payload, requested: Sensitivity | str | None) -> Sensitivity:
         if self.types.get(payload.type) is not type(payload):
             raise EventError(f"{payload.type} is not in the catalogue: give its class to the bus, EventBus(own=[...])")
-        level = payload.floor if asked is None else word(Sensitivity, asked, "sensitivity")
-        if not payload.floor.covers(level):
-            raise EventError(f"{payload.type} is {payload.floor} at most, not {level}")
-        return level
+        resolved = payload.floor if requested is None else parse_word(Sensitivity, requested, "sensitivity")
+        if not payload.floor.covers(resolved):
+            raise EventError(f"{payload.type} is {payload.floor} at most, not {resolved}")
+        return resolved
 
     def after_fork(self) -> None:
         """For a child process, before it emits anything."""
@@ -236,7 +237,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which never forks
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _own(payloads: Iterable[type[Payload]]) -> dict[str, type[Payload]]:
+def _index_types(payloads: Iterable[type[Payload]]) -> dict[str, type[Payload]]:
     domains = {kind.partition(".")[0] for kind in CATALOGUE}
     found: dict[str, type[Payload]] = {}
     for payload in payloads:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from dragoman.adapter.errors import ProviderError
-from dragoman.canonical.blocks import Frozen, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.blocks import FrozenModel, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.guard import Count, Text
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import SideEffects
@@ -59,18 +59,18 @@ class LlmCallCompleted(Payload):
     @classmethod
     def of(cls, reply: Message, **fields: Any) -> Self:
         """What an assistant's message tells; ``fields`` are the gateway's."""
-        notes, usage = reply.metadata, reply.usage
+        metadata, usage = reply.metadata, reply.usage
         counts = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
         priced = ("cost_usd", "pricing_version", "latency_ms")
         return cls(
-            model=notes.model or "",
-            provider=notes.provider or "",
+            model=metadata.model or "",
+            provider=metadata.provider or "",
             **{name: None if usage is None else getattr(usage, name) for name in (*counts, *priced)},
-            stop_reason=notes.stop_reason,
+            stop_reason=metadata.stop_reason,
             produced_tool_calls=len(reply.tool_uses),
             produced_thinking_blocks=sum(isinstance(block, ThinkingBlock) for block in reply.content),
-            user_id=notes.user_id,
-            team_id=notes.team_id,
+            user_id=metadata.user_id,
+            team_id=metadata.team_id,
             **fields,
         )
 
@@ -90,13 +90,13 @@ class LlmCallFailed(Payload):
 
     @classmethod
     def of(cls, model: str, error: ProviderError, *, latency_ms: int | None = None) -> Self:
-        facts = (("status", error.status), ("code", error.code))
-        told = [type(error).__name__, *(f"{name} {value}" for name, value in facts if value is not None)]
+        details = (("status", error.status), ("code", error.code))
+        parts = [type(error).__name__, *(f"{name} {value}" for name, value in details if value is not None)]
         return cls(
             model=model,
             provider=model.partition(":")[0],
             error_class=error.error_class,
-            error_message_redacted=", ".join(told).encode(errors="replace").decode(),
+            error_message_redacted=", ".join(parts).encode(errors="replace").decode(),
             retry_count=max(len(error.attempts) - 1, 0),
             latency_ms=latency_ms,
         )
@@ -116,12 +116,12 @@ class ToolCalled(Payload):
     @classmethod
     def of(cls, call: ToolUseBlock, side_effects: SideEffects | None = None) -> Self:
         """``side_effects`` is None for a tool that the session does not know."""
-        written = json.dumps(call.input, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        encoded = json.dumps(call.input, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         return cls(
             tool_use_id=call.id,
             tool_name=call.name,
-            input_hash=hashlib.sha256(written).hexdigest(),
-            input_size_bytes=len(written),
+            input_hash=hashlib.sha256(encoded).hexdigest(),
+            input_size_bytes=len(encoded),
             side_effects=side_effects,
         )
 
@@ -166,7 +166,7 @@ class ToolInputInvalid(Payload):
     validation_errors: tuple[Text, ...]
 
 
-class PolicyEvaluation(Frozen):
+class PolicyEvaluation(FrozenModel):
     """One link of the routing chain."""
 
     policy: Literal[
@@ -248,15 +248,15 @@ class TurnStarted(Payload):
     has_tool_calls_in_history: bool = False
 
     @classmethod
-    def of(cls, said: Message | None, history: tuple[Message, ...] = (), **fields: Any) -> Self:
+    def of(cls, prompt: Message | None, history: tuple[Message, ...] = (), **fields: Any) -> Self:
         """The facts of a turn in which ``said`` follows the history."""
-        text = "" if said is None else said.text
-        facts: dict[str, Any] = {
+        text = "" if prompt is None else prompt.text
+        fields_of_turn: dict[str, Any] = {
             "user_message_hash": hashlib.sha256(text.encode()).hexdigest(),
-            "has_images": said is not None and any(block.type == "image" for block in said.content),
+            "has_images": prompt is not None and any(block.type == "image" for block in prompt.content),
             "has_tool_calls_in_history": any(message.tool_uses for message in history),
         }
-        return cls(**(facts | fields))
+        return cls(**(fields_of_turn | fields))
 
 
 class TurnCompleted(Payload):

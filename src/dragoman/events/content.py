@@ -13,9 +13,9 @@ from dragoman.canonical.message import Message, Role
 from dragoman.events.conventions import finish_reason
 
 
-def messages(said: Iterable[Message]) -> str:
+def format_messages(history: Iterable[Message]) -> str:
     """As JSON."""
-    return _json([_message(message) for message in said])
+    return _json([_message(message) for message in history])
 
 
 def reply(message: Message) -> str:
@@ -24,11 +24,11 @@ def reply(message: Message) -> str:
     return _json([_message(message) | ({} if reason is None else {"finish_reason": finish_reason(reason)})])
 
 
-def arguments(call: ToolUseBlock) -> str:
+def format_arguments(call: ToolUseBlock) -> str:
     return _json(call.input) if call.raw_input is None else call.raw_input
 
 
-def result(answer: ToolResultBlock) -> str:
+def format_result(answer: ToolResultBlock) -> str:
     return _json(_response(answer))
 
 

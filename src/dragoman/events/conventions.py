@@ -41,7 +41,7 @@ _PROVIDERS = {
 }
 _GENERATE_CONTENT = frozenset({"google", "google-vertex"})
 _IN_PROCESS = frozenset({"local"})
-_FINISHED = {
+_FINISH_REASONS = {
     StopReason.END_TURN: "stop",
     StopReason.STOP_SEQUENCE: "stop",
     StopReason.TOOL_USE: "tool_call",
@@ -58,11 +58,11 @@ def provider_name(provider: str) -> str:
     return _PROVIDERS.get(provider, provider)
 
 
-def operation(provider: str) -> str:
+def operation_name(provider: str) -> str:
     return "generate_content" if provider in _GENERATE_CONTENT else "chat"
 
 
-def in_process(provider: str) -> bool:
+def is_in_process(provider: str) -> bool:
     return provider in _IN_PROCESS
 
 
@@ -72,33 +72,33 @@ def model_name(model: str) -> str:
 
 
 def finish_reason(reason: StopReason) -> str:
-    return _FINISHED.get(reason, str(reason))
+    return _FINISH_REASONS.get(reason, str(reason))
 
 
-def request(provider: str, model: str) -> dict[str, Any]:
+def request_attributes(provider: str, model: str) -> dict[str, Any]:
     return {
-        OPERATION: operation(provider),
+        OPERATION: operation_name(provider),
         PROVIDER: provider_name(provider),
         REQUEST_MODEL: model_name(model),
     }
 
 
-def input_tokens(told: LlmCallCompleted) -> int | None:
+def input_tokens(payload: LlmCallCompleted) -> int | None:
     """All that was read, from a cache and into it too: the convention's count has them in it, ours do not overlap."""
-    parts = (told.input_tokens, told.cached_input_tokens, told.cache_creation_input_tokens)
-    return None if told.input_tokens is None else sum(part or 0 for part in parts)
+    parts = (payload.input_tokens, payload.cached_input_tokens, payload.cache_creation_input_tokens)
+    return None if payload.input_tokens is None else sum(part or 0 for part in parts)
 
 
-def reply(told: LlmCallCompleted) -> dict[str, Any]:
+def reply(payload: LlmCallCompleted) -> dict[str, Any]:
     """What is unknown is left out."""
     known = {
-        RESPONSE_MODEL: model_name(told.model),
-        FINISH_REASONS: None if told.stop_reason is None else [finish_reason(told.stop_reason)],
-        "gen_ai.usage.input_tokens": input_tokens(told),
-        "gen_ai.usage.output_tokens": told.output_tokens,
-        "gen_ai.usage.cache_read.input_tokens": told.cached_input_tokens,
-        "gen_ai.usage.cache_creation.input_tokens": told.cache_creation_input_tokens,
-        "dragoman.cost.usd": None if told.cost_usd is None else format(told.cost_usd, "f"),
-        "dragoman.cost.pricing_version": told.pricing_version,
+        RESPONSE_MODEL: model_name(payload.model),
+        FINISH_REASONS: None if payload.stop_reason is None else [finish_reason(payload.stop_reason)],
+        "gen_ai.usage.input_tokens": input_tokens(payload),
+        "gen_ai.usage.output_tokens": payload.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": payload.cached_input_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": payload.cache_creation_input_tokens,
+        "dragoman.cost.usd": None if payload.cost_usd is None else format(payload.cost_usd, "f"),
+        "dragoman.cost.pricing_version": payload.pricing_version,
     }
     return {name: value for name, value in known.items() if value is not None}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import ValidationError
 
 from dragoman.adapter.errors import EventError
-from dragoman.canonical.blocks import READING, Frozen
+from dragoman.canonical.blocks import READING, FrozenModel
 
 RESERVED = ("message.", "text.", "thinking.", "tool.use_")
 """What the events of a stream begin with, in the protocol that clients speak: no event of the bus does. What streams
@@ -44,7 +44,7 @@ _ORDER = {level: place for place, level in enumerate(Sensitivity)}
 WordT = TypeVar("WordT", bound=StrEnum)
 
 
-def word(kind: type[WordT], given: str, what: str) -> WordT:
+def parse_word(kind: type[WordT], given: str, what: str) -> WordT:
     """One of a closed list. Raises EventError, with the list, where it is none."""
     try:
         return kind(given)
@@ -52,7 +52,7 @@ def word(kind: type[WordT], given: str, what: str) -> WordT:
         raise EventError(f"{given!r:.80} is no {what}: there are {', '.join(kind)}") from None
 
 
-class Payload(Frozen):
+class Payload(FrozenModel):
     """What an event tells. A class of it declares its ``type``, a dotted name in lower case; its ``floor``, the most
     private that such an event is; and the ``actor`` who usually causes it.
 
@@ -74,7 +74,7 @@ class Payload(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownPayload:
     """The payload of a type that this version has no word for, as it was read."""
 
     type: str
@@ -88,7 +88,7 @@ class Event:
     id: str
     timestamp: datetime
     session_id: str
-    payload: Payload | Unknown
+    payload: Payload | UnknownPayload
     actor: Actor
     sensitivity: Sensitivity
     turn_id: str | None = None
@@ -109,7 +109,7 @@ class Event:
             "parent_event_id": self.parent_event_id,
             "type": self.type,
             "actor": str(self.actor),
-            "payload": dict(payload.fields) if isinstance(payload, Unknown) else payload.model_dump(mode="json"),
+            "payload": dict(payload.fields) if isinstance(payload, UnknownPayload) else payload.model_dump(mode="json"),
             "sensitivity": str(self.sensitivity),
         }
 
@@ -143,11 +143,11 @@ def read_event(line: str | bytes, types: Mapping[str, type[Payload]]) -> Event:
         raise EventError("the line is no event: it lacks a field, or holds something else") from None
 
 
-def _payload(kind: str, fields: dict[str, Any], types: Mapping[str, type[Payload]]) -> Payload | Unknown:
+def _payload(kind: str, fields: dict[str, Any], types: Mapping[str, type[Payload]]) -> Payload | UnknownPayload:
     known = types.get(kind)
     if known is None:
-        return Unknown(kind, fields)
+        return UnknownPayload(kind, fields)
     try:
         return known.model_validate(fields, extra="allow", context=READING)
     except ValidationError:
-        return Unknown(kind, fields)
+        return UnknownPayload(kind, fields)

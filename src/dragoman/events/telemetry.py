@@ -41,7 +41,7 @@ except ModuleNotFoundError as missing:
 _SCOPE = "dragoman"
 _SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_OPEN = 10_000
+_MAX_OPEN_TURNS = 10_000
 """Turns. Where one's end was missed, it is ended when so many others have begun."""
 
 
@@ -50,8 +50,8 @@ class _Call:
     """A request under way."""
 
     span: Span
-    began: datetime
-    facts: dict[str, Any]
+    started_at: datetime
+    attributes: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -104,19 +104,19 @@ class Telemetry:
         )
         self._lock = Lock()
         self._turns: dict[tuple[str, str | None], _Turn] = {}
-        self._seen: dict[str, Any] = {}
+        self._attachments: dict[str, Any] = {}
 
-    def witness(self, event: Event, about: object) -> None:
+    def on_emit(self, event: Event, attachment: object) -> None:
         """Called in the thread that emits. What it notes waits for the event, by its id."""
         if isinstance(event.payload, TurnStarted):
-            self._seen[event.id] = contexts.get_current()
-        elif self._content and about is not None:
-            self._seen[event.id] = about
+            self._attachments[event.id] = contexts.get_current()
+        elif self._content and attachment is not None:
+            self._attachments[event.id] = attachment
 
     def __call__(self, event: Event) -> None:
-        seen = self._seen.pop(event.id, None)
+        attachment = self._attachments.pop(event.id, None)
         with self._lock:
-            self._told(event, seen)
+            self._handle(event, attachment)
 
     def close(self) -> None:
         """Ends what is still open. Idempotent."""
@@ -125,23 +125,23 @@ class Telemetry:
             for turn in turns.values():
                 self._end_turn(turn, None, error="abandoned")
 
-    def _told(self, event: Event, seen: Any) -> None:
+    def _handle(self, event: Event, attachment: Any) -> None:
         at, payload = _nanoseconds(event.timestamp), event.payload
         match payload:
             case TurnStarted():
-                self._begin_turn(event, seen, at)
+                self._begin_turn(event, attachment, at)
             case RouteDecided():
-                self._routed(self._turn(event), payload, at)
+                self._record_route(self._turn(event), payload, at)
             case LlmCallStarted():
-                self._begin_call(self._turn(event), event, payload, seen, at)
+                self._begin_call(self._turn(event), event, payload, attachment, at)
             case LlmCallCompleted():
-                self._end_call(self._turn(event), event, payload, seen, at)
+                self._end_call(self._turn(event), event, payload, attachment, at)
             case LlmCallFailed():
                 self._fail_call(self._turn(event), event, payload, at)
             case ToolCalled():
-                self._begin_tool(self._turn(event), event, payload, seen, at)
+                self._begin_tool(self._turn(event), event, payload, attachment, at)
             case ToolCompleted() | ToolFailed():
-                self._end_tool(self._turn(event), payload, seen, at)
+                self._end_tool(self._turn(event), payload, attachment, at)
             case TurnCompleted() | TurnCancelled():
                 turn = self._turns.pop((event.session_id, event.turn_id), None)
                 if turn is not None:
@@ -155,46 +155,46 @@ class Telemetry:
         """One whose beginning was not seen has spans without a parent."""
         key = (event.session_id, event.turn_id)
         if key not in self._turns:
-            while len(self._turns) >= _MOST_OPEN:
+            while len(self._turns) >= _MAX_OPEN_TURNS:
                 oldest = self._turns.pop(next(iter(self._turns)))
                 self._end_turn(oldest, _nanoseconds(event.timestamp), error="abandoned")
             self._turns[key] = _Turn(event.session_id, Context())
         return self._turns[key]
 
-    def _begin_turn(self, event: Event, asked_in: Context | None, at: int) -> None:
+    def _begin_turn(self, event: Event, parent_context: Context | None, at: int) -> None:
         turn = self._turn(event)
-        facts = {conventions.OPERATION: "invoke_agent", conventions.CONVERSATION: event.session_id}
+        attributes = {conventions.OPERATION: "invoke_agent", conventions.CONVERSATION: event.session_id}
         name = "invoke_agent"
         if self._agent_name is not None:
-            facts[conventions.AGENT] = self._agent_name
+            attributes[conventions.AGENT] = self._agent_name
             name = f"{name} {self._agent_name}"
         if event.turn_id is not None:
-            facts["dragoman.turn.id"] = event.turn_id
+            attributes["dragoman.turn.id"] = event.turn_id
         turn.span = self._tracer.start_span(
-            name, asked_in or Context(), SpanKind.INTERNAL, attributes=facts, start_time=at
+            name, parent_context or Context(), SpanKind.INTERNAL, attributes=attributes, start_time=at
         )
-        turn.context = trace.set_span_in_context(turn.span, asked_in or Context())
+        turn.context = trace.set_span_in_context(turn.span, parent_context or Context())
 
-    def _routed(self, turn: _Turn, payload: RouteDecided, at: int) -> None:
+    def _record_route(self, turn: _Turn, payload: RouteDecided, at: int) -> None:
         if turn.span is not None and payload.winner_index < len(payload.chain):
             winner = payload.chain[payload.winner_index]
-            facts = {"dragoman.route.model": payload.chosen_model, "dragoman.route.policy": winner.policy}
-            turn.span.add_event("route.decided", facts, at)
+            attributes = {"dragoman.route.model": payload.chosen_model, "dragoman.route.policy": winner.policy}
+            turn.span.add_event("route.decided", attributes, at)
 
-    def _begin_call(self, turn: _Turn, event: Event, payload: LlmCallStarted, said: Any, at: int) -> None:
+    def _begin_call(self, turn: _Turn, event: Event, payload: LlmCallStarted, history: Any, at: int) -> None:
         if turn.call is not None:  # its end was missed
-            _failed(turn.call.span, "abandoned", None)
+            _set_error(turn.call.span, "abandoned", None)
             turn.call.span.end(at)
-        facts = conventions.request(payload.provider, payload.model)
-        kind = SpanKind.INTERNAL if conventions.in_process(payload.provider) else SpanKind.CLIENT
-        name = f"{facts[conventions.OPERATION]} {facts[conventions.REQUEST_MODEL]}"
-        more: dict[str, Any] = {conventions.CONVERSATION: event.session_id, "dragoman.request.id": payload.request_id}
+        attributes = conventions.request_attributes(payload.provider, payload.model)
+        kind = SpanKind.INTERNAL if conventions.is_in_process(payload.provider) else SpanKind.CLIENT
+        name = f"{attributes[conventions.OPERATION]} {attributes[conventions.REQUEST_MODEL]}"
+        extra: dict[str, Any] = {conventions.CONVERSATION: event.session_id, "dragoman.request.id": payload.request_id}
         if payload.estimated_input_tokens is not None:
-            more["dragoman.estimated_input_tokens"] = payload.estimated_input_tokens
-        if said is not None:
-            more[conventions.INPUT_MESSAGES] = content.messages(said)
-        span = self._tracer.start_span(name, turn.context, kind, attributes=facts | more, start_time=at)
-        turn.call = _Call(span, event.timestamp, facts)
+            extra["dragoman.estimated_input_tokens"] = payload.estimated_input_tokens
+        if history is not None:
+            extra[conventions.INPUT_MESSAGES] = content.format_messages(history)
+        span = self._tracer.start_span(name, turn.context, kind, attributes=attributes | extra, start_time=at)
+        turn.call = _Call(span, event.timestamp, attributes)
 
     def _end_call(self, turn: _Turn, event: Event, payload: LlmCallCompleted, reply: Any, at: int) -> None:
         call, turn.call, turn.error = turn.call, None, None
@@ -204,30 +204,30 @@ class Telemetry:
         if reply is not None:
             call.span.set_attribute(conventions.OUTPUT_MESSAGES, content.reply(reply))
         call.span.end(at)
-        facts = call.facts | {conventions.RESPONSE_MODEL: conventions.model_name(payload.model)}
-        self._measure(turn, call, facts, event, payload.latency_ms)
+        attributes = call.attributes | {conventions.RESPONSE_MODEL: conventions.model_name(payload.model)}
+        self._measure(turn, call, attributes, event, payload.latency_ms)
         counts = {"input": conventions.input_tokens(payload), "output": payload.output_tokens}
         for kind, count in counts.items():
             if count is not None:
-                self._tokens.record(count, facts | {conventions.TOKEN_TYPE: kind}, _of(turn, call))
+                self._tokens.record(count, attributes | {conventions.TOKEN_TYPE: kind}, _span_context(turn, call))
 
     def _fail_call(self, turn: _Turn, event: Event, payload: LlmCallFailed, at: int) -> None:
         call, turn.call, turn.error = turn.call, None, payload.error_class
         if call is None:
             return
-        _failed(call.span, payload.error_class, payload.error_message_redacted)
+        _set_error(call.span, payload.error_class, payload.error_message_redacted)
         call.span.set_attribute("dragoman.retry_count", payload.retry_count)
         call.span.end(at)
-        self._measure(turn, call, call.facts | {conventions.ERROR: payload.error_class}, event, payload.latency_ms)
+        self._measure(turn, call, call.attributes | {conventions.ERROR: payload.error_class}, event, payload.latency_ms)
 
     def _measure(
-        self, turn: _Turn, call: _Call, facts: Mapping[str, Any], event: Event, latency_ms: int | None
+        self, turn: _Turn, call: _Call, attributes: Mapping[str, Any], event: Event, latency_ms: int | None
     ) -> None:
-        seconds = (event.timestamp - call.began).total_seconds() if latency_ms is None else latency_ms / 1000
-        self._duration.record(max(seconds, 0.0), facts, _of(turn, call))
+        seconds = (event.timestamp - call.started_at).total_seconds() if latency_ms is None else latency_ms / 1000
+        self._duration.record(max(seconds, 0.0), attributes, _span_context(turn, call))
 
     def _begin_tool(self, turn: _Turn, event: Event, payload: ToolCalled, call: Any, at: int) -> None:
-        facts = {
+        attributes = {
             conventions.OPERATION: "execute_tool",
             conventions.TOOL_NAME: payload.tool_name,
             conventions.TOOL_CALL: payload.tool_use_id,
@@ -235,9 +235,9 @@ class Telemetry:
             conventions.CONVERSATION: event.session_id,
         }
         if call is not None:
-            facts[conventions.TOOL_ARGUMENTS] = content.arguments(call)
+            attributes[conventions.TOOL_ARGUMENTS] = content.format_arguments(call)
         name = f"execute_tool {payload.tool_name}"
-        span = self._tracer.start_span(name, turn.context, SpanKind.INTERNAL, attributes=facts, start_time=at)
+        span = self._tracer.start_span(name, turn.context, SpanKind.INTERNAL, attributes=attributes, start_time=at)
         turn.tools[payload.tool_use_id] = span
 
     def _end_tool(self, turn: _Turn, payload: ToolCompleted | ToolFailed, answer: Any, at: int) -> None:
@@ -245,9 +245,9 @@ class Telemetry:
         if span is None:
             return
         if answer is not None:
-            span.set_attribute(conventions.TOOL_RESULT, content.result(answer))
+            span.set_attribute(conventions.TOOL_RESULT, content.format_result(answer))
         if isinstance(payload, ToolFailed):
-            _failed(span, payload.error_class, payload.error_message)
+            _set_error(span, payload.error_class, payload.error_message)
         span.end(at)
 
     def _finish(self, turn: _Turn, payload: TurnCompleted | TurnCancelled, at: int) -> None:
@@ -257,30 +257,30 @@ class Telemetry:
         elif payload.stop_reason is not None and str(payload.stop_reason) == "error":
             error = turn.error or "_OTHER"
         if turn.span is not None and isinstance(payload, TurnCompleted):
-            whose = {"user.id": payload.user_id, "dragoman.team.id": payload.team_id}
+            owners = {"user.id": payload.user_id, "dragoman.team.id": payload.team_id}
             cost = payload.total_cost_usd
-            told = whose | {"dragoman.cost.usd": None if cost is None else format(cost, "f")}
-            turn.span.set_attributes({name: value for name, value in told.items() if value is not None})
+            known = owners | {"dragoman.cost.usd": None if cost is None else format(cost, "f")}
+            turn.span.set_attributes({name: value for name, value in known.items() if value is not None})
         self._end_turn(turn, at, error=error)
 
     @staticmethod
     def _end_turn(turn: _Turn, at: int | None, *, error: str | None) -> None:
         """With whatever is still open in it."""
         for span in (*turn.tools.values(), *([] if turn.call is None else [turn.call.span])):
-            _failed(span, "abandoned", None)
+            _set_error(span, "abandoned", None)
             span.end(at)
         if turn.span is not None:
             if error is not None:
-                _failed(turn.span, error, None)
+                _set_error(turn.span, error, None)
             turn.span.end(at)
 
 
-def _failed(span: Span, kind: str, why: str | None) -> None:
+def _set_error(span: Span, kind: str, why: str | None) -> None:
     span.set_attribute(conventions.ERROR, kind)
     span.set_status(Status(StatusCode.ERROR, why or kind))
 
 
-def _of(turn: _Turn, call: _Call) -> Context:
+def _span_context(turn: _Turn, call: _Call) -> Context:
     """What ties a measurement to its span."""
     return trace.set_span_in_context(call.span, turn.context)
 

@@ -47,7 +47,7 @@ def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = No
     for message in messages:
         if message.channel is not None:
             logger.warning("UMF has no channels: message %s loses its %s", one_line(message.id), message.channel)
-        yield envelope("message", f"evt_{message.id}", message, _message(message, names))
+        yield envelope("message", f"evt_{message.id}", message, _message_fields(message, names))
         for call in message.tool_uses:
             names[call.id] = call.name
             yield envelope("tool_call", f"evt_{call.id}", message, {
@@ -57,8 +57,12 @@ def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = No
             })  # fmt: skip
         for result in message.tool_results:
             content = _text(result.content, message)
-            told: _Fields = {"tool_call_id": result.tool_use_id, "content": content, "is_error": result.is_error}
-            fields = {"tool_call_event_id": f"evt_{result.tool_use_id}", "result": told}
+            result_fields: _Fields = {
+                "tool_call_id": result.tool_use_id,
+                "content": content,
+                "is_error": result.is_error,
+            }
+            fields = {"tool_call_event_id": f"evt_{result.tool_use_id}", "result": result_fields}
             if result.is_error:
                 fields["error"] = content
             yield envelope("tool_result", f"evt_{result.tool_use_id}_result", message, fields)
@@ -78,21 +82,23 @@ def _envelope(kind: str, common: _Fields, fields: _Fields) -> _Fields:
     return {"event_id": common["event_id"], "event_type": kind, **common, "payload": {**common, **fields}}
 
 
-def _message(message: Message, names: dict[str, str]) -> _Fields:
+def _message_fields(message: Message, names: dict[str, str]) -> _Fields:
     role = "system" if message.role is Role.DEVELOPER else str(message.role)
-    written: _Fields = {"role": role, "content": _content(message), "metadata": {"message_id": message.id}}
+    message_fields: _Fields = {"role": role, "content": _content(message), "metadata": {"message_id": message.id}}
     if message.role is Role.TOOL and message.tool_results:
         (result, *_) = message.tool_results
-        written["tool_call_id"] = result.tool_use_id
+        message_fields["tool_call_id"] = result.tool_use_id
         if result.tool_use_id in names:
-            written["name"] = names[result.tool_use_id]
-    fields: _Fields = {"message": written}
+            message_fields["name"] = names[result.tool_use_id]
+    event_fields: _Fields = {"message": message_fields}
     if message.usage is not None:
-        fields["token_count"] = message.usage.output_tokens
+        event_fields["token_count"] = message.usage.output_tokens
     if message.metadata.model is not None:
         provider = message.metadata.provider
-        fields["model_info"] = {"model_name": message.metadata.model} | ({"provider": provider} if provider else {})
-    return fields
+        event_fields["model_info"] = {"model_name": message.metadata.model} | (
+            {"provider": provider} if provider else {}
+        )
+    return event_fields
 
 
 def _content(message: Message) -> str | list[_Fields]:
@@ -102,10 +108,10 @@ def _content(message: Message) -> str | list[_Fields]:
     blocks = [block for block in message.content if not isinstance(block, ToolResultBlock)]
     if all(isinstance(block, TextBlock) for block in blocks):
         return message.text
-    return [written for block in blocks if (written := _block(block, message)) is not None]
+    return [converted for block in blocks if (converted := _block_fields(block, message)) is not None]
 
 
-def _block(block: ContentBlock, message: Message) -> _Fields | None:
+def _block_fields(block: ContentBlock, message: Message) -> _Fields | None:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
     if isinstance(block, ToolUseBlock):
@@ -115,7 +121,7 @@ def _block(block: ContentBlock, message: Message) -> _Fields | None:
         return {"type": "image", "source": source}
     if isinstance(block, ImageBlock) and block.source.kind == "url":
         return {"type": "image", "source": {"type": "url", "url": block.source.data}}
-    _left_out(block, message)
+    _log_left_out(block, message)
     return None
 
 
@@ -131,11 +137,11 @@ def _text(blocks: Iterable[ContentBlock], message: Message) -> str:
         if isinstance(block, TextBlock):
             parts.append(block.text)
         else:
-            _left_out(block, message)
+            _log_left_out(block, message)
     return "".join(parts)
 
 
-def _left_out(block: ContentBlock, message: Message) -> None:
+def _log_left_out(block: ContentBlock, message: Message) -> None:
     logger.warning("UMF has no word for the %s block of message %s: it is left out", block.type, message.id)
 
 

@@ -3,8 +3,8 @@
 from dragoman.formats.acp import from_acp, to_acp
 from dragoman.formats.body_messages import from_message_body, to_message_body
 from dragoman.formats.chatml import from_chatml, to_chatml
-from dragoman.formats.cmf import extensions_in, from_cmf, to_cmf
-from dragoman.formats.cmf_calls import called_in_cmf
+from dragoman.formats.cmf import from_cmf, read_cmf_extensions, to_cmf
+from dragoman.formats.cmf_calls import called_tools_in_cmf
 from dragoman.formats.compatibility import Compatibility, is_compatible
 from dragoman.formats.detect import detect
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
@@ -25,12 +25,13 @@ from dragoman.formats.umf import from_umf, to_umf
 from dragoman.formats.umf_events import from_umf_events
 from dragoman.formats.umf_model import InternalMessage
 from dragoman.formats.umf_tools import InternalTool, internal_tool, tool_definition, tool_from_mcp, tool_to_mcp
-from dragoman.formats.written import Written
+from dragoman.formats.written import Conversion
 
 __all__ = [
     "BodyViolation",
     "Compatibility",
     "Conversation",
+    "Conversion",
     "FormatError",
     "InternalMessage",
     "InternalTool",
@@ -40,10 +41,8 @@ __all__ = [
     "MessageBodySchema",
     "MessageBodySchemaPart",
     "NotFetchedError",
-    "Written",
-    "called_in_cmf",
+    "called_tools_in_cmf",
     "detect",
-    "extensions_in",
     "from_acp",
     "from_cassette",
     "from_chatml",
@@ -59,6 +58,7 @@ __all__ = [
     "from_umf_events",
     "internal_tool",
     "is_compatible",
+    "read_cmf_extensions",
     "to_acp",
     "to_chatml",
     "to_cmf",

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import JsonObject, Text
 from dragoman.formats.message_part import Part, is_base64, is_url, type_fault
 
 
-class CitationMetadata(Frozen):
+class CitationMetadata(FrozenModel):
     """Where a part comes from; the span counts characters of all the texts of the message."""
 
     model_config = ConfigDict(extra="allow")
@@ -28,7 +28,7 @@ class CitationMetadata(Frozen):
     description: Text | None = None
 
 
-class TrajectoryMetadata(Frozen):
+class TrajectoryMetadata(FrozenModel):
     """A step on the way to the answer: a thought, or a tool that was run."""
 
     model_config = ConfigDict(extra="allow")
@@ -43,7 +43,7 @@ class TrajectoryMetadata(Frozen):
 AcpMetadata = Annotated[CitationMetadata | TrajectoryMetadata, Field(discriminator="kind")]
 
 
-def _or_plain(content_type: Any) -> Any:
+def _default_type(content_type: Any) -> Any:
     return "text/plain" if content_type is None else content_type
 
 
@@ -52,25 +52,25 @@ class AcpPart(Part):
 
     model_config = ConfigDict(extra="allow")
 
-    content_type: Annotated[Text, BeforeValidator(_or_plain)] = "text/plain"
+    content_type: Annotated[Text, BeforeValidator(_default_type)] = "text/plain"
     metadata: AcpMetadata | None = None
 
     @field_validator("content_type")
     @classmethod
-    def _mime(cls, content_type: str) -> str:
+    def _check_type(cls, content_type: str) -> str:
         if (fault := type_fault(content_type)) is not None:
             raise PydanticCustomError("content_type", "{fault}", {"fault": fault})
         return content_type
 
     @field_validator("content_url")
     @classmethod
-    def _absolute_url(cls, url: str | None) -> str | None:
+    def _check_url(cls, url: str | None) -> str | None:
         if url is not None and not is_url(url):
             raise PydanticCustomError("content_url", "a content URL is absolute, such as https://example.org/a.png")
         return url
 
     @model_validator(mode="after")
-    def _one_content(self) -> Self:
+    def _check_one_content(self) -> Self:
         if self.content is not None and self.content_url is not None:
             raise PydanticCustomError("one_content", "a part has content or a content_url, not both")
         if self.content is not None and self.is_base64 and not is_base64(self.content):
@@ -78,7 +78,7 @@ class AcpPart(Part):
         return self
 
 
-class AcpMessage(Frozen):
+class AcpMessage(FrozenModel):
     model_config = ConfigDict(extra="allow")
 
     role: Annotated[str, Field(pattern=r"^(user|agent(/[a-zA-Z0-9_\-]+)?)\z")]

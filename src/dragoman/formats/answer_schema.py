@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dragoman.canonical.glob import alternatives
-from dragoman.formats.message_part import plain_type
+from dragoman.canonical.glob import expand_braces
+from dragoman.formats.message_part import normalize_type
 
 if TYPE_CHECKING:
     from dragoman.formats.message_body_schema import MessageBodySchema, MessageBodySchemaPart
@@ -34,26 +34,26 @@ _STAR = re.compile(r"\*\*+|\*|[^*]+")
 
 def answer_schema(schema: "MessageBodySchema") -> Schema:
     """The JSON Schema; one of a body without parts where the body's schema takes none."""
-    kinds = [kind for part in schema.parts for kind in _kinds(part)]
+    kinds = [kind for part in schema.parts for kind in _part_schemas(part)]
     parts: Schema = {"type": "array", "description": _description(schema)}
     if kinds:
         parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    if (most := _most(schema)) is not None:
-        parts["maxItems"] = most
+    if (max_parts := _max_parts(schema)) is not None:
+        parts["maxItems"] = max_parts
     if any(part.required for part in schema.parts):
         parts["minItems"] = 1
-    return _object({"parts": parts})
+    return _object_schema({"parts": parts})
 
 
-def _most(schema: "MessageBodySchema") -> int | None:
+def _max_parts(schema: "MessageBodySchema") -> int | None:
     """How many parts an answer needs at most: one for each name, and one for all that is said in words; None where
     there is no telling. Small models do not come to an end by themselves.
     """
-    named = {name for part in schema.parts if part.name is not None for name in alternatives(part.name)}
-    said = [part for part in schema.parts if part.name is None]
-    if any("*" in name for name in named) or any(_binary(part) for part in said):
+    named = {name for part in schema.parts if part.name is not None for name in expand_braces(part.name)}
+    unnamed = [part for part in schema.parts if part.name is None]
+    if any("*" in name for name in named) or any(_binary_types(part) for part in unnamed):
         return None
-    return len(named) + bool(said)
+    return len(named) + bool(unnamed)
 
 
 def _description(schema: "MessageBodySchema") -> str:
@@ -62,46 +62,46 @@ def _description(schema: "MessageBodySchema") -> str:
     return " ".join(lines)
 
 
-def _kinds(part: "MessageBodySchemaPart") -> list[Schema]:
+def _part_schemas(part: "MessageBodySchemaPart") -> list[Schema]:
     """What a part of the schema lets a model write: as text, as base64, and by URL."""
-    types = _types(part)
+    types = _allowed_types(part)
     textual = [each for each in types if _TEXTUAL.fullmatch(each)]
-    binary = _binary(part)
-    name = {} if part.name is None else {"name": _name(part.name)}
+    binary = _binary_types(part)
+    name = {} if part.name is None else {"name": _name_schema(part.name)}
     kinds = []
     if textual:
-        kinds.append(_object({**name, "contentType": _one_of(textual), "content": {"type": "string"}}))
+        kinds.append(_object_schema({**name, "contentType": _enum_schema(textual), "content": {"type": "string"}}))
     if binary:
         base64 = {"content": {"type": "string"}, "contentEncoding": {"type": "string", "const": "base64"}}
-        kinds.append(_object({**name, "contentType": _one_of(binary), **base64}))
+        kinds.append(_object_schema({**name, "contentType": _enum_schema(binary), **base64}))
     if not types:  # a glob that no type we know of matches: any type may be named, and the reader checks it
         anything = {"contentType": {"type": "string", "description": f"A MIME type: {part.content_type}"}}
-        kinds.append(_object({**name, **anything, "contentUrl": {"type": "string"}}))
+        kinds.append(_object_schema({**name, **anything, "contentUrl": {"type": "string"}}))
     elsewhere = types if part.name is not None else binary
     if elsewhere:
-        kinds.append(_object({**name, "contentType": _one_of(elsewhere), "contentUrl": {"type": "string"}}))
+        kinds.append(_object_schema({**name, "contentType": _enum_schema(elsewhere), "contentUrl": {"type": "string"}}))
     return kinds
 
 
-def _binary(part: "MessageBodySchemaPart") -> list[str]:
-    return [each for each in _types(part) if not _TEXTUAL.fullmatch(each)]
+def _binary_types(part: "MessageBodySchemaPart") -> list[str]:
+    return [each for each in _allowed_types(part) if not _TEXTUAL.fullmatch(each)]
 
 
-def _types(part: "MessageBodySchemaPart") -> list[str]:
+def _allowed_types(part: "MessageBodySchemaPart") -> list[str]:
     """The types that a model may name: those that are written out, and the known ones that a glob takes."""
-    written = [each for each in alternatives(plain_type(part.content_type)) if "*" not in each]
+    written = [each for each in expand_braces(normalize_type(part.content_type)) if "*" not in each]
     known = [each for each in _KNOWN_TYPES if part.types.matches(each)]
     return list(dict.fromkeys([*written, *known]))
 
 
-def _name(pattern: str) -> Schema:
-    named = alternatives(pattern)
+def _name_schema(pattern: str) -> Schema:
+    named = expand_braces(pattern)
     if not any("*" in each for each in named):
-        return _one_of(named)
-    return {"type": "string", "pattern": "^" + _either([_expression(each) for each in named]) + "$"}
+        return _enum_schema(named)
+    return {"type": "string", "pattern": "^" + _alternation([_glob_to_regex(each) for each in named]) + "$"}
 
 
-def _expression(pattern: str) -> str:
+def _glob_to_regex(pattern: str) -> str:
     """A regular expression for names that a glob matches; the reader of the answer has the last word."""
     found = ""
     pieces = _STAR.findall(pattern)
@@ -123,13 +123,13 @@ def _expression(pattern: str) -> str:
     return found
 
 
-def _either(expressions: Sequence[str]) -> str:
+def _alternation(expressions: Sequence[str]) -> str:
     return expressions[0] if len(expressions) == 1 else "(" + "|".join(expressions) + ")"
 
 
-def _one_of(values: Sequence[str]) -> Schema:
+def _enum_schema(values: Sequence[str]) -> Schema:
     return {"type": "string", "const": values[0]} if len(values) == 1 else {"type": "string", "enum": list(values)}
 
 
-def _object(properties: Schema) -> Schema:
+def _object_schema(properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

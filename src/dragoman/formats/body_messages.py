@@ -8,21 +8,21 @@ from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
 from dragoman.formats.histories import as_message
-from dragoman.formats.message_body import SHAPE, MessageBody
+from dragoman.formats.message_body import FORMAT, MessageBody
 from dragoman.formats.message_part import MessageBodyPart, name_fault
 from dragoman.formats.part_blocks import PartWriter, block_of
-from dragoman.formats.written import Losses, Written
+from dragoman.formats.written import Conversion, LossCollector
 
-_CALLED = "a message body"
+_LABEL = "a message body"
 
 
-def to_message_body(message: Message) -> Written[MessageBody]:
+def to_message_body(message: Message) -> Conversion[MessageBody]:
     """What a message says, as a body. Raises CriticalLossError where a block marked critical would be lost."""
-    losses = Losses(SHAPE)
-    body = _written(as_message(message), losses)
-    told = losses.told([message])
-    refuse_critical([message], told)
-    return Written(body, told)
+    losses = LossCollector(FORMAT)
+    body = _write(as_message(message), losses)
+    loss_list = losses.report([message])
+    refuse_critical([message], loss_list)
+    return Conversion(body, loss_list)
 
 
 def from_message_body(body: MessageBody | Any, *, role: Role | str = Role.USER) -> Message:
@@ -33,21 +33,21 @@ def from_message_body(body: MessageBody | Any, *, role: Role | str = Role.USER) 
     """
     given = body if isinstance(body, MessageBody) else MessageBody.from_json(body)
     content = tuple(block_of(part) for part in given.parts)
-    answered = [block.tool_use_id for block in content if isinstance(block, ToolResultBlock)]
+    result_ids = [block.tool_use_id for block in content if isinstance(block, ToolResultBlock)]
     role = Role(role)
-    metadata = MessageMetadata(parent_tool_use_id=answered[0] if len(answered) == 1 and role is Role.TOOL else None)
+    metadata = MessageMetadata(parent_tool_use_id=result_ids[0] if len(result_ids) == 1 and role is Role.TOOL else None)
     message = Message(role=role, content=content, metadata=metadata)
-    if _written(message, Losses(SHAPE)).as_json() == given.as_json():
+    if _write(message, LossCollector(FORMAT)).as_json() == given.as_json():
         return message
-    return verbatim.keep([message], SHAPE, {"parts": given.as_json()})[0]
+    return verbatim.attach([message], FORMAT, {"parts": given.as_json()})[0]
 
 
-def _written(message: Message, losses: Losses) -> MessageBody:
+def _write(message: Message, losses: LossCollector) -> MessageBody:
     if message.channel is not None:
-        reason = f"{_CALLED} has no channels"
-        losses.lose(message, -1, reason, kind=LossKind.CHANNEL, severity=Severity.INFO)
-    if (found := verbatim.kept([message], 0, SHAPE)) is not None:
+        reason = f"{_LABEL} has no channels"
+        losses.add(message, -1, reason, kind=LossKind.CHANNEL, severity=Severity.INFO)
+    if (found := verbatim.recover([message], 0, FORMAT)) is not None:
         return MessageBody.from_json(found[0]["parts"])
-    writer = PartWriter(_CALLED, MessageBodyPart.model_validate, lambda name: name_fault(name) is None, {}, losses)
+    writer = PartWriter(_LABEL, MessageBodyPart.model_validate, lambda name: name_fault(name) is None, {}, losses)
     parts = [writer.part(message, index) for index in range(len(message.content))]
     return MessageBody(tuple(part for part in parts if part is not None))

@@ -11,7 +11,7 @@ from dragoman.canonical.message import Message, MessageMetadata, Role
 _CANONICAL = re.compile(r"tu_[0-9A-HJKMNP-TV-Z]{26}")
 
 
-class ReadIds:
+class ToolIdReader:
     """The ids of one document. Canonical ones stay, any other gets a canonical one for each call that bears it.
 
     A result belongs to the first call of its id that nobody has answered, or else to the latest of that id.
@@ -22,11 +22,11 @@ class ReadIds:
         self._latest: dict[str, str] = {}
         self._taken: set[str] = set()
         self._before: Role | None = None
-        self.own: dict[str, str] = {}
+        self.native_ids: dict[str, str] = {}
         """The document's ids by ours, of what was read since this was last emptied."""
 
     def call(self, native: str) -> str:
-        canonical = self._canonical(native)
+        canonical = self._to_canonical(native)
         self._open.setdefault(native, []).append(canonical)
         self._latest[native] = canonical
         return canonical
@@ -35,68 +35,68 @@ class ReadIds:
         waiting = self._open.get(native)
         found = waiting.pop(0) if waiting else self._latest.get(native)
         if found is None:
-            return self._canonical(native)
+            return self._to_canonical(native)
         if found != native:
-            self.own[found] = native
+            self.native_ids[found] = native
         return found
 
-    def known(self, calls: Iterable[ToolUseBlock]) -> None:
+    def reserve(self, calls: Iterable[ToolUseBlock]) -> None:
         """Calls whose ids stay as they are, whatever they look like."""
         for call in calls:
             self._taken.add(call.id)
             self._open.setdefault(call.id, []).append(call.id)
             self._latest[call.id] = call.id
 
-    def turn(self, role: Role, *, answers: bool) -> None:
+    def start_turn(self, role: Role, *, has_results: bool) -> None:
         """A message begins: calls that were not answered before anyone else spoke never are.
 
         ``answers``: it holds results, whoever speaks.
         """
-        if not answers and not (role is self._before is Role.ASSISTANT):
+        if not has_results and not (role is self._before is Role.ASSISTANT):
             self._open.clear()
         self._before = role
 
-    def take_own(self) -> dict[str, str]:
-        taken, self.own = self.own, {}
+    def pop_native_ids(self) -> dict[str, str]:
+        taken, self.native_ids = self.native_ids, {}
         return taken
 
-    def _canonical(self, native: str) -> str:
+    def _to_canonical(self, native: str) -> str:
         if _CANONICAL.fullmatch(native) and native not in self._taken:
             self._taken.add(native)
             return native
-        made = new_tool_use_id()
+        canonical = new_tool_use_id()
         if native:
-            self.own[made] = native
-        return made
+            self.native_ids[canonical] = native
+        return canonical
 
 
-def names_of_calls(messages: Iterable[Message]) -> dict[str, str]:
+def tool_names_by_id(messages: Iterable[Message]) -> dict[str, str]:
     """The name of the tool behind each call's id."""
     calls = (block for message in messages for block in message.content if isinstance(block, ToolUseBlock))
     return {call.id: call.name for call in calls}
 
 
-def results_apart(role: Role, blocks: Sequence[ContentBlock], fields: Mapping[str, Any]) -> list[Message]:
+def split_results(role: Role, blocks: Sequence[ContentBlock], fields: Mapping[str, Any]) -> list[Message]:
     """Each result in a message of its own, as the canonical form wants it, and what stands around them in others.
 
     ``fields`` are those of the messages, with ``metadata``; their id goes to the first. What stands beside results in
     a tool's message is the user's.
     """
-    others = Role.USER if role is Role.TOOL else role
+    other_role = Role.USER if role is Role.TOOL else role
     groups: list[tuple[Role, list[ContentBlock]]] = []
     for block in blocks:
         if isinstance(block, ToolResultBlock):
             groups.append((Role.TOOL, [block]))
-        elif groups and groups[-1][0] is others:
+        elif groups and groups[-1][0] is other_role:
             groups[-1][1].append(block)
         else:
-            groups.append((others, [block]))
-    made = []
-    for index, (speaker, content) in enumerate(groups or [(role, [])]):
-        said = {name: value for name, value in fields.items() if index == 0 or name != "id"}
-        metadata: MessageMetadata = said["metadata"]
+            groups.append((other_role, [block]))
+    messages = []
+    for index, (group_role, content) in enumerate(groups or [(role, [])]):
+        message_fields = {name: value for name, value in fields.items() if index == 0 or name != "id"}
+        metadata: MessageMetadata = message_fields["metadata"]
         parent = content[0].tool_use_id if content and isinstance(content[0], ToolResultBlock) else None
         if metadata.parent_tool_use_id != parent:
-            said["metadata"] = metadata.model_copy(update={"parent_tool_use_id": parent})
-        made.append(Message(role=speaker, content=tuple(content), **said))
-    return made
+            message_fields["metadata"] = metadata.model_copy(update={"parent_tool_use_id": parent})
+        messages.append(Message(role=group_role, content=tuple(content), **message_fields))
+    return messages

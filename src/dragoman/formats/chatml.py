@@ -15,41 +15,41 @@ from dragoman.canonical.guard import check_text
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.calls import names_of_calls
-from dragoman.formats.document import decoded, kind_of
+from dragoman.formats.calls import tool_names_by_id
+from dragoman.formats.document import decode_text, kind_of
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
-from dragoman.formats.umf_blocks import answer_of
-from dragoman.formats.written import Losses, Written
+from dragoman.formats.umf_blocks import result_text
+from dragoman.formats.written import Conversion, LossCollector
 
-SHAPE = "chatml"
+FORMAT = "chatml"
 START = "<|im_start|>"
 END = "<|im_end|>"
 
 _MARKER = re.compile(r"<\|(im_start|im_end)\|>")
-_HEAD = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
+_HEADER = re.compile(r"(system|user|assistant|tool)(?: name=([^\n<>|]*))?\n")
 _UNFIT_FOR_NAMES = re.compile(r"[\n<>|]+")
 
 
-def to_chatml(messages: Sequence[Message]) -> Written[str]:
+def to_chatml(messages: Sequence[Message]) -> Conversion[str]:
     """A history as ChatML. Messages that say nothing in it are left out.
 
     Raises CriticalLossError where a block marked critical would be lost.
     """
     history = as_history(messages)
-    names = names_of_calls(history)
-    losses = Losses(SHAPE)
+    names = tool_names_by_id(history)
+    losses = LossCollector(FORMAT)
     turns = [turn for message in history for turn in _turns(message, names, losses)]
-    told = losses.told(history)
-    refuse_critical(history, told)
-    return Written("\n".join(turns), told)
+    loss_list = losses.report(history)
+    refuse_critical(history, loss_list)
+    return Conversion("\n".join(turns), loss_list)
 
 
 def from_chatml(text: str | bytes) -> list[Message]:
     """The messages of a ChatML text. A result answers no call that anybody knows of. Raises FormatError."""
     if not isinstance(text, (str, bytes, bytearray)):
         raise FormatError(f"ChatML is a text, not {kind_of(text)}")
-    text = decoded(text)
+    text = decode_text(text)
     try:
         check_text(text)
     except ValueError as error:
@@ -60,16 +60,16 @@ def from_chatml(text: str | bytes) -> list[Message]:
         path = f"$[{len(messages)}]"
         if not text.startswith(START, position):
             raise FormatError(f"a turn begins with {START}", path=path)
-        head = _HEAD.match(text, position + len(START))
-        if head is None:
+        header = _HEADER.match(text, position + len(START))
+        if header is None:
             raise FormatError("a turn begins with its role, which is system, user, assistant or tool", path=path)
-        end = text.find("\n" + END, head.end() - 1)
+        end = text.find("\n" + END, header.end() - 1)
         if end < 0:
             raise FormatError(f"the turn has no {END}", path=path)
-        said = text[head.end() : end] if end >= head.end() else ""
-        if START in said or END in said:
+        body = text[header.end() : end] if end >= header.end() else ""
+        if START in body or END in body:
             raise FormatError("a marker stands inside a turn", path=path)
-        messages.append(_read(Role(head[1]), head[2], said))
+        messages.append(_read(Role(header[1]), header[2], body))
         position = end + len(END) + 1
         if position < len(text):
             if text[position] != "\n" or position + 1 == len(text):
@@ -78,22 +78,22 @@ def from_chatml(text: str | bytes) -> list[Message]:
     return messages
 
 
-def _read(role: Role, name: str | None, said: str) -> Message:
-    content: tuple[ContentBlock, ...] = (TextBlock(text=said),)
+def _read(role: Role, name: str | None, text: str) -> Message:
+    content: tuple[ContentBlock, ...] = (TextBlock(text=text),)
     metadata = MessageMetadata()
     if role is Role.TOOL:
-        answered = new_tool_use_id()
-        content = (ToolResultBlock(tool_use_id=answered, content=content if said else ()),)
-        metadata = MessageMetadata(parent_tool_use_id=answered)
+        call_id = new_tool_use_id()
+        content = (ToolResultBlock(tool_use_id=call_id, content=content if text else ()),)
+        metadata = MessageMetadata(parent_tool_use_id=call_id)
     message = Message(role=role, content=content, metadata=metadata)
-    return verbatim.keep([message], SHAPE, {"name": name})[0] if name is not None else message
+    return verbatim.attach([message], FORMAT, {"name": name})[0] if name is not None else message
 
 
-def _turns(message: Message, names: dict[str, str], losses: Losses) -> list[str]:
+def _turns(message: Message, names: dict[str, str], losses: LossCollector) -> list[str]:
     """What the message says, and each result in it."""
     if message.channel is not None:
-        losses.lose(message, -1, "ChatML has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
-    found = verbatim.kept([message], 0, SHAPE)
+        losses.add(message, -1, "ChatML has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+    found = verbatim.recover([message], 0, FORMAT)
     name = str(found[0]["name"]) if found else None
     turns: list[str] = []
     texts: list[str] = []
@@ -105,57 +105,57 @@ def _turns(message: Message, names: dict[str, str], losses: Losses) -> list[str]
     if texts:
         turns.append(_turn(_speaker(message, losses), name, "".join(texts)))
         if len(texts) > 1:
-            losses.lose(
+            losses.add(
                 message, -1, "a turn of ChatML is one text: the texts are joined",
                 kind=LossKind.FLATTENED, severity=Severity.INFO,
             )  # fmt: skip
     elif not turns:
-        losses.lose(
+        losses.add(
             message, -1, "nothing of the message can be said in ChatML: left out",
             kind=LossKind.EMPTY_MESSAGE, severity=Severity.INFO,
         )  # fmt: skip
     return turns
 
 
-def _speaker(message: Message, losses: Losses) -> str:
+def _speaker(message: Message, losses: LossCollector) -> str:
     if message.role is Role.DEVELOPER:
         reason = "ChatML has no developer: written as the system's"
-        losses.lose(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
+        losses.add(message, -1, reason, kind=LossKind.ROLE, severity=Severity.INFO)
         return "system"
     if message.role is Role.TOOL:
         reason = "what stands beside results in a tool's message is written as the user's"
-        losses.lose(message, -1, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+        losses.add(message, -1, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
         return "user"
     return str(message.role)
 
 
-def _text(message: Message, index: int, block: ContentBlock, losses: Losses) -> str | None:
+def _text(message: Message, index: int, block: ContentBlock, losses: LossCollector) -> str | None:
     if isinstance(block, TextBlock):
         if block.citations:
-            losses.lose(message, index, "ChatML has no citations: left out")
-        return _unmarked(message, index, block.text, losses)
+            losses.add(message, index, "ChatML has no citations: left out")
+        return _break_markers(message, index, block.text, losses)
     if (flat := flatten_block(block)) is not None:
-        losses.lose(message, index, f"ChatML has no word for this {block.type} block: written as text")
-        return _unmarked(message, index, flat.text, losses)
+        losses.add(message, index, f"ChatML has no word for this {block.type} block: written as text")
+        return _break_markers(message, index, flat.text, losses)
     kind = LossKind.TOOLS if block.type == "tool_use" else None
-    losses.lose(message, index, f"ChatML has no word for this {block.type} block: left out", kind=kind)
+    losses.add(message, index, f"ChatML has no word for this {block.type} block: left out", kind=kind)
     return None
 
 
-def _result(message: Message, index: int, block: ToolResultBlock, name: str | None, losses: Losses) -> str:
-    answers = "no failure and no call" if block.is_error else "no call"
-    losses.lose(message, index, f"a result in ChatML tells of {answers}", kind=LossKind.TOOLS, severity=Severity.INFO)
-    text = _unmarked(message, index, answer_of(message, index, block, losses), losses)
+def _result(message: Message, index: int, block: ToolResultBlock, name: str | None, losses: LossCollector) -> str:
+    missing = "no failure and no call" if block.is_error else "no call"
+    losses.add(message, index, f"a result in ChatML tells of {missing}", kind=LossKind.TOOLS, severity=Severity.INFO)
+    text = _break_markers(message, index, result_text(message, index, block, losses), losses)
     return _turn("tool", _UNFIT_FOR_NAMES.sub("_", name) if name else name, text)
 
 
-def _unmarked(message: Message, index: int, text: str, losses: Losses) -> str:
+def _break_markers(message: Message, index: int, text: str, losses: LossCollector) -> str:
     broken, times = _MARKER.subn(r"<| \1|>", text)
     if times:
-        losses.lose(message, index, "a marker of ChatML in a text is broken, as it would end the turn there")
+        losses.add(message, index, "a marker of ChatML in a text is broken, as it would end the turn there")
     return broken
 
 
 def _turn(role: str, name: str | None, text: str) -> str:
-    head = f"{role} name={name}" if name is not None else role
-    return f"{START}{head}\n{text}\n{END}"
+    header = f"{role} name={name}" if name is not None else role
+    return f"{START}{header}\n{text}\n{END}"

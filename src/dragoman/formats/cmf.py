@@ -14,28 +14,28 @@ from dragoman.canonical.evolve import read_message
 from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.view_parts import CalledTool, called_tools
-from dragoman.formats import cmf_extensions as beside
+from dragoman.formats import cmf_extensions as cmf_slots
 from dragoman.formats import verbatim
-from dragoman.formats.calls import ReadIds, results_apart
-from dragoman.formats.cmf_calls import SHAPE, called_in_cmf
+from dragoman.formats.calls import ToolIdReader, split_results
+from dragoman.formats.cmf_calls import FORMAT, called_tools_in_cmf
 from dragoman.formats.cmf_model import PART, CmfMessage
 from dragoman.formats.cmf_parts import block_of, message_of, part_of
-from dragoman.formats.document import entries, kind_of, validating
+from dragoman.formats.document import iter_entries, kind_of, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
-from dragoman.formats.written import Losses, Written
+from dragoman.formats.written import Conversion, LossCollector
 
 Fields = dict[str, Any]
-Beside = Extensions | Mapping[str, Any]
+ExtensionsLike = Extensions | Mapping[str, Any]
 """Extensions as the policy has them, or as JSON."""
 
 
 def to_cmf(
     messages: Sequence[Message],
     *,
-    extensions: Sequence[Beside | None] | None = None,
+    extensions: Sequence[ExtensionsLike | None] | None = None,
     calls: Mapping[str, CalledTool] | None = None,
-) -> Written[list[Fields]]:
+) -> Conversion[list[Fields]]:
     """A history as CMF. ``extensions`` are laid beside the messages, one for each or None: all that is in them, secret
     headers and claims too, so hand over what its readers may see (`dragoman.policy.filtered`). ``calls`` are tools by
     the ids of their calls, for the namespaces; what a document said of them, its messages remember.
@@ -47,20 +47,20 @@ def to_cmf(
     given = [_as_slots(each) for each in extensions] if extensions is not None else [None] * len(history)
     if len(given) != len(history):
         raise ValueError(f"there are {len(history)} messages and {len(given)} extensions: each message needs its own")
-    losses = Losses(SHAPE)
-    writer = _Writer(history, losses, {**called_in_cmf(history), **(calls or {})})
+    losses = LossCollector(FORMAT)
+    writer = _Writer(history, losses, {**called_tools_in_cmf(history), **(calls or {})})
     written: list[Fields] = []
     index = 0
     while index < len(history):
-        if (found := verbatim.kept(history, index, SHAPE)) is not None:
+        if (found := verbatim.recover(history, index, FORMAT)) is not None:
             native, count = found
-            laid = given[index]
-            written.append({"message": native.get("message", native), "extensions": dict(laid)} if laid else native)
+            slots = given[index]
+            written.append({"message": native.get("message", native), "extensions": dict(slots)} if slots else native)
             index += count
         else:
             written.append(writer.entry(history[index], given[index]))
             index += 1
-    return Written(written, losses.told(history))
+    return Conversion(written, losses.report(history))
 
 
 def from_cmf(document: Any) -> list[Message]:
@@ -73,12 +73,12 @@ def from_cmf(document: Any) -> list[Message]:
     return [message for group, _ in _read(document) for message in group]
 
 
-def extensions_in(document: Any) -> list[Fields | None]:
+def read_cmf_extensions(document: Any) -> list[Fields | None]:
     """The extensions beside each message that `from_cmf` gives, without this library's own note. Raises FormatError."""
-    return [_policy_part(native) for group, native in _read(document) for _ in group]
+    return [_policy_extensions(native) for group, native in _read(document) for _ in group]
 
 
-def _as_slots(given: Beside | None) -> Mapping[str, Any] | None:
+def _as_slots(given: ExtensionsLike | None) -> Mapping[str, Any] | None:
     if isinstance(given, Extensions):
         slots: Fields = given.model_dump(mode="json", exclude_none=True)
         return slots
@@ -89,45 +89,45 @@ def _as_slots(given: Beside | None) -> Mapping[str, Any] | None:
 
 class _Writer:
     def __init__(
-        self, history: Sequence[Message], losses: Losses, tools: Mapping[str, CalledTool] | None = None
+        self, history: Sequence[Message], losses: LossCollector, tools: Mapping[str, CalledTool] | None = None
     ) -> None:
         self._tools = called_tools(history) if tools is None else tools
-        self._ids = verbatim.ids(history, SHAPE)
+        self._ids = verbatim.tool_ids(history, FORMAT)
         self._losses = losses
 
     def entry(self, message: Message, given: Mapping[str, Any] | None) -> Fields:
         """A message with its extensions."""
         content = message.content
         written = message_of(message.role, message.channel, content, self._tools)
-        noted = self._noted(message, content)
-        note = beside.note_of(message, written, noted)
-        entry = {"message": written, "extensions": beside.write(message, note, given)}
-        return _renamed(entry, self._ids) if self._ids else entry
+        noted = self._note_blocks(message, content)
+        note = cmf_slots.build_note(message, written, noted)
+        entry = {"message": written, "extensions": cmf_slots.write_extensions(message, note, given)}
+        return _use_native_ids(entry, self._ids) if self._ids else entry
 
-    def _noted(self, message: Message, content: Sequence[ContentBlock]) -> list[Fields] | None:
+    def _note_blocks(self, message: Message, content: Sequence[ContentBlock]) -> list[Fields] | None:
         noted: list[Fields] = []
         parts = 0
         for index, block in enumerate(content):
             part = part_of(block, self._tools)
             place = None if part is None else parts
-            read = None if part is None else beside.as_json(block_of(PART.validate_python(part), str, str))
+            read = None if part is None else cmf_slots.as_json(block_of(PART.validate_python(part), str, str))
             parts += part is not None
-            noted.append(beside.noted_block(place, beside.as_json(block), read))
-            self._tell(message, index, noted[-1])
+            noted.append(cmf_slots.note_block(place, cmf_slots.as_json(block), read))
+            self._report_losses(message, index, noted[-1])
             if isinstance(block, ToolResultBlock) and block.tool_use_id not in self._tools:
-                self._losses.lose(
+                self._losses.add(
                     message, index, "the result answers no call, so that its tool has no name",
                     kind=LossKind.ORPHAN_RESULT, severity=Severity.INFO,
                 )  # fmt: skip
         return noted if noted != [{"part": index} for index in range(len(content))] else None
 
-    def _tell(self, message: Message, index: int, noted: Fields) -> None:
+    def _report_losses(self, message: Message, index: int, noted: Fields) -> None:
         block = message.content[index]
         if "part" not in noted:
-            self._losses.lose(message, index, f"CMF has no word for this {block.type} block: kept in custom alone")
+            self._losses.add(message, index, f"CMF has no word for this {block.type} block: kept in custom alone")
         elif "more" in noted:
             what = ", ".join(sorted(noted["more"]))
-            self._losses.lose(
+            self._losses.add(
                 message,
                 index,
                 f"CMF has no word for all of this {block.type} block ({what}): kept in custom",
@@ -135,36 +135,36 @@ class _Writer:
             )  # fmt: skip
 
 
-def _renamed(entry: Fields, ids: Mapping[str, str]) -> Fields:
+def _use_native_ids(entry: Fields, ids: Mapping[str, str]) -> Fields:
     """The entry with the document's own tool ids, and the note's digest to match."""
     message = entry["message"]
     for part in message["content"]:
         inner = part.get("content")
         if part["content_type"] in ("tool_call", "tool_result") and inner["tool_call_id"] in ids:
             inner["tool_call_id"] = ids[inner["tool_call_id"]]
-    note = entry["extensions"]["custom"][beside.NOTE]
-    note["of"] = beside.digest(CmfMessage.model_validate(message))
+    note = entry["extensions"]["custom"][cmf_slots.NOTE]
+    note["of"] = cmf_slots.digest(CmfMessage.model_validate(message))
     return entry
 
 
 def _read(document: Any) -> list[tuple[list[Message], Fields]]:
     """The messages of each entry, with the entry; it is noted on them where they would be written otherwise."""
-    ids = ReadIds()
-    groups = [(*_entry(native, path, ids), native) for path, native in entries(document, shape="CMF")]
+    ids = ToolIdReader()
+    groups = [(*_entry(native, path, ids), native) for path, native in iter_entries(document, format_name="CMF")]
     history = [message for messages, _, _ in groups for message in messages]
-    writer = _Writer(history, Losses(SHAPE))
+    writer = _Writer(history, LossCollector(FORMAT))
     read = []
-    for messages, own, native in groups:
-        if len(messages) != 1 or own or writer.entry(messages[0], None) != native:
-            messages = [verbatim.keep_ids(message, SHAPE, own) for message in messages]
-            messages = verbatim.keep(messages, SHAPE, native)
+    for messages, native_ids, native in groups:
+        if len(messages) != 1 or native_ids or writer.entry(messages[0], None) != native:
+            messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
+            messages = verbatim.attach(messages, FORMAT, native)
         read.append((messages, native))
     return read
 
 
-def _entry(native: Fields, path: str, ids: ReadIds) -> tuple[list[Message], dict[str, str]]:
+def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
     """The messages of an entry, and its own tool ids by ours."""
-    raw, slots, at = native, beside.Slots(), path
+    raw, slots, at = native, cmf_slots.Slots(), path
     if "message" in native or "extensions" in native:
         at = f"{path}.message"
         raw = native.get("message", {})
@@ -174,25 +174,25 @@ def _entry(native: Fields, path: str, ids: ReadIds) -> tuple[list[Message], dict
             raise FormatError("beside a message there are its extensions alone", path=f"{path}.{min(unknown)}")
         given = native.get("extensions")
         with validating(given, f"{path}.extensions"):
-            slots = beside.Slots.model_validate(given or {})
+            slots = cmf_slots.Slots.model_validate(given or {})
     with validating(raw, at):
         message = CmfMessage.model_validate(raw)
-    ids.turn(Role(message.role), answers=any(part.content_type == "tool_result" for part in message.content))
+    ids.start_turn(Role(message.role), has_results=any(part.content_type == "tool_result" for part in message.content))
     if (note := slots.note) is not None:
-        restored = _restored(message, note, f"{path}.extensions.custom.{beside.NOTE}")
-        ids.known(restored.tool_uses)
+        restored = _restore(message, note, f"{path}.extensions.custom.{cmf_slots.NOTE}")
+        ids.reserve(restored.tool_uses)
         return [restored], {}
     with validating(native, path):
         blocks = [block_of(part, ids.call, ids.result) for part in message.content]
-        fields = {**beside.metadata_fields(slots, message.role), "channel": message.channel}
-        return results_apart(Role(message.role), blocks, fields), ids.take_own()
+        fields = {**cmf_slots.metadata_fields(slots, message.role), "channel": message.channel}
+        return split_results(Role(message.role), blocks, fields), ids.pop_native_ids()
 
 
-def _restored(message: CmfMessage, note: beside.Note, path: str) -> Message:
+def _restore(message: CmfMessage, note: cmf_slots.Note, path: str) -> Message:
     """The message as it was before it was written; of one that was changed since, all but what its blocks held."""
     fields = dict(note.fields)
-    read = [beside.as_json(block_of(part, str, str)) for part in message.content]
-    same = note.of == beside.digest(message)
+    read = [cmf_slots.as_json(block_of(part, str, str)) for part in message.content]
+    same = note.of == cmf_slots.digest(message)
     content = read
     if not same and isinstance(fields.get("metadata"), dict):
         fields["metadata"] = {name: value for name, value in fields["metadata"].items() if name != "provider_raw"}
@@ -212,12 +212,12 @@ def _restored(message: CmfMessage, note: beside.Note, path: str) -> Message:
             raise FormatError(str(error)[:200], path=path) from None
 
 
-def _policy_part(native: Fields) -> Fields | None:
+def _policy_extensions(native: Fields) -> Fields | None:
     given = native.get("extensions") if "message" in native else None
     if not isinstance(given, dict):
         return None
     custom = given.get("custom")
-    if not isinstance(custom, dict) or beside.NOTE not in custom:
+    if not isinstance(custom, dict) or cmf_slots.NOTE not in custom:
         return given
-    rest = {name: value for name, value in custom.items() if name != beside.NOTE}
+    rest = {name: value for name, value in custom.items() if name != cmf_slots.NOTE}
     return {name: slot for name, slot in given.items() if name != "custom"} | ({"custom": rest} if rest else {})

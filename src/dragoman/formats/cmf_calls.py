@@ -14,10 +14,10 @@ from dragoman.canonical.view_parts import CalledTool, called_tools
 from dragoman.formats import cmf_model as cmf
 from dragoman.formats import verbatim
 
-SHAPE = "cmf"
+FORMAT = "cmf"
 
 
-def called_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
+def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
     """The tools behind the calls and results of messages that `from_cmf` gave, by the ids of their calls.
 
     For ``calls`` of `Message.iter_views`, of a `Pipeline` and of `to_cmf`. A message whose content was changed has
@@ -26,13 +26,13 @@ def called_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
     history = list(messages)
     found = called_tools(history)
     for start, message in enumerate(history):
-        if (entry := verbatim.entry(message, SHAPE)) is None:
+        if (entry := verbatim.noted_entry(message, FORMAT)) is None:
             continue
         native, count = entry
         group = history[start : start + count]
-        told = _told(native.get("message", native))
-        for call_id, native_id in _ids(group):
-            tool = told.get(native_id)
+        tools = _tools_in_entry(native.get("message", native))
+        for call_id, native_id in _call_ids(group):
+            tool = tools.get(native_id)
             if tool is None or (call_id in found and found[call_id].name != tool.name):
                 continue
             known = found.get(call_id)
@@ -40,24 +40,24 @@ def called_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
     return found
 
 
-def _told(raw: Any) -> dict[str, CalledTool]:
+def _tools_in_entry(raw: Any) -> dict[str, CalledTool]:
     """What an entry says of tools, by its own ids; a call says more than its result."""
     try:
         message = cmf.CmfMessage.model_validate(raw)
     except ValidationError:
         return {}
-    told: dict[str, CalledTool] = {}
+    tools: dict[str, CalledTool] = {}
     for part in message.content:
         if isinstance(part, cmf.ToolCallContentPart):
-            told[part.content.tool_call_id] = CalledTool(part.content.name, part.content.namespace)
+            tools[part.content.tool_call_id] = CalledTool(part.content.name, part.content.namespace)
         elif isinstance(part, cmf.ToolResultContentPart) and part.content.tool_name:
-            told.setdefault(part.content.tool_call_id, CalledTool(part.content.tool_name))
-    return told
+            tools.setdefault(part.content.tool_call_id, CalledTool(part.content.tool_name))
+    return tools
 
 
-def _ids(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
+def _call_ids(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
     """The ids of calls in these messages, each with the document's own."""
-    own = verbatim.ids(group, SHAPE)
+    native_ids = verbatim.tool_ids(group, FORMAT)
     for message in group:
         for call_id in (*(use.id for use in message.tool_uses), *(part.tool_use_id for part in message.tool_results)):
-            yield call_id, own.get(call_id, call_id)
+            yield call_id, native_ids.get(call_id, call_id)

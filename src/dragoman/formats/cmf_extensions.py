@@ -64,7 +64,7 @@ class _Agent(_Slot):
     session_id: str | None = None
 
 
-class NotedBlock(_Slot):
+class BlockNote(_Slot):
     """How one block came about: as a part, with ``more`` than the part says, or with ``more`` as all there is of it."""
 
     part: Count | None = None
@@ -76,7 +76,7 @@ class Note(_Slot):
 
     of: str
     fields: dict[str, Any]
-    content: list[NotedBlock] | None = None
+    content: list[BlockNote] | None = None
 
 
 class _Custom(_Slot):
@@ -97,31 +97,31 @@ class Slots(_Slot):
         return self.custom.note if self.custom else None
 
 
-def write(message: Message, note: Fields, given: Mapping[str, Any] | None) -> Fields:
+def write_extensions(message: Message, note: Fields, given: Mapping[str, Any] | None) -> Fields:
     """The extensions of a message; what was ``given`` with it stands, but for the note."""
     metadata = message.metadata
-    ours: Fields = {
+    own_slots: Fields = {
         "agent": {"session_id": message.session_id} if message.session_id else {},
         "completion": _completion(message),
-        "llm": _present(model_id=_bare(metadata.model), provider=metadata.provider),
+        "llm": _drop_none(model_id=_model_name(metadata.model), provider=metadata.provider),
         "provenance": {"message_id": message.id} if message.id else {},
     }
-    slots = {name: slot for name, slot in ours.items() if slot} | dict(given or {})
+    slots = {name: slot for name, slot in own_slots.items() if slot} | dict(given or {})
     custom = slots.get("custom")
     return slots | {"custom": {**(custom if isinstance(custom, dict) else {}), NOTE: note}}
 
 
-def note_of(message: Message, written: Fields, content: list[Fields] | None) -> Fields:
+def build_note(message: Message, written: Fields, content: list[Fields] | None) -> Fields:
     """The note on a message. ``content`` is None where each part reads as its block, in order."""
     fields = message.model_dump(mode="json", exclude_none=True, exclude={"role", "channel", "content"})
-    raw = verbatim.without(fields["metadata"].pop("provider_raw", None), "cmf")
+    raw = verbatim.strip_note(fields["metadata"].pop("provider_raw", None), "cmf")
     if raw is not None:
         fields["metadata"]["provider_raw"] = raw
     note: Fields = {"of": digest(CmfMessage.model_validate(written)), "fields": fields}
     return note | ({"content": content} if content is not None else {})
 
 
-def noted_block(part: int | None, block: Fields, read: Fields | None) -> Fields:
+def note_block(part: int | None, block: Fields, read: Fields | None) -> Fields:
     """What is to be noted of a block, given what its part alone reads as."""
     if part is None or read is None or not read.keys() <= block.keys():
         return {"more": block}
@@ -136,11 +136,11 @@ def digest(message: CmfMessage) -> str:
 
 def metadata_fields(slots: Slots, role: str) -> Fields:
     """The fields of a message other than what it says, from a document that is not ours."""
-    told: Fields = {}
+    fields: Fields = {}
     if slots.provenance and slots.provenance.message_id:
-        told["id"] = slots.provenance.message_id
+        fields["id"] = slots.provenance.message_id
     if slots.agent and slots.agent.session_id:
-        told["session_id"] = slots.agent.session_id
+        fields["session_id"] = slots.agent.session_id
     metadata: Fields = {}
     completion, llm = slots.completion or _Completion(), slots.llm or _Llm()
     name = llm.model_id or completion.model
@@ -158,8 +158,8 @@ def metadata_fields(slots: Slots, role: str) -> Fields:
             latency_ms=completion.latency_ms,
         )
     if completion.created_at:
-        told["created_at"] = completion.created_at
-    return told | {"metadata": MessageMetadata.model_validate(metadata)}
+        fields["created_at"] = completion.created_at
+    return fields | {"metadata": MessageMetadata.model_validate(metadata)}
 
 
 def as_json(block: ContentBlock) -> Fields:
@@ -175,20 +175,20 @@ def _completion(message: Message) -> Fields:
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
     }
-    spoken = message.role is Role.ASSISTANT
-    return _present(
+    is_reply = message.role is Role.ASSISTANT
+    return _drop_none(
         stop_reason=STOP_REASONS.get(metadata.stop_reason) if metadata.stop_reason else None,
         tokens=tokens,
-        model=_bare(metadata.model) if spoken else None,
-        created_at=message.created_at.isoformat() if spoken else None,
+        model=_model_name(metadata.model) if is_reply else None,
+        created_at=message.created_at.isoformat() if is_reply else None,
         latency_ms=usage.latency_ms if usage else None,
     )
 
 
-def _bare(model: str | None) -> str | None:
+def _model_name(model: str | None) -> str | None:
     """The provider's own name of a model."""
     return model.partition(":")[2] or model if model else None
 
 
-def _present(**fields: Any) -> Fields:
+def _drop_none(**fields: Any) -> Fields:
     return {name: value for name, value in fields.items() if value is not None}

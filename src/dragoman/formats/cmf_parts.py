@@ -52,7 +52,7 @@ def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
                 "tool_result",
                 tool_call_id=block.tool_use_id,
                 tool_name=tools[block.tool_use_id].name if block.tool_use_id in tools else "",
-                content=_answer(block.content, tools),
+                content=_result_content(block.content, tools),
                 is_error=block.is_error,
             )
         case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
@@ -78,7 +78,7 @@ def block_of(part: Any, call_id: Ids, result_id: Ids) -> ContentBlock:
         case cmf.ToolResultContentPart(content=result):
             return ToolResultBlock(
                 tool_use_id=result_id(result.tool_call_id),
-                content=_answered(result.content),
+                content=_read_result_content(result.content),
                 is_error=result.is_error,
             )
         case cmf.ResourceContentPart(content=resource):
@@ -136,7 +136,7 @@ def _source(source: cmf.ImageSource) -> MediaSource:
     return MediaSource(kind=source.type, data=source.data)
 
 
-def _answer(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
+def _result_content(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
     """A tool's answer as any JSON: nothing, a text, or a list of parts."""
     if not content:
         return None
@@ -145,7 +145,7 @@ def _answer(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
     return [part for block in content if (part := part_of(block, tools)) is not None]
 
 
-def _answered(content: Any) -> tuple[ContentBlock, ...]:
+def _read_result_content(content: Any) -> tuple[ContentBlock, ...]:
     """Any JSON as a tool's answer: what is neither a text nor a list of parts becomes its JSON text."""
     if content is None:
         return ()

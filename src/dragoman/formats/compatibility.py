@@ -32,7 +32,7 @@ class Compatibility:
 
     compatible: bool
     reason: str = ""
-    witness: MessageBody | None = None
+    counterexample: MessageBody | None = None
 
     def __bool__(self) -> bool:
         return self.compatible
@@ -48,26 +48,26 @@ def is_compatible(producer: MessageBodySchema, consumer: MessageBodySchema) -> C
             kind = type(schema).__name__
             raise TypeError(f"two MessageBodySchema are compared, not a {kind}: MessageBodySchema.from_json reads JSON")
     try:
-        return _judged(producer, consumer)
-    except _TooLongError:
+        return _compare(producer, consumer)
+    except _TooManyStepsError:
         return Compatibility(False, "the globs are too intricate to be compared: write them more plainly")
 
 
-def _judged(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compatibility:
+def _compare(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compatibility:
     for index, part in enumerate(producer.parts):
-        strange = _outside(part, consumer.parts)
-        if strange is not None:
+        uncovered = _find_uncovered(part, consumer.parts)
+        if uncovered is not None:
             reason = f"part {index} of the producer, {part}: the consumer has no place for all of it"
-            return _refuted(producer, consumer, reason, [strange], ())
+            return _incompatible(producer, consumer, reason, [uncovered], ())
     needed = [part for part in producer.parts if part.required]
     for index, part in enumerate(consumer.parts):
-        if part.required and all(_outside(each, [part]) is not None for each in needed):
+        if part.required and all(_find_uncovered(each, [part]) is not None for each in needed):
             reason = f"part {index} of the consumer, {part}, is required, and the producer may leave it out"
-            return _refuted(producer, consumer, reason, [], [part])
+            return _incompatible(producer, consumer, reason, [], [part])
     return Compatibility(True)
 
 
-def _refuted(
+def _incompatible(
     producer: MessageBodySchema,
     consumer: MessageBodySchema,
     reason: str,
@@ -75,14 +75,14 @@ def _refuted(
     avoided: Sequence[MessageBodySchemaPart],
 ) -> Compatibility:
     """The no, with a body around these parts that has nothing of what is to be avoided, if one can be made."""
-    made = [_made(part) for part in parts]
+    made = [_build_part(part) for part in parts]
     for needed in producer.parts:
         if needed.required and not any(needed.matches(part) for part in made):
             taken = [MessageBodySchemaPart(name=part.name, content_type="**") for part in made if part.name]
-            example = _outside(needed, [*avoided, *taken])
+            example = _find_uncovered(needed, [*avoided, *taken])
             if example is None:
                 return Compatibility(False, reason)
-            made.append(_made(example))
+            made.append(_build_part(example))
     try:
         body = MessageBody(tuple(made))
     except FormatError:
@@ -91,7 +91,7 @@ def _refuted(
     return Compatibility(False, reason, body if proves else None)
 
 
-def _made(example: "_Example") -> MessageBodyPart:
+def _build_part(example: "_Example") -> MessageBodyPart:
     fields = {} if example.name is None else {"name": example.name}
     return MessageBodyPart(**fields, content_type=example.type, content="")
 
@@ -101,36 +101,36 @@ class _Example(NamedTuple):
     type: str
 
 
-class _TooLongError(Exception):
+class _TooManyStepsError(Exception):
     pass
 
 
-def _outside(part: MessageBodySchemaPart, covers: Sequence[MessageBodySchemaPart]) -> _Example | None:
+def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySchemaPart]) -> _Example | None:
     """A part that ``part`` takes and none of the ``covers`` does; None where there is none."""
-    steps = _Steps()
+    budget = _StepBudget()
     names = part.names
     if names is None:
-        kind = _outside_types(part.types, [each.types for each in covers if each.names is None], steps)
+        kind = _find_uncovered_type(part.types, [each.types for each in covers if each.names is None], budget)
         return None if kind is None else _Example(None, kind)
     named = [(each.names, each.types) for each in covers if each.names is not None]
     tried: list[frozenset[int]] = []
-    for name, covering in _walk([names, *(glob for glob, _ in named)], _NAMES, steps):
+    for name, covering in _walk([names, *(glob for glob, _ in named)], _NAMES, budget):
         matched = frozenset(index - 1 for index in covering)
         if any(before <= matched for before in tried):
             continue  # more covers leave no more types
         tried.append(matched)
-        kind = _outside_types(part.types, [named[index][1] for index in sorted(matched)], steps)
+        kind = _find_uncovered_type(part.types, [named[index][1] for index in sorted(matched)], budget)
         if kind is not None:
             return _Example(name, kind)
     return None
 
 
-def _outside_types(types: Glob, covers: Sequence[Glob], steps: "_Steps") -> str | None:
-    found = _walk([types, *covers], _TYPES, steps)
+def _find_uncovered_type(types: Glob, covers: Sequence[Glob], budget: "_StepBudget") -> str | None:
+    found = _walk([types, *covers], _TYPES, budget)
     return next((kind for kind, covering in found if not covering), None)
 
 
-def _walk(globs: Sequence[Glob], texts: "_Texts", steps: "_Steps") -> Iterator[tuple[str, list[int]]]:
+def _walk(globs: Sequence[Glob], texts: "_Language", budget: "_StepBudget") -> Iterator[tuple[str, list[int]]]:
     """Texts that the first glob matches, shortest first, and which of the others match them: one text for each way
     through all of the globs."""
     alphabet = texts.alphabet(globs)
@@ -141,33 +141,33 @@ def _walk(globs: Sequence[Glob], texts: "_Texts", steps: "_Steps") -> Iterator[t
         if texts.is_whole(place) and globs[0].accepts(states[0]):
             yield text, [index for index, glob in enumerate(globs[1:], 1) if glob.accepts(states[index])]
         for character in alphabet:
-            steps.take(len(globs))
-            after = texts.after(place, character)
-            if after is None or not (first := globs[0].after(states[0], character)):
+            budget.take(len(globs))
+            after = texts.advance(place, character)
+            if after is None or not (first := globs[0].advance(states[0], character)):
                 continue
-            rest = (glob.after(state, character) for glob, state in zip(globs[1:], states[1:], strict=True))
+            rest = (glob.advance(state, character) for glob, state in zip(globs[1:], states[1:], strict=True))
             reached = (after, (first, *rest))
             if reached not in seen:
                 seen.add(reached)
                 waiting.append((text + character, reached))
 
 
-class _Steps:
+class _StepBudget:
     def __init__(self) -> None:
         self._left = MAX_STEPS
 
     def take(self, count: int) -> None:
         self._left -= count
         if self._left < 0:
-            raise _TooLongError
+            raise _TooManyStepsError
 
 
 @dataclass(frozen=True, slots=True)
-class _Texts:
+class _Language:
     """The texts that may be names, or types. A place is how far one has come; None is nowhere."""
 
     start: str
-    after: Callable[[str, str], str | None]
+    advance: Callable[[str, str], str | None]
     whole: frozenset[str]
     characters: str
     marks: frozenset[str]
@@ -184,7 +184,7 @@ class _Texts:
         return [*other, *(character for character in known if character != "/"), "/"]
 
 
-def _after_in_name(place: str, character: str) -> str | None:
+def _advance_name(place: str, character: str) -> str | None:
     """Names are segments behind slashes, and no segment is one dot or two."""
     if character == "/":
         return "/" if place in ("", "segment") else None
@@ -195,7 +195,7 @@ def _after_in_name(place: str, character: str) -> str | None:
     return "segment"
 
 
-def _after_in_type(place: str, character: str) -> str | None:
+def _advance_type(place: str, character: str) -> str | None:
     """A type and its subtype, each of which begins with a letter or a digit."""
     if character == "/":
         return "/" if place == "type" else None
@@ -204,5 +204,5 @@ def _after_in_type(place: str, character: str) -> str | None:
     return place
 
 
-_NAMES = _Texts("", _after_in_name, frozenset({"segment"}), _NAME_CHARACTERS, frozenset("."))
-_TYPES = _Texts("", _after_in_type, frozenset({"subtype"}), _TYPE_CHARACTERS, frozenset("!#$&^_.+-"))
+_NAMES = _Language("", _advance_name, frozenset({"segment"}), _NAME_CHARACTERS, frozenset("."))
+_TYPES = _Language("", _advance_type, frozenset({"subtype"}), _TYPE_CHARACTERS, frozenset("!#$&^_.+-"))

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dragoman.formats.chatml import START
-from dragoman.formats.document import lines_or_document
+from dragoman.formats.document import parse_json_or_lines
 from dragoman.formats.errors import FormatError
 from dragoman.formats.own_messages import SESSION
 
 _SQLITE = b"SQLite format 3\0"
 _HEAD = 100
-_LOOKED_AT = 50
+_MAX_ENTRIES = 50
 """Entries of a list."""
 
 _LANGCHAIN_TYPES = frozenset({"system", "human", "ai", "tool", "function", "chat", "remove"})
@@ -41,15 +41,15 @@ def detect(data: Any) -> str | None:
         if start.startswith(("interactions:", "http_interactions:")):
             return "vcr"
     try:
-        document = lines_or_document(data, shape="JSON")
+        document = parse_json_or_lines(data, format_name="JSON")
     except FormatError:
         return None
     if isinstance(document, Mapping):
-        return _of_object(document)
-    return _of_list(document) if isinstance(document, (list, tuple)) else None
+        return _detect_object(document)
+    return _detect_list(document) if isinstance(document, (list, tuple)) else None
 
 
-def _of_object(document: Entry) -> str | None:
+def _detect_object(document: Entry) -> str | None:
     if SESSION in document:
         return "session"
     if "interactions" in document or "http_interactions" in document:
@@ -64,8 +64,8 @@ def _of_object(document: Entry) -> str | None:
         return "message-body"
     listed = document.get("messages")
     if not isinstance(listed, list):
-        return _of_list([document])
-    found = _of_list(listed)
+        return _detect_list([document])
+    found = _detect_list(listed)
     if found == "openai-chat" and "system" in document:
         first = document["system"]
         is_bedrock = isinstance(first, list) and any(isinstance(each, Mapping) and "type" not in each for each in first)
@@ -73,14 +73,14 @@ def _of_object(document: Entry) -> str | None:
     return found
 
 
-def _of_list(document: Sequence[Any]) -> str | None:
-    entries = [entry for entry in document[:_LOOKED_AT] if isinstance(entry, Mapping)]
+def _detect_list(document: Sequence[Any]) -> str | None:
+    entries = [entry for entry in document[:_MAX_ENTRIES] if isinstance(entry, Mapping)]
     if not entries:
         return None
-    for name, fits in _TELLING:
-        if any(map(fits, entries)):
-            answers = any(entry.get("role") == "tool" for entry in entries)
-            return "umf" if name == "anthropic" and answers else name  # Anthropic's lists have no such role
+    for name, matches in _DETECTORS:
+        if any(map(matches, entries)):
+            has_tool_role = any(entry.get("role") == "tool" for entry in entries)
+            return "umf" if name == "anthropic" and has_tool_role else name  # Anthropic's lists have no such role
     return "openai-chat" if all("role" in entry for entry in entries) else None
 
 
@@ -101,14 +101,14 @@ def _is_langchain(entry: Entry) -> bool:
 
 
 def _is_cmf(entry: Entry) -> bool:
-    said = entry.get("message", entry)
-    if not isinstance(said, Mapping) or "role" not in said:
+    message = entry.get("message", entry)
+    if not isinstance(message, Mapping) or "role" not in message:
         return False
-    told = "message" in entry or said.get("schema_version") == "2.0"
-    return told or any("content_type" in part for part in _parts(said))
+    is_marked = "message" in entry or message.get("schema_version") == "2.0"
+    return is_marked or any("content_type" in part for part in _parts(message))
 
 
-def _is_ours(entry: Entry) -> bool:
+def _is_dragoman(entry: Entry) -> bool:
     return entry.get("schema_version") == 1 and "role" in entry
 
 
@@ -136,8 +136,10 @@ def _is_litellm(entry: Entry) -> bool:
 
 def _is_ollama(entry: Entry) -> bool:
     arguments = (call.get("function") for call in _parts(entry, "tool_calls"))
-    called = any(isinstance(each, Mapping) and isinstance(each.get("arguments"), Mapping) for each in arguments)
-    return "role" in entry and (called or "tool_name" in entry or isinstance(entry.get("images"), list))
+    has_object_arguments = any(
+        isinstance(each, Mapping) and isinstance(each.get("arguments"), Mapping) for each in arguments
+    )
+    return "role" in entry and (has_object_arguments or "tool_name" in entry or isinstance(entry.get("images"), list))
 
 
 def _is_bedrock(entry: Entry) -> bool:
@@ -171,11 +173,11 @@ def _parts(entry: Entry, name: str = "content") -> Iterator[Entry]:
     return (part for part in listed if isinstance(part, Mapping)) if isinstance(listed, list) else iter(())
 
 
-_TELLING: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
+_DETECTORS: tuple[tuple[str, Callable[[Entry], bool]], ...] = (
     ("umf-events", _is_umf_event),
     ("pydantic-ai", _is_pydantic_ai),
     ("langchain", _is_langchain),
-    ("messages", _is_ours),
+    ("messages", _is_dragoman),
     ("cmf", _is_cmf),
     ("acp", _is_acp),
     ("message-body", _is_message_body),

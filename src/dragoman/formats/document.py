@@ -7,16 +7,16 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError, from_json
 
-from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 from dragoman.formats.errors import FormatError
 
 MAX_TEXT_BYTES = 1024 * 1024 * 1024
 """Of a whole document; each of its messages is held to the size of a message."""
 
-_LONGEST_REASON = 300
+_MAX_REASON = 300
 
 
-def parse(data: Any, *, shape: str) -> Any:
+def parse(data: Any, *, format_name: str) -> Any:
     """The JSON of a document that came as text; what came as Python's lists and dicts stays what it is.
 
     Raises FormatError where the text is no JSON. What came as it is, is not looked at: see `own`.
@@ -24,14 +24,14 @@ def parse(data: Any, *, shape: str) -> Any:
     if not isinstance(data, (str, bytes, bytearray)):
         return data
     if len(data) > MAX_TEXT_BYTES:
-        raise FormatError(f"a document of {shape} has at most {MAX_TEXT_BYTES} bytes")
+        raise FormatError(f"a document of {format_name} has at most {MAX_TEXT_BYTES} bytes")
     try:
         return from_json(data.encode() if isinstance(data, str) else bytes(data), allow_inf_nan=False)
     except ValueError as error:
-        raise FormatError(_short(f"this is no JSON: {error}")) from None
+        raise FormatError(_shorten(f"this is no JSON: {error}")) from None
 
 
-def decoded(data: str | bytes | bytearray) -> str:
+def decode_text(data: str | bytes | bytearray) -> str:
     """The text. Raises FormatError where bytes are no UTF-8."""
     if isinstance(data, str):
         return data
@@ -41,22 +41,22 @@ def decoded(data: str | bytes | bytearray) -> str:
         raise FormatError(f"this is not UTF-8: byte {error.start}") from None
 
 
-def lines_or_document(data: Any, *, shape: str) -> Any:
+def parse_json_or_lines(data: Any, *, format_name: str) -> Any:
     """The JSON of a document; or a list of what stands on its lines, where each of several is an object by itself.
 
     Raises FormatError, with the number of the line.
     """
     if isinstance(data, (bytes, bytearray)):
-        data = decoded(data)
+        data = decode_text(data)
     if not isinstance(data, str):
         return data
     lines = [line for line in data.split("\n") if line.strip()]
     if len(lines) < 2 or not _is_line_of_json(lines[0]):
-        return parse(data, shape=shape)
+        return parse(data, format_name=format_name)
     read = []
     for number, line in enumerate(lines):
         try:
-            read.append(parse(line, shape=shape))
+            read.append(parse(line, format_name=format_name))
         except FormatError as error:
             raise FormatError(error.reason, path=f"$[{number}]") from None
     return read
@@ -72,26 +72,26 @@ def _is_line_of_json(line: str) -> bool:
     return True
 
 
-def own(value: Any, path: str = "$") -> Any:
+def copy_json_at(value: Any, path: str = "$") -> Any:
     """A copy of a JSON value that shares nothing with it. Raises FormatError where a message could not hold it."""
     try:
-        return own_json(value, MAX_DOCUMENT_DEPTH)
+        return copy_json(value, MAX_DOCUMENT_DEPTH)
     except PydanticCustomError as error:
         within = str((error.context or {}).get("path", "$"))
         reason = error.message().removeprefix(within).strip()
-        raise FormatError(_short(reason), path=path + within.removeprefix("$")) from None
+        raise FormatError(_shorten(reason), path=path + within.removeprefix("$")) from None
 
 
-def entries(data: Any, *, shape: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def iter_entries(data: Any, *, format_name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of a document that is a list of them, or one of them alone, each with its path."""
-    value = parse(data, shape=shape)
+    value = parse(data, format_name=format_name)
     many = isinstance(value, (list, tuple))
     for index, item in enumerate(value if many else [value]):
         path = f"$[{index}]" if many else "$"
-        owned = own(item, path)
-        if not isinstance(owned, dict):
-            raise FormatError(f"an entry of {shape} is an object, not {kind_of(owned)}", path=path)
-        yield path, owned
+        copied = copy_json_at(item, path)
+        if not isinstance(copied, dict):
+            raise FormatError(f"an entry of {format_name} is an object, not {kind_of(copied)}", path=path)
+        yield path, copied
 
 
 def kind_of(value: Any) -> str:
@@ -121,7 +121,7 @@ def validating(value: Any, path: str) -> Iterator[None]:
         reason = first["msg"]
         if error.error_count() > 1:
             reason += f" (and {error.error_count() - 1} more faults)"
-        raise FormatError(_short(reason), path=path + _steps(value, first["loc"])) from None
+        raise FormatError(_shorten(reason), path=path + _steps(value, first["loc"])) from None
 
 
 def _steps(value: Any, location: Sequence[str | int]) -> str:
@@ -140,5 +140,5 @@ def _steps(value: Any, location: Sequence[str | int]) -> str:
     return shown
 
 
-def _short(reason: str) -> str:
-    return reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "…"
+def _shorten(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else reason[:_MAX_REASON] + "…"

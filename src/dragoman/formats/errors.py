@@ -43,9 +43,9 @@ class MessageBodyError(FormatError):
         self.violations = tuple(violations)
         self.reply: Message | None = None
         first, *more = self.violations
-        reason = "; ".join([first.reason, *map(str, more[:_SHOWN])])
-        if len(more) > _SHOWN:
-            reason += f"; and {len(more) - _SHOWN} more"
+        reason = "; ".join([first.reason, *map(str, more[:_MAX_SHOWN])])
+        if len(more) > _MAX_SHOWN:
+            reason += f"; and {len(more) - _MAX_SHOWN} more"
         super().__init__(f"{reason} ({ended})" if ended else reason, path=first.path)
 
 
@@ -57,4 +57,4 @@ class NotFetchedError(FormatError):
         super().__init__("the content lies at a URL: give fetch, which nothing is read without", path=path)
 
 
-_SHOWN = 4
+_MAX_SHOWN = 4

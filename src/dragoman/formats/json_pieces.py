@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     OPENED = auto()
     """An object or a list begins: ``value`` is ``{`` or ``[``."""
     CLOSED = auto()
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    kind: Kind
+    kind: TokenKind
     value: Any
 
 
@@ -35,7 +35,7 @@ class BrokenJsonError(Exception):
     """No JSON begins like that."""
 
 
-class _Place(Enum):
+class _State(Enum):
     VALUE = auto()
     VALUE_OR_END = auto()
     KEY = auto()
@@ -54,85 +54,85 @@ _ESCAPES = frozenset('"\\/bfnrtu')
 _HEX = frozenset("0123456789abcdefABCDEF")
 _SCALARS_BEGIN = "-0123456789tfn"
 """A scalar is read from its first character on; whatever else has been seen is done with."""
-_LONGEST_SCALAR = 5_000
-_LOOKED_AT = 500
+_MAX_SCALAR = 5_000
+_MAX_PEEKED_PIECES = 500
 """How many pieces of a string are put together to look at its beginning: each time, so that it cannot be many."""
 _WORDS = ("true", "false", "null")
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*|(?:\.[0-9]+)?(?:[eE][-+]?[0-9]*)?)?)?")
 """What a number may begin with."""
 
 
-class JsonPieces:
+class JsonTokenizer:
     """Feed it the text, piece by piece, and it gives the tokens. Raises BrokenJsonError as soon as it is certain."""
 
     def __init__(self) -> None:
-        self._place = _Place.VALUE
+        self._state = _State.VALUE
         self._closers: list[str] = []
-        self._held: list[str] = []
+        self._buffer: list[str] = []
         """The string or scalar under way, as it is written, without the quote that opens it."""
         self._is_key = False
         self._escape = ""
         """An escape that is not all there."""
 
     @property
-    def beginning(self) -> str | None:
+    def partial_text(self) -> str | None:
         """What is there of a string value that is still coming; None where none is, or its end is not clear yet."""
-        if self._place is not _Place.STRING or self._is_key or self._escape or len(self._held) > _LOOKED_AT:
+        if self._state is not _State.STRING or self._is_key or self._escape or len(self._buffer) > _MAX_PEEKED_PIECES:
             return None
         try:
-            return str(from_json(f'"{"".join(self._held)}"'.encode()))
+            return str(from_json(f'"{"".join(self._buffer)}"'.encode()))
         except ValueError:
             return None  # it may end in half a pair of surrogates
 
     @property
     def is_text(self) -> bool:
         """Whether a string value is under way."""
-        return self._place is _Place.STRING and not self._is_key
+        return self._state is _State.STRING and not self._is_key
 
     def feed(self, text: str) -> Iterator[Token]:
         position = 0
         while position < len(text):
-            if self._place is _Place.STRING:
-                position, token = self._string(text, position)
-            elif self._place is _Place.SCALAR:
-                position, token = self._scalar(text, position)
+            if self._state is _State.STRING:
+                position, token = self._read_string(text, position)
+            elif self._state is _State.SCALAR:
+                position, token = self._read_scalar(text, position)
             else:
                 space = _SPACE.match(text, position)
                 position = space.end() if space else position
                 if position == len(text):
                     return
-                token = self._structure(text[position])
+                token = self._read_structure(text[position])
                 position += text[position] not in _SCALARS_BEGIN
             if token is not None:
                 yield token
 
     def end(self) -> Iterator[Token]:
         """No more text comes."""
-        if self._place is _Place.SCALAR:
+        if self._state is _State.SCALAR:
             yield self._whole_scalar()
-        if self._place is not _Place.DONE:
+        if self._state is not _State.DONE:
             raise BrokenJsonError("the JSON ends before it is complete")
 
-    def _structure(self, character: str) -> Token | None:
-        place = self._place
-        if place in (_Place.VALUE, _Place.VALUE_OR_END):
-            if character == "]" and place is _Place.VALUE_OR_END:
+    def _read_structure(self, character: str) -> Token | None:
+        state = self._state
+        if state in (_State.VALUE, _State.VALUE_OR_END):
+            if character == "]" and state is _State.VALUE_OR_END:
                 return self._close("]")
             return self._value(character)
-        if place in (_Place.KEY, _Place.KEY_OR_END):
-            if character == "}" and place is _Place.KEY_OR_END:
+        if state in (_State.KEY, _State.KEY_OR_END):
+            if character == "}" and state is _State.KEY_OR_END:
                 return self._close("}")
             if character != '"':
                 raise BrokenJsonError("a key of an object is a string")
-            self._begin(_Place.STRING, is_key=True)
-        elif place is _Place.COLON:
+            self._begin(_State.STRING, is_key=True)
+        elif state is _State.COLON:
             if character != ":":
                 raise BrokenJsonError("a colon stands behind a key")
-            self._place = _Place.VALUE
-        elif place is _Place.COMMA_OR_END:
+            self._state = _State.VALUE
+        elif state is _State.COMMA_OR_END:
             if character != ",":
                 return self._close(character)
-            self._place = _Place.KEY if self._closers[-1] == "}" else _Place.VALUE
+            self._state = _State.KEY if self._closers[-1] == "}" else _State.VALUE
         else:
             raise BrokenJsonError("something stands behind the JSON")
         return None
@@ -142,35 +142,35 @@ class JsonPieces:
             if len(self._closers) == MAX_DOCUMENT_DEPTH:
                 raise BrokenJsonError(f"it is nested over {MAX_DOCUMENT_DEPTH} levels deep")
             self._closers.append("}" if character == "{" else "]")
-            self._place = _Place.KEY_OR_END if character == "{" else _Place.VALUE_OR_END
-            return Token(Kind.OPENED, character)
+            self._state = _State.KEY_OR_END if character == "{" else _State.VALUE_OR_END
+            return Token(TokenKind.OPENED, character)
         if character == '"':
-            self._begin(_Place.STRING)
+            self._begin(_State.STRING)
         elif character in _SCALARS_BEGIN:
-            self._begin(_Place.SCALAR)
+            self._begin(_State.SCALAR)
         else:
             raise BrokenJsonError(f"no value begins with {character!r}")
         return None
 
-    def _begin(self, place: _Place, *, is_key: bool = False) -> None:
-        self._place, self._is_key, self._held, self._escape = place, is_key, [], ""
+    def _begin(self, state: _State, *, is_key: bool = False) -> None:
+        self._state, self._is_key, self._buffer, self._escape = state, is_key, [], ""
 
     def _close(self, character: str) -> Token:
         if not self._closers or character != self._closers.pop():
             raise BrokenJsonError("a comma, or the end of the object or list, stands behind a value")
-        self._valued()
-        return Token(Kind.CLOSED, character)
+        self._end_value()
+        return Token(TokenKind.CLOSED, character)
 
-    def _valued(self) -> None:
-        self._place = _Place.COMMA_OR_END if self._closers else _Place.DONE
+    def _end_value(self) -> None:
+        self._state = _State.COMMA_OR_END if self._closers else _State.DONE
 
-    def _string(self, text: str, position: int) -> tuple[int, Token | None]:
+    def _read_string(self, text: str, position: int) -> tuple[int, Token | None]:
         if self._escape:
-            self._go_on(text[position])
+            self._extend_escape(text[position])
             return position + 1, None
         plain = _PLAIN.match(text, position)
         if plain is not None and plain.end() > position:
-            self._held.append(plain[0])
+            self._buffer.append(plain[0])
             position = plain.end()
         if position == len(text):
             return position, None
@@ -181,44 +181,44 @@ class JsonPieces:
         self._escape = "\\"
         return position + 1, None
 
-    def _go_on(self, character: str) -> None:
+    def _extend_escape(self, character: str) -> None:
         """One more character of an escape."""
         if character not in (_ESCAPES if len(self._escape) == 1 else _HEX):
             raise BrokenJsonError("a string has an escape that JSON does not know")
         self._escape += character
         if len(self._escape) == (6 if self._escape[1] == "u" else 2):
-            self._held.append(self._escape)
+            self._buffer.append(self._escape)
             self._escape = ""
 
     def _whole_string(self) -> Token:
         try:
-            value = from_json(f'"{"".join(self._held)}"'.encode())
+            value = from_json(f'"{"".join(self._buffer)}"'.encode())
         except ValueError:
             raise BrokenJsonError("a string holds a lone surrogate") from None
-        self._held = []
+        self._buffer = []
         if self._is_key:
-            self._place = _Place.COLON
-            return Token(Kind.KEY, value)
-        self._valued()
-        return Token(Kind.VALUE, value)
+            self._state = _State.COLON
+            return Token(TokenKind.KEY, value)
+        self._end_value()
+        return Token(TokenKind.VALUE, value)
 
-    def _scalar(self, text: str, position: int) -> tuple[int, Token | None]:
+    def _read_scalar(self, text: str, position: int) -> tuple[int, Token | None]:
         found = _SCALAR.match(text, position)
         end = found.end() if found is not None else position
-        self._held.append(text[position:end])
+        self._buffer.append(text[position:end])
         if end < len(text):
             return end, self._whole_scalar()
-        written = "".join(self._held)
+        written = "".join(self._buffer)
         known = _NUMBER.fullmatch(written) or any(word.startswith(written) for word in _WORDS)
-        if not known or len(written) > _LONGEST_SCALAR:
+        if not known or len(written) > _MAX_SCALAR:
             raise BrokenJsonError(f"{written[:20]!r} is no value")
         return end, None
 
     def _whole_scalar(self) -> Token:
         try:
-            value = from_json("".join(self._held), allow_inf_nan=False)
+            value = from_json("".join(self._buffer), allow_inf_nan=False)
         except ValueError:
-            raise BrokenJsonError(f"{''.join(self._held)[:20]!r} is no value") from None
-        self._held = []
-        self._valued()
-        return Token(Kind.VALUE, value)
+            raise BrokenJsonError(f"{''.join(self._buffer)[:20]!r} is no value") from None
+        self._buffer = []
+        self._end_value()
+        return Token(TokenKind.VALUE, value)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dragoman.canonical.glob import glob
-from dragoman.formats.document import kind_of, own, parse, validating
+from dragoman.formats.document import copy_json_at, kind_of, parse, validating
 from dragoman.formats.errors import FormatError, NotFetchedError
 from dragoman.formats.message_part import MessageBodyPart, as_parts
 
-SHAPE = "message_body"
+FORMAT = "message_body"
 
 
 class FetchedContent(Protocol):
@@ -34,7 +34,7 @@ class MessageBody:
     """
 
     parts: tuple[MessageBodyPart, ...] = ()
-    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+    _index_by_name: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", as_parts(self.parts, MessageBodyPart))
@@ -44,30 +44,30 @@ class MessageBody:
             if part.name is not None and (first := places.setdefault(part.name, index)) != index:
                 repeated.append((index, first))
         if repeated:
-            told = ", ".join(f"$[{index}] has the name of $[{first}]" for index, first in repeated[:5])
-            raise FormatError(f"names are unique: {told}", path=f"$[{repeated[0][0]}].name")
-        object.__setattr__(self, "_places", places)
+            repeats = ", ".join(f"$[{index}] has the name of $[{first}]" for index, first in repeated[:5])
+            raise FormatError(f"names are unique: {repeats}", path=f"$[{repeated[0][0]}].name")
+        object.__setattr__(self, "_index_by_name", places)
 
     @classmethod
     def from_json(cls, document: Any) -> "MessageBody":
         """The body of a document, from its JSON text or from Python's lists and dicts: a list of parts, or an object
         with one as ``parts``. Raises FormatError, with a path.
         """
-        value = parse(document, shape=SHAPE)
+        value = parse(document, format_name=FORMAT)
         at = "$"
         if isinstance(value, dict):
-            owned = own(value)
-            if "parts" not in owned:
+            copied = copy_json_at(value)
+            if "parts" not in copied:
                 raise FormatError("a message body is a list of parts, or an object with one as parts")
-            if unknown := owned.keys() - {"parts"}:
+            if unknown := copied.keys() - {"parts"}:
                 raise FormatError("beside the parts there is nothing in a message body", path=f"$.{min(unknown)}")
-            value, at = owned["parts"], "$.parts"
+            value, at = copied["parts"], "$.parts"
         if not isinstance(value, (list, tuple)):
             raise FormatError(f"the parts of a message body are a list, not {kind_of(value)}", path=at)
         parts = []
         for index, item in enumerate(value):
             path = f"{at}[{index}]"
-            given = own(item, path)
+            given = copy_json_at(item, path)
             if not isinstance(given, dict):
                 raise FormatError(f"a part is an object, not {kind_of(given)}", path=path)
             with validating(given, path):
@@ -83,7 +83,7 @@ class MessageBody:
 
     def get(self, name: str) -> MessageBodyPart | None:
         """The part of that name."""
-        place = self._places.get(name)
+        place = self._index_by_name.get(name)
         return None if place is None else self.parts[place]
 
     def list(self, pattern: str) -> tuple[MessageBodyPart, ...]:
@@ -99,11 +99,11 @@ class MessageBody:
 
     def text(self, *, fetch: Fetch | None = None) -> str:
         """What is said: the texts of the parts without a name, joined without a separator."""
-        return "".join(self.read_text(part, fetch=fetch) for part in self._spoken())
+        return "".join(self.read_text(part, fetch=fetch) for part in self._text_parts())
 
     async def text_async(self, *, fetch: Fetch | AsyncFetch | None = None) -> str:
         """As `text`."""
-        return "".join([await self.read_text_async(part, fetch=fetch) for part in self._spoken()])
+        return "".join([await self.read_text_async(part, fetch=fetch) for part in self._text_parts()])
 
     def read_text(self, part: str | MessageBodyPart, *, fetch: Fetch | None = None) -> str:
         """The content of a part, or of the one of that name, as text, in the charset that its type names.
@@ -112,31 +112,31 @@ class MessageBody:
         """
         found = self._part(part)
         plain = found.plain_text()
-        return self._decoded(found, self.read_bytes(found, fetch=fetch)) if plain is None else plain
+        return self._decode(found, self.read_bytes(found, fetch=fetch)) if plain is None else plain
 
     async def read_text_async(self, part: str | MessageBodyPart, *, fetch: Fetch | AsyncFetch | None = None) -> str:
         """As `read_text`; ``fetch`` may be a coroutine function, and another one waits in a thread."""
         found = self._part(part)
         plain = found.plain_text()
-        return self._decoded(found, await self.read_bytes_async(found, fetch=fetch)) if plain is None else plain
+        return self._decode(found, await self.read_bytes_async(found, fetch=fetch)) if plain is None else plain
 
     def read_bytes(self, part: str | MessageBodyPart, *, fetch: Fetch | None = None) -> bytes:
         """The content of a part, or of the one of that name; plain text in the charset that its type names."""
         found = self._part(part)
         if (here := self._inline(found)) is not None:
             return here
-        return _data(self._fetching(found, fetch)(found.content_url or ""))
+        return _to_bytes(self._require_fetch(found, fetch)(found.content_url or ""))
 
     async def read_bytes_async(self, part: str | MessageBodyPart, *, fetch: Fetch | AsyncFetch | None = None) -> bytes:
         """As `read_bytes`; ``fetch`` may be a coroutine function, and another one waits in a thread."""
         found = self._part(part)
         if (here := self._inline(found)) is not None:
             return here
-        asked, url = self._fetching(found, fetch), found.content_url or ""
-        got = asked(url) if inspect.iscoroutinefunction(asked) else await asyncio.to_thread(asked, url)
-        return _data(await got if inspect.isawaitable(got) else got)
+        fetch_url, url = self._require_fetch(found, fetch), found.content_url or ""
+        fetched = fetch_url(url) if inspect.iscoroutinefunction(fetch_url) else await asyncio.to_thread(fetch_url, url)
+        return _to_bytes(await fetched if inspect.isawaitable(fetched) else fetched)
 
-    def _spoken(self) -> Iterator[MessageBodyPart]:
+    def _text_parts(self) -> Iterator[MessageBodyPart]:
         return (part for part in self.parts if part.name is None and part.is_text)
 
     def _part(self, part: str | MessageBodyPart) -> MessageBodyPart:
@@ -155,17 +155,17 @@ class MessageBody:
         except ValueError as error:
             raise FormatError(f"the content is no such text: {error}", path=self._path(part)) from None
 
-    def _decoded(self, part: MessageBodyPart, data: bytes) -> str:
+    def _decode(self, part: MessageBodyPart, data: bytes) -> str:
         try:
-            return part.decoded(data)
+            return part.decode(data)
         except ValueError as error:
             raise FormatError(f"the content is no such text: {error}", path=self._path(part)) from None
 
-    def _fetching(self, part: MessageBodyPart, fetch: Callable[[str], Any] | None) -> Callable[[str], Any]:
+    def _require_fetch(self, part: MessageBodyPart, fetch: Callable[[str], Any] | None) -> Callable[[str], Any]:
         if fetch is None:
             raise NotFetchedError(part.content_url or "", path=self._path(part))
         return fetch
 
 
-def _data(fetched: bytes | FetchedContent) -> bytes:
+def _to_bytes(fetched: bytes | FetchedContent) -> bytes:
     return fetched if isinstance(fetched, bytes) else fetched.data

@@ -12,22 +12,22 @@ from pydantic import ConfigDict, StrictBool, field_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.glob import Glob, glob
 from dragoman.canonical.guard import Text
 from dragoman.canonical.message import Message
 from dragoman.formats.answer_reader import AnswerReader
 from dragoman.formats.answer_schema import answer_schema
-from dragoman.formats.document import kind_of, own, parse, validating
+from dragoman.formats.document import copy_json_at, kind_of, parse, validating
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
 from dragoman.formats.message_body import MessageBody
-from dragoman.formats.message_part import MessageBodyPart, as_parts, described, plain_type
+from dragoman.formats.message_part import MessageBodyPart, as_parts, describe_part, normalize_type
 
-SHAPE = "message_body_schema"
+FORMAT = "message_body_schema"
 ANY = "*/*"
 
 
-class MessageBodySchemaPart(Frozen):
+class MessageBodySchemaPart(FrozenModel):
     """``name`` and ``content_type`` are globs: ``*`` stands for what has no slash, ``**`` for anything, ``{a,b}`` for
     either. Without a name only parts without one match, and with one only those with a name.
 
@@ -42,7 +42,7 @@ class MessageBodySchemaPart(Frozen):
 
     @field_validator("name", "content_type")
     @classmethod
-    def _foldable(cls, pattern: str | None) -> str | None:
+    def _check_glob(cls, pattern: str | None) -> str | None:
         try:
             glob(pattern or "", braces=True)
         except ValueError as error:
@@ -51,7 +51,7 @@ class MessageBodySchemaPart(Frozen):
 
     @field_validator("name")
     @classmethod
-    def _absolute(cls, name: str | None) -> str | None:
+    def _check_name(cls, name: str | None) -> str | None:
         if name is not None and not name.startswith(("/", "*", "{")):
             raise PydanticCustomError("name", "a name is an absolute path, and so is its pattern, such as /sources/*")
         return name
@@ -64,7 +64,7 @@ class MessageBodySchemaPart(Frozen):
     @property
     def types(self) -> Glob:
         """What a type must match, as `plain_type` gives it."""
-        return glob(plain_type(self.content_type), braces=True)
+        return glob(normalize_type(self.content_type), braces=True)
 
     def matches(self, part: MessageBodyPart) -> bool:
         names = self.names
@@ -73,7 +73,7 @@ class MessageBodySchemaPart(Frozen):
         return names.matches(part.name) and self.types.matches(part.media_type)
 
     def __str__(self) -> str:
-        return described(self.name, self.content_type)
+        return describe_part(self.name, self.content_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ class MessageBodySchema:
 
         Raises FormatError, with a path.
         """
-        value = parse(document, shape=SHAPE)
+        value = parse(document, format_name=FORMAT)
         if not isinstance(value, (list, tuple)):
             raise FormatError(f"the schema of a message body is a list of parts, not {kind_of(value)}")
         parts = []
         for index, item in enumerate(value):
             path = f"$[{index}]"
-            given = own(item, path)
+            given = copy_json_at(item, path)
             if not isinstance(given, dict):
                 raise FormatError(f"a part of a schema is an object, not {kind_of(given)}", path=path)
             with validating(given, path):
@@ -110,7 +110,7 @@ class MessageBodySchema:
 
     def check(self, body: MessageBody) -> tuple[BodyViolation, ...]:
         """Everything that is wrong with a body; nothing where it obeys."""
-        return (*self._strange(body), *self.missing(body.parts))
+        return (*self._unexpected_parts(body), *self.missing(body.parts))
 
     def enforce(self, body: MessageBody) -> MessageBody:
         """The body, which obeys. Raises MessageBodyError with every violation."""
@@ -123,7 +123,7 @@ class MessageBodySchema:
         needed = (part for part in self.parts if part.required)
         return tuple(BodyViolation("$", f"it lacks {part}") for part in needed if not any(map(part.matches, parts)))
 
-    def takes(self, part: MessageBodyPart) -> bool:
+    def accepts(self, part: MessageBodyPart) -> bool:
         """Whether a body may have such a part."""
         return any(each.matches(part) for each in self.parts)
 
@@ -145,9 +145,9 @@ class MessageBodySchema:
         """
         return answer_schema(self)
 
-    def _strange(self, body: MessageBody) -> Iterator[BodyViolation]:
+    def _unexpected_parts(self, body: MessageBody) -> Iterator[BodyViolation]:
         for index, part in enumerate(body.parts):
-            if not self.takes(part):
+            if not self.accepts(part):
                 yield BodyViolation(
-                    f"$[{index}]", f"the schema has no place for {described(part.name, part.content_type)}"
+                    f"$[{index}]", f"the schema has no place for {describe_part(part.name, part.content_type)}"
                 )

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Text
 from dragoman.formats.errors import FormatError
 
@@ -30,7 +30,7 @@ _CHARSETS = {
     "utf-16le": "utf-16-le", "utf-16be": "utf-16-be",
 }  # fmt: skip
 """Python's names of the charsets that texts are read in; its other codecs are not for strangers to choose."""
-_SHOWN = 100
+_MAX_SHOWN = 100
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
 
 
@@ -43,9 +43,9 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def may_begin_name(begun: str) -> bool:
+def can_start_name(prefix: str) -> bool:
     """Whether some name begins so."""
-    return name_fault(begun + ("x" if begun.endswith(("/", ".")) else "" if begun else "/x")) is None
+    return name_fault(prefix + ("x" if prefix.endswith(("/", ".")) else "" if prefix else "/x")) is None
 
 
 def type_fault(content_type: str) -> str | None:
@@ -56,15 +56,15 @@ def type_fault(content_type: str) -> str | None:
     return None
 
 
-def plain_type(content_type: str) -> str:
+def normalize_type(content_type: str) -> str:
     """A content type as it is compared: without parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
-def described(name: str | None, content_type: str) -> str:
+def describe_part(name: str | None, content_type: str) -> str:
     """A part in words."""
-    what = "a part without a name" if name is None else name[:_SHOWN]
-    return f"{what} of the type {content_type[:_SHOWN]}"
+    what = "a part without a name" if name is None else name[:_MAX_SHOWN]
+    return f"{what} of the type {content_type[:_MAX_SHOWN]}"
 
 
 def is_url(text: str) -> bool:
@@ -91,7 +91,7 @@ def as_parts(parts: Iterable[PartT], kind: type[PartT]) -> tuple[PartT, ...]:
     return found
 
 
-class Part(Frozen):
+class Part(FrozenModel):
     """What parts of every dialect hold. ``content_encoding`` says what ``content`` is; None is plain."""
 
     name: Text | None = None
@@ -103,7 +103,7 @@ class Part(Frozen):
     @property
     def media_type(self) -> str:
         """The content type without parameters, in lower case."""
-        return plain_type(self.content_type)
+        return normalize_type(self.content_type)
 
     @property
     def charset(self) -> str:
@@ -129,7 +129,7 @@ class Part(Frozen):
             return None
         return base64.b64decode(self.content) if self.is_base64 else self.content.encode(self._codec())
 
-    def decoded(self, data: bytes) -> str:
+    def decode(self, data: bytes) -> str:
         """Bytes as the text that they are in this part's charset. Raises ValueError where they are none."""
         return data.decode(self._codec())
 
@@ -150,27 +150,27 @@ class MessageBodyPart(Part):
 
     @field_validator("name")
     @classmethod
-    def _absolute(cls, name: str | None) -> str | None:
+    def _check_name(cls, name: str | None) -> str | None:
         if name is not None and (fault := name_fault(name)) is not None:
             raise PydanticCustomError("name", "{fault}", {"fault": fault})
         return name
 
     @field_validator("content_type")
     @classmethod
-    def _mime(cls, content_type: str) -> str:
+    def _check_type(cls, content_type: str) -> str:
         if (fault := type_fault(content_type)) is not None:
             raise PydanticCustomError("content_type", "{fault}", {"fault": fault})
         return content_type
 
     @field_validator("content_url")
     @classmethod
-    def _absolute_url(cls, url: str | None) -> str | None:
+    def _check_url(cls, url: str | None) -> str | None:
         if url is not None and not is_url(url):
             raise PydanticCustomError("content_url", "a content URL is absolute, such as https://example.org/a.png")
         return url
 
     @model_validator(mode="after")
-    def _one_content(self) -> Self:
+    def _check_one_content(self) -> Self:
         if (self.content is None) == (self.content_url is None):
             raise PydanticCustomError("one_content", "a part has either content or a contentUrl")
         if self.is_base64:

@@ -5,37 +5,37 @@ from typing import Any
 
 from dragoman.canonical.evolve import read_message
 from dragoman.canonical.message import Message
-from dragoman.formats.document import entries, lines_or_document, validating
+from dragoman.formats.document import iter_entries, parse_json_or_lines, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
-from dragoman.formats.written import Written
+from dragoman.formats.written import Conversion
 
-SHAPE = "messages"
+FORMAT = "messages"
 SESSION = "dragoman_session"
 """The key by which a dumped session is known."""
 
 
-def to_messages(messages: Sequence[Message]) -> Written[list[dict[str, Any]]]:
+def to_messages(messages: Sequence[Message]) -> Conversion[list[dict[str, Any]]]:
     """All that there is to a message; nothing is lost."""
-    return Written([message.model_dump(mode="json", exclude_none=True) for message in as_history(messages)])
+    return Conversion([message.model_dump(mode="json", exclude_none=True) for message in as_history(messages)])
 
 
 def from_messages(document: Any) -> list[Message]:
     """The messages, whatever version wrote them. Raises FormatError, with a path."""
-    listed = lines_or_document(document, shape=SHAPE)
+    listed = parse_json_or_lines(document, format_name=FORMAT)
     at = "$"
     if isinstance(listed, dict) and SESSION in listed:
         listed, at = listed.get("messages"), "$.messages"
         if not isinstance(listed, list):
             raise FormatError("a session has a list of messages", path=at)
     read: list[Message] = []
-    for path, native in entries(listed, shape=SHAPE):
-        where = at + path.removeprefix("$")
-        with validating(native, where):
+    for path, native in iter_entries(listed, format_name=FORMAT):
+        entry_path = at + path.removeprefix("$")
+        with validating(native, entry_path):
             try:
                 read.append(read_message(native))
             except ValueError as error:
                 if hasattr(error, "errors"):
                     raise
-                raise FormatError(str(error)[:200], path=where) from None
+                raise FormatError(str(error)[:200], path=entry_path) from None
     return read

@@ -29,10 +29,10 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 from dragoman.canonical.message import Message
 from dragoman.formats.message_part import ANY_TYPE, Part, is_base64, is_url, type_fault
-from dragoman.formats.written import Losses
+from dragoman.formats.written import LossCollector
 
 PartT = TypeVar("PartT", bound=Part)
 Fields = dict[str, Any]
@@ -52,17 +52,17 @@ _MEDIA: Mapping[str, type[ImageBlock | AudioBlock | VideoBlock]] = {
     "audio": AudioBlock,
     "video": VideoBlock,
 }
-_MERE_FORM = frozenset({"detail", "duration_ms", "media_type", "title", "provider"})
+_PRESENTATION_FIELDS = frozenset({"detail", "duration_ms", "media_type", "title", "provider"})
 """Fields without which nothing of what was said is gone."""
 
 
-def block_of(part: Part, call: Ids = str, result: Ids = str) -> ContentBlock:
+def block_of(part: Part, call_id: Ids = str, result_id: Ids = str) -> ContentBlock:
     """The block that a part is. ``call`` and ``result`` give the ids of calls and of what they are answered by."""
-    if part.name is not None and (held := _held(part, part.name, call, result)) is not None:
-        return held
-    said = _said(part)
-    if said is not None:
-        return TextBlock(text=said)
+    if part.name is not None and (embedded := _embedded_block(part, part.name, call_id, result_id)) is not None:
+        return embedded
+    text = _plain_text(part)
+    if text is not None:
+        return TextBlock(text=text)
     source = _source(part)
     kind = _MEDIA.get(part.media_type.partition("/")[0])
     if kind is not None and source.kind != "text":
@@ -70,13 +70,13 @@ def block_of(part: Part, call: Ids = str, result: Ids = str) -> ContentBlock:
     return DocumentBlock(source=source, media_type=part.content_type, title=part.name)
 
 
-def _held(part: Part, name: str, call: Ids, result: Ids) -> ContentBlock | None:
+def _embedded_block(part: Part, name: str, call_id: Ids, result_id: Ids) -> ContentBlock | None:
     """The block that lies in a part as JSON; None where there is none, whatever the part's name says."""
     kinds = next((kinds for folder, kinds in _FOLDERS.items() if name.startswith(folder)), ())
     if not kinds or part.media_type != _JSON or (text := part.plain_text()) is None:
         return None
     try:
-        value = own_json(from_json(text, allow_inf_nan=False), MAX_DOCUMENT_DEPTH)
+        value = copy_json(from_json(text, allow_inf_nan=False), MAX_DOCUMENT_DEPTH)
     except ValueError:
         return None
     if not isinstance(value, dict):
@@ -91,22 +91,22 @@ def _held(part: Part, name: str, call: Ids, result: Ids) -> ContentBlock | None:
         except ValidationError:
             return None
         if isinstance(block, ToolUseBlock):
-            return block if call is str else block.model_copy(update={"id": call(block.id)})
+            return block if call_id is str else block.model_copy(update={"id": call_id(block.id)})
         if isinstance(block, ToolResultBlock):
-            return block if result is str else block.model_copy(update={"tool_use_id": result(block.tool_use_id)})
+            return block if result_id is str else block.model_copy(update={"tool_use_id": result_id(block.tool_use_id)})
         found: ContentBlock = block
         return found
     return None
 
 
-def _said(part: Part) -> str | None:
+def _plain_text(part: Part) -> str | None:
     """The text of a part that says it."""
     if part.name is not None or not part.is_text or part.content_url is not None:
         return None
     if part.content is None:  # its metadata say it all
         return ""
     try:
-        return part.content if not part.is_base64 else part.decoded(part.inline_bytes() or b"")
+        return part.content if not part.is_base64 else part.decode(part.inline_bytes() or b"")
     except ValueError:
         return None
 
@@ -126,15 +126,15 @@ class PartWriter(Generic[PartT]):
 
     def __init__(
         self,
-        shape: str,
-        make: Callable[[Fields], PartT],
-        fits: Callable[[str], bool],
+        format_name: str,
+        build_part: Callable[[Fields], PartT],
+        is_valid_name: Callable[[str], bool],
         ids: Mapping[str, str],
-        losses: Losses,
+        losses: LossCollector,
     ) -> None:
-        self._shape = shape
-        self._make = make
-        self._fits = fits
+        self._format_name = format_name
+        self._build_part = build_part
+        self._is_valid_name = is_valid_name
         self._ids = ids
         self._losses = losses
         self._taken: set[str] = set()
@@ -142,16 +142,16 @@ class PartWriter(Generic[PartT]):
     def part(self, message: Message, index: int) -> PartT | None:
         """The part of a block, or None where there is none, which is a loss."""
         block = message.content[index]
-        candidates = [self._make(fields) for fields in self._candidates(block)]
+        candidates = [self._build_part(fields) for fields in self._candidates(block)]
         if not candidates:
             kind = block.source.kind if isinstance(block, MEDIA_BLOCKS) else None
             what = f"{block.type} block" if kind is None else f"{block.type} from such a {kind}"
-            self._losses.lose(message, index, f"{self._shape} has no word for the {what}: left out")
+            self._losses.add(message, index, f"{self._format_name} has no word for the {what}: left out")
             return None
         written, read = self._best(block, candidates)
         if written.name is not None:
             self._taken.add(written.name)
-        self._tell(message, index, read)
+        self._report_losses(message, index, read)
         return written
 
     def _read(self, part: PartT) -> ContentBlock:
@@ -161,28 +161,28 @@ class PartWriter(Generic[PartT]):
     def _best(self, block: ContentBlock, candidates: Sequence[PartT]) -> tuple[PartT, ContentBlock]:
         """The first that is read as it was, or as what it was."""
         tried = [(part, self._read(part)) for part in candidates]
-        same = [each for each in tried if each[1] == self._renamed(block)]
+        same = [each for each in tried if each[1] == self._with_native_id(block)]
         alike = [each for each in tried if each[1].type == block.type]
         return (same or alike or tried)[0]
 
-    def _tell(self, message: Message, index: int, read: ContentBlock) -> None:
+    def _report_losses(self, message: Message, index: int, read: ContentBlock) -> None:
         """What a reader will not find is a loss."""
-        block = self._renamed(message.content[index])
+        block = self._with_native_id(message.content[index])
         if read == block:
             return
         if read.type != block.type:
-            reason = f"{self._shape} has no word for it: the {block.type} is read as a {read.type}"
-            self._losses.lose(message, index, reason)
+            reason = f"{self._format_name} has no word for it: the {block.type} is read as a {read.type}"
+            self._losses.add(message, index, reason)
             return
         before, after = block.model_dump(), read.model_dump()
         changed = sorted(_differences(before, after))
-        mere = set(changed) <= _MERE_FORM
-        self._losses.lose(
-            message, index, f"{self._shape} has no place for all of the {block.type} block ({', '.join(changed)})",
-            severity=Severity.INFO if mere else Severity.WARNING,
+        is_presentation = set(changed) <= _PRESENTATION_FIELDS
+        self._losses.add(
+            message, index, f"{self._format_name} has no place for all of the {block.type} block ({', '.join(changed)})",
+            severity=Severity.INFO if is_presentation else Severity.WARNING,
         )  # fmt: skip
 
-    def _renamed(self, block: ContentBlock) -> ContentBlock:
+    def _with_native_id(self, block: ContentBlock) -> ContentBlock:
         """The block with the document's own id for its call."""
         if isinstance(block, ToolUseBlock) and block.id in self._ids:
             return block.model_copy(update={"id": self._ids[block.id]})
@@ -196,9 +196,9 @@ class PartWriter(Generic[PartT]):
             case TextBlock():
                 yield {"content_type": _PLAIN, "content": block.text}
             case ToolUseBlock():
-                yield self._json("/tool_calls/", self._renamed(block), without={"type"})
+                yield self._json("/tool_calls/", self._with_native_id(block), without={"type"})
             case ToolResultBlock():
-                yield self._json("/tool_results/", self._renamed(block), without={"type"})
+                yield self._json("/tool_results/", self._with_native_id(block), without={"type"})
             case PromptRequestBlock() | PromptResultBlock():
                 yield self._json("/prompts/", block)
             case ResourceRefBlock():
@@ -216,7 +216,7 @@ class PartWriter(Generic[PartT]):
 
     def _json(self, folder: str, block: ContentBlock, *, without: set[str] | None = None) -> Fields:
         written = block.model_dump(mode="json", exclude=without, exclude_none=True)
-        return {"name": self._free(folder), "content_type": _JSON, "content": to_json(written).decode()}
+        return {"name": self._unique_name(folder), "content_type": _JSON, "content": to_json(written).decode()}
 
     def _resource(self, block: ResourceBlock) -> Fields:
         fields: Fields = {"name": next((each["name"] for each in self._titles(block.name) if each), "")}
@@ -233,11 +233,11 @@ class PartWriter(Generic[PartT]):
     def _titles(self, title: str | None) -> Iterator[Fields]:
         """Names for a document: its title, what is nearest to it, none, and one of ours."""
         near = [title, f"/{title}"] if title is not None else []
-        yield from ({"name": name} for name in near if self._fits(name) and name not in self._taken)
+        yield from ({"name": name} for name in near if self._is_valid_name(name) and name not in self._taken)
         yield {}
-        yield {"name": self._free("/documents/")}
+        yield {"name": self._unique_name("/documents/")}
 
-    def _free(self, folder: str) -> str:
+    def _unique_name(self, folder: str) -> str:
         number = 1
         while f"{folder}{number}" in self._taken:
             number += 1

@@ -16,40 +16,40 @@ from dragoman.canonical.evolve import read_message
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import umf_model as umf
 from dragoman.formats import verbatim
-from dragoman.formats.calls import ReadIds, names_of_calls, results_apart
-from dragoman.formats.document import entries, own, validating
+from dragoman.formats.calls import ToolIdReader, split_results, tool_names_by_id
+from dragoman.formats.document import copy_json_at, iter_entries, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
-from dragoman.formats.umf_blocks import answer_of, block_of, written_block
-from dragoman.formats.written import Losses, Written
+from dragoman.formats.umf_blocks import block_of, result_text, write_block
+from dragoman.formats.written import Conversion, LossCollector
 
-SHAPE = "umf"
+FORMAT = "umf"
 _PREFIX = "dragoman_"
 
 Fields = dict[str, Any]
 
 
-def to_umf(messages: Sequence[Message]) -> Written[list[Fields]]:
+def to_umf(messages: Sequence[Message]) -> Conversion[list[Fields]]:
     """A history as UMF. A result is written in the message-level encoding, and among other blocks in the other one.
 
     Raises CriticalLossError where a block marked critical would be lost.
     """
     history = as_history(messages)
-    losses = Losses(SHAPE)
+    losses = LossCollector(FORMAT)
     writer = _Writer(history, losses)
     written: list[Fields] = []
     index = 0
     while index < len(history):
-        if (found := verbatim.kept(history, index, SHAPE)) is not None:
+        if (found := verbatim.recover(history, index, FORMAT)) is not None:
             native, count = found
             written.append(native)
             index += count
         else:
             written += writer.message(history[index])
             index += 1
-    told = losses.told(history)
-    refuse_critical(history, told)
-    return Written(written, told)
+    loss_list = losses.report(history)
+    refuse_critical(history, loss_list)
+    return Conversion(written, loss_list)
 
 
 def from_umf(document: Any) -> list[Message]:
@@ -57,25 +57,25 @@ def from_umf(document: Any) -> list[Message]:
 
     A message that holds results among other blocks becomes several. Raises FormatError, with a path.
     """
-    ids = ReadIds()
-    groups = [(*read_entry(native, path, ids), native) for path, native in entries(document, shape="UMF")]
-    writer = _Writer([message for messages, _, _ in groups for message in messages], Losses(SHAPE))
+    ids = ToolIdReader()
+    groups = [(*read_entry(native, path, ids), native) for path, native in iter_entries(document, format_name="UMF")]
+    writer = _Writer([message for messages, _, _ in groups for message in messages], LossCollector(FORMAT))
     read: list[Message] = []
-    for messages, theirs, native in groups:
-        if len(messages) != 1 or theirs or writer.message(messages[0]) != [native]:
-            messages = [verbatim.keep_ids(message, SHAPE, theirs) for message in messages]
-            messages = verbatim.keep(messages, SHAPE, native)
+    for messages, native_ids, native in groups:
+        if len(messages) != 1 or native_ids or writer.message(messages[0]) != [native]:
+            messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
+            messages = verbatim.attach(messages, FORMAT, native)
         read += messages
     return read
 
 
-def read_entry(native: Fields, path: str, ids: ReadIds) -> tuple[list[Message], dict[str, str]]:
+def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
     """The messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
     with validating(native, path):
-        message = umf.InternalMessage.model_validate(_without_nulls(native))
-        fields, role, failed = _told(message, path)
-        answers = role is Role.TOOL or any(isinstance(block, umf.ToolResult) for block in message.blocks())
-        ids.turn(role, answers=answers)
+        message = umf.InternalMessage.model_validate(_drop_nulls(native))
+        fields, role, failed = _read_notes(message, path)
+        has_results = role is Role.TOOL or any(isinstance(block, umf.ToolResult) for block in message.blocks())
+        ids.start_turn(role, has_results=has_results)
         if role is Role.TOOL and isinstance(message.content, str):
             answer: list[ContentBlock] = [
                 ToolResultBlock(
@@ -84,15 +84,15 @@ def read_entry(native: Fields, path: str, ids: ReadIds) -> tuple[list[Message], 
                     is_error=failed,
                 )
             ]
-            return results_apart(role, answer, fields), ids.take_own()
+            return split_results(role, answer, fields), ids.pop_native_ids()
         blocks = [block_of(block, ids) for block in message.blocks()]
-        return results_apart(role, blocks, fields), ids.take_own()
+        return split_results(role, blocks, fields), ids.pop_native_ids()
 
 
 class _Writer:
-    def __init__(self, history: Sequence[Message], losses: Losses) -> None:
-        self._names = names_of_calls(history)
-        self._ids = verbatim.ids(history, SHAPE)
+    def __init__(self, history: Sequence[Message], losses: LossCollector) -> None:
+        self._names = tool_names_by_id(history)
+        self._ids = verbatim.tool_ids(history, FORMAT)
         self._losses = losses
 
     def message(self, message: Message) -> list[Fields]:
@@ -100,18 +100,18 @@ class _Writer:
         content = message.content
         if message.role is Role.TOOL and content and all(isinstance(block, ToolResultBlock) for block in content):
             if len(content) > 1:
-                self._losses.lose(
+                self._losses.add(
                     message, -1, "each result stands in a message of its own",
                     kind=LossKind.FLATTENED, severity=Severity.INFO,
                 )  # fmt: skip
-            return [self._result(message, index) for index in range(len(content))]
-        return [self._spoken(message)]
+            return [self._write_result(message, index) for index in range(len(content))]
+        return [self._write_message(message)]
 
-    def _result(self, message: Message, index: int) -> Fields:
+    def _write_result(self, message: Message, index: int) -> Fields:
         block = message.content[index]
         assert isinstance(block, ToolResultBlock)
-        text = answer_of(message, index, block, self._losses)
-        notes = _notes(message, None, first=index == 0)
+        text = result_text(message, index, block, self._losses)
+        notes = _write_notes(message, None, first=index == 0)
         if block.is_error:
             notes[_PREFIX + "is_error"] = "true"
         written = umf.InternalMessage(
@@ -123,34 +123,34 @@ class _Writer:
         )
         return written.as_dict()
 
-    def _spoken(self, message: Message) -> Fields:
+    def _write_message(self, message: Message) -> Fields:
         if message.role is Role.DEVELOPER:
-            self._losses.lose(
+            self._losses.add(
                 message, -1, "UMF has no developer: written as the system's",
                 kind=LossKind.ROLE, severity=Severity.INFO,
             )  # fmt: skip
         blocks: list[umf.Block] = []
         origins: list[int] = []
         for index, block in enumerate(message.content):
-            self._tell_place(message, index, block)
-            written = written_block(message, index, block, self._ids, self._losses)
+            self._report_misplaced(message, index, block)
+            written = write_block(message, index, block, self._ids, self._losses)
             if written is not None:
                 blocks.append(written)
                 origins.append(index)
         plain = len(blocks) == 1 and isinstance(blocks[0], umf.Text) and message.role is not Role.TOOL
         role: Any = "system" if message.role is Role.DEVELOPER else str(message.role)
         content: Any = blocks[0].text if plain and isinstance(blocks[0], umf.Text) else blocks
-        return umf.InternalMessage(role=role, content=content, metadata=_notes(message, origins)).as_dict()
+        return umf.InternalMessage(role=role, content=content, metadata=_write_notes(message, origins)).as_dict()
 
-    def _tell_place(self, message: Message, index: int, block: ContentBlock) -> None:
+    def _report_misplaced(self, message: Message, index: int, block: ContentBlock) -> None:
         """Results are read as tools' messages wherever they stand, and what stands in such a message as the user's."""
         if isinstance(block, ToolResultBlock) == (message.role is Role.TOOL):
             return
         reason = f"the {block.type} block in a message of the role {message.role} is read as another speaker's"
-        self._losses.lose(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+        self._losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
 
 
-def _notes(message: Message, origins: Sequence[int] | None, *, first: bool = True) -> dict[str, str]:
+def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool = True) -> dict[str, str]:
     """What a message is apart from what it says, as texts."""
     metadata = message.metadata.model_dump(
         mode="json", exclude={"provider_raw"}, exclude_defaults=True, exclude_none=True
@@ -168,7 +168,7 @@ def _notes(message: Message, origins: Sequence[int] | None, *, first: bool = Tru
     return {_PREFIX + name: text for name, text in notes.items() if text}
 
 
-def _told(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, bool]:
+def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, bool]:
     """The fields of the canonical message that the notes tell, its role, and whether its result is an error."""
     notes = {key.removeprefix(_PREFIX): text for key, text in message.metadata.items() if key.startswith(_PREFIX)}
     raw: Fields = {name: notes[name] for name in ("id", "session_id", "created_at", "channel") if name in notes}
@@ -176,7 +176,7 @@ def _told(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, bool]:
     at = f"{path}.metadata.{_PREFIX}metadata"
     if "metadata" in notes:
         try:
-            raw["metadata"] = own(from_json(notes["metadata"], allow_inf_nan=False), at)
+            raw["metadata"] = copy_json_at(from_json(notes["metadata"], allow_inf_nan=False), at)
         except ValueError:
             raise FormatError("this is no JSON", path=at) from None
         if isinstance(raw["metadata"], dict):
@@ -191,5 +191,5 @@ def _told(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, bool]:
     return {**fields, "metadata": metadata}, read.role, notes.get("is_error") == "true"
 
 
-def _without_nulls(native: Mapping[str, Any]) -> Fields:
+def _drop_nulls(native: Mapping[str, Any]) -> Fields:
     return {name: value for name, value in native.items() if value is not None}

@@ -13,8 +13,8 @@ from pydantic_core import to_json
 from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, MessageMetadata, Role
-from dragoman.formats.calls import ReadIds
-from dragoman.formats.document import entries, lines_or_document, own, validating
+from dragoman.formats.calls import ToolIdReader
+from dragoman.formats.document import copy_json_at, iter_entries, parse_json_or_lines, validating
 from dragoman.formats.umf import read_entry
 from dragoman.formats.umf_model import InternalMessage, UmfModel
 
@@ -113,61 +113,61 @@ def from_umf_events(document: Any) -> list[Message]:
 
     Raises FormatError, with a path.
     """
-    teller = _Teller()
+    builder = _HistoryBuilder()
     for path, envelope in _envelopes(document):
         event = envelope.event(path)
         if isinstance(event, MessageEvent):
-            teller.message(envelope, event, f"{path}.payload.message")
+            builder.message(envelope, event, f"{path}.payload.message")
         elif isinstance(event, ToolCallEvent):
-            teller.call(envelope, event)
+            builder.call(envelope, event)
         elif isinstance(event, ToolResultEvent):
-            teller.result(envelope, event)
-    return teller.messages
+            builder.result(envelope, event)
+    return builder.messages
 
 
 def _envelopes(document: Any) -> Iterator[tuple[str, Envelope]]:
-    told = lines_or_document(document, shape="UMF")
-    told = [told] if isinstance(told, dict) else told  # a log of one line
-    for path, fields in entries(told, shape="UMF"):
+    document_json = parse_json_or_lines(document, format_name="UMF")
+    document_json = [document_json] if isinstance(document_json, dict) else document_json  # a log of one line
+    for path, fields in iter_entries(document_json, format_name="UMF"):
         with validating(fields, path):
             yield path, Envelope.model_validate(fields)
 
 
-class _Teller:
+class _HistoryBuilder:
     """The messages so far, and which calls and results are in them already."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self._ids = ReadIds()
+        self._ids = ToolIdReader()
         self._calls: dict[tuple[str, str], str] = {}
-        self._spoken: dict[str, int] = {}
-        self._answers: dict[str, int] = {}
-        self._told_early: set[str] = set()
+        self._replies: dict[str, int] = {}
+        self._results: dict[str, int] = {}
+        self._early_results: set[str] = set()
 
     def message(self, envelope: Envelope, event: MessageEvent, path: str) -> None:
         native = envelope.payload["message"]
-        answered = event.message.tool_call_id
-        if event.message.role == "tool" and answered in self._told_early:
-            self._told_early.discard(answered)
+        call_id = event.message.tool_call_id
+        if event.message.role == "tool" and call_id in self._early_results:
+            self._early_results.discard(call_id)
             return
         read, _ = read_entry(native, path, self._ids)
-        said = [_placed(message, envelope, event, first=index == 0) for index, message in enumerate(read)]
+        located = [_locate(message, envelope, event, first=index == 0) for index, message in enumerate(read)]
         start = len(self.messages)
-        self.messages += said
-        for index, message in enumerate(said, start):
+        self.messages += located
+        for index, message in enumerate(located, start):
             if message.role is Role.ASSISTANT:
-                self._spoken[event.event_id] = index
+                self._replies[event.event_id] = index
         uses = [block.id for block in event.message.blocks() if block.type == "tool_use"]
-        made = [call.id for message in said for call in message.tool_uses]
-        self._calls |= {(event.event_id, native_id): own_id for native_id, own_id in zip(uses, made, strict=True)}
-        if event.message.role == "tool" and answered is not None:
-            self._answers[answered] = start
+        own_ids = [call.id for message in located for call in message.tool_uses]
+        self._calls |= {(event.event_id, native_id): own_id for native_id, own_id in zip(uses, own_ids, strict=True)}
+        if event.message.role == "tool" and call_id is not None:
+            self._results[call_id] = start
 
     def call(self, envelope: Envelope, event: ToolCallEvent) -> None:
         key = (event.message_event_id, event.tool_call.id)
         if key in self._calls:
             return
-        given = own(event.tool_call.arguments)
+        given = copy_json_at(event.tool_call.arguments)
         is_object = isinstance(given, dict)
         block = ToolUseBlock(
             id=self._ids.call(event.tool_call.id),
@@ -176,9 +176,9 @@ class _Teller:
             raw_input=None if is_object or given is None else _text(given),
         )
         self._calls[key] = block.id
-        index = self._spoken.get(event.message_event_id)
+        index = self._replies.get(event.message_event_id)
         if index is None:
-            self._spoken[event.message_event_id] = len(self.messages)
+            self._replies[event.message_event_id] = len(self.messages)
             self.messages.append(_message(envelope, Role.ASSISTANT, block))
             return
         message = self.messages[index]
@@ -186,13 +186,13 @@ class _Teller:
 
     def result(self, envelope: Envelope, event: ToolResultEvent) -> None:
         native = event.result.tool_call_id
-        if (index := self._answers.pop(native, None)) is not None:
+        if (index := self._results.pop(native, None)) is not None:
             message = self.messages[index]
             failed = [block.model_copy(update={"is_error": True}) for block in message.tool_results]
             if event.result.is_error:
                 self.messages[index] = message.model_copy(update={"content": tuple(failed)})
             return
-        self._told_early.add(native)
+        self._early_results.add(native)
         text = _text(event.result.content)
         block = ToolResultBlock(
             tool_use_id=self._ids.result(native),
@@ -202,16 +202,16 @@ class _Teller:
         self.messages.append(_message(envelope, Role.TOOL, block))
 
 
-def _placed(message: Message, envelope: Envelope, event: MessageEvent, *, first: bool) -> Message:
+def _locate(message: Message, envelope: Envelope, event: MessageEvent, *, first: bool) -> Message:
     """The message at its place in the session, said by the model that the event names."""
-    told: dict[str, Any] = {"session_id": envelope.session_id, "created_at": _time(envelope)}
+    updates: dict[str, Any] = {"session_id": envelope.session_id, "created_at": _time(envelope)}
     if first:
-        told["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
+        updates["id"] = event.message.metadata.get("message_id") or envelope.event_id.removeprefix("evt_")
     info = event.model_info
     if info is not None and message.role is Role.ASSISTANT:
-        notes = {"model": _model_id(info), "provider": info.provider}
-        told["metadata"] = message.metadata.model_copy(update=notes)
-    return message.model_copy(update=told)
+        model_fields = {"model": _model_id(info), "provider": info.provider}
+        updates["metadata"] = message.metadata.model_copy(update=model_fields)
+    return message.model_copy(update=updates)
 
 
 def _model_id(info: ModelInfo) -> str:

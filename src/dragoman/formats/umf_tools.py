@@ -4,9 +4,9 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from dragoman.canonical.guard import own_json
+from dragoman.canonical.guard import copy_json
 from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.formats.document import kind_of, own, parse, validating
+from dragoman.formats.document import copy_json_at, kind_of, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.umf_model import UmfModel
 
@@ -27,7 +27,7 @@ class InternalTool(UmfModel):
 
     def with_metadata(self, key: str, value: Any) -> Self:
         """A copy that has it, in the place of what stood under that key."""
-        return self.model_copy(update={"metadata": {**self.metadata, key: own_json(value)}})
+        return self.model_copy(update={"metadata": {**self.metadata, key: copy_json(value)}})
 
     def has_metadata(self, key: str) -> bool:
         return key in self.metadata
@@ -35,15 +35,15 @@ class InternalTool(UmfModel):
 
 def tool_from_mcp(data: Any) -> InternalTool:
     """A tool as an MCP server lists it. Raises FormatError, with a path."""
-    native = own(parse(data, shape="MCP"))
+    native = copy_json_at(parse(data, format_name="MCP"))
     if not isinstance(native, dict):
         raise FormatError(f"a tool of MCP is an object, not {kind_of(native)}")
     schema = native.get("inputSchema")
     if not isinstance(schema, dict):
         raise FormatError("a tool of MCP has an inputSchema, which is an object", path="$.inputSchema")
-    metadata = {ours: native[theirs] for theirs, ours in _SPECIFIED.items() if theirs in native}
-    spoken_for = {"name", "inputSchema", *_SPECIFIED} | ({"description"} if native.get("description") else set())
-    if others := {name: value for name, value in native.items() if name not in spoken_for}:
+    metadata = {umf_key: native[mcp_key] for mcp_key, umf_key in _SPECIFIED.items() if mcp_key in native}
+    handled = {"name", "inputSchema", *_SPECIFIED} | ({"description"} if native.get("description") else set())
+    if others := {name: value for name, value in native.items() if name not in handled}:
         metadata[_OTHERS] = others
     read = {"name": native.get("name"), "description": native.get("description") or ""}
     with validating(native, "$"):
@@ -56,10 +56,14 @@ def tool_to_mcp(tool: InternalTool) -> dict[str, Any]:
     written: dict[str, Any] = {"name": tool.name}
     if tool.description:
         written["description"] = tool.description
-    written["inputSchema"] = own_json(tool.parameters)
-    written |= {theirs: own_json(tool.metadata[ours]) for theirs, ours in _SPECIFIED.items() if ours in tool.metadata}
+    written["inputSchema"] = copy_json(tool.parameters)
+    written |= {
+        mcp_key: copy_json(tool.metadata[umf_key])
+        for mcp_key, umf_key in _SPECIFIED.items()
+        if umf_key in tool.metadata
+    }
     for name, value in (others if isinstance(others, dict) else {}).items():
-        written.setdefault(name, own_json(value))
+        written.setdefault(name, copy_json(value))
     return written
 
 

@@ -11,14 +11,14 @@ Data = TypeVar("Data")
 
 
 @dataclass(frozen=True, slots=True)
-class Written(Generic[Data]):
+class Conversion(Generic[Data]):
     """``data`` is JSON as Python has it, or a text; ``losses`` are as those of a request to a provider."""
 
     data: Data
     losses: tuple[Loss, ...] = ()
 
 
-KINDS: Mapping[str, LossKind] = {
+LOSS_KINDS: Mapping[str, LossKind] = {
     "text": LossKind.CITATIONS,
     "tool_use": LossKind.INVALID_INPUT,
     "tool_result": LossKind.FLATTENED,
@@ -37,14 +37,14 @@ KINDS: Mapping[str, LossKind] = {
 """The kind of loss by what kind of block lost something; blocks of other kinds are unknown ones."""
 
 
-class Losses:
+class LossCollector:
     """Gathers the losses of one document."""
 
-    def __init__(self, shape: str) -> None:
-        self._shape = shape
+    def __init__(self, format_name: str) -> None:
+        self._format_name = format_name
         self._found: dict[Loss, None] = {}
 
-    def lose(
+    def add(
         self,
         message: Message,
         index: int,
@@ -55,11 +55,11 @@ class Losses:
     ) -> None:
         """One loss; ``index`` is the block's in its message, or -1 where the loss is the message's own."""
         block_type = message.content[index].type if index >= 0 else ""
-        kind = kind or KINDS.get(block_type, LossKind.UNKNOWN_BLOCK)
+        kind = kind or LOSS_KINDS.get(block_type, LossKind.UNKNOWN_BLOCK)
         self._found[Loss(kind, message.id, index, reason, severity, block_type)] = None
 
-    def told(self, messages: list[Message]) -> tuple[Loss, ...]:
+    def report(self, messages: list[Message]) -> tuple[Loss, ...]:
         """All of them, each with its log record."""
         found = tuple(self._found)
-        log_losses(found, session_id=messages[0].session_id if messages else "", adapter=self._shape)
+        log_losses(found, session_id=messages[0].session_id if messages else "", adapter=self._format_name)
         return found

@@ -13,24 +13,24 @@ from weakref import WeakSet
 
 from dragoman.limits.limit import Claim
 
-_MOST_REMEMBERED = 10_000
+_MAX_ENTRIES = 10_000
 
 
-class Answer(NamedTuple):
+class ClaimResult(NamedTuple):
     """``at``: when the request may start, in microseconds of the counts' clock. ``wait``: how long that is from now.
     ``decisive``: which claim made it wait. Nothing is taken where it is not ``granted``."""
 
     granted: bool
     at: int
     wait: int
-    decisive: int
+    blocking: int
 
 
-class Change(NamedTuple):
+class Adjustment(NamedTuple):
     """What a request really took of a bucket: so much more than it had claimed, or less."""
 
     claim: Claim
-    more: int
+    delta: int
 
 
 class Notice(NamedTuple):
@@ -43,47 +43,49 @@ class Notice(NamedTuple):
 
 
 @dataclass(slots=True)
-class Count:
+class BucketState:
     """``taken`` is the moment up to which the bucket is taken; ``last`` when the last request starts; until ``shut``
     nothing starts."""
 
-    taken: int | None = None
-    last: int = 0
-    shut: int = 0
-    forgotten: int = 0
+    booked_until: int | None = None
+    last_start: int = 0
+    paused_until: int = 0
+    expires_at: int = 0
 
 
-class Counts:
+class LocalCounters:
     """Threads may share one. ``clock`` counts seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._counts: dict[str, Count] = {}
+        self._states: dict[str, BucketState] = {}
         _all.add(self)
 
-    def claim(self, claims: Sequence[Claim], most_wait: int) -> Answer:
+    def claim(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
         """Takes from all buckets, or from none where the wait would be longer."""
         with self._lock:
             now = at = self._now()
-            decisive = 0
-            for place, claim in enumerate(claims):
-                count = self._counts.get(claim.key)
-                if count is None:
+            blocking = 0
+            for index, claim in enumerate(claims):
+                state = self._states.get(claim.key)
+                if state is None:
                     continue
-                due = max(count.shut, at if count.taken is None else count.taken + claim.slack)
-                if due > at:
-                    at, decisive = due, place
-            if at - now > most_wait:
-                return Answer(False, at, at - now, decisive)
+                earliest = max(
+                    state.paused_until, at if state.booked_until is None else state.booked_until + claim.slack
+                )
+                if earliest > at:
+                    at, blocking = earliest, index
+            if at - now > max_wait_us:
+                return ClaimResult(False, at, at - now, blocking)
             for claim in claims:
-                count = self._count(claim.key, now)
-                count.taken = (at if count.taken is None else max(at, count.taken)) + claim.cost
-                count.last = max(count.last, at)
-                self._remember(count, now, claim.period)
-            return Answer(True, at, at - now, decisive)
+                state = self._state(claim.key, now)
+                state.booked_until = (at if state.booked_until is None else max(at, state.booked_until)) + claim.cost
+                state.last_start = max(state.last_start, at)
+                self._extend_expiry(state, now, claim.period)
+            return ClaimResult(True, at, at - now, blocking)
 
-    def settle(self, changes: Sequence[Change], at: int) -> None:
+    def settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
         """Puts what was taken in the place of what was claimed for a request that started ``at`` that moment.
 
         What is given back is cut by the time between that start and the last one: a gap that this may have left
@@ -91,51 +93,55 @@ class Counts:
         """
         with self._lock:
             now = self._now()
-            for claim, more in changes:
-                count = self._count(claim.key, now)
-                taken = at + claim.cost if count.taken is None else count.taken
-                count.taken = taken + more if more > 0 else taken - max(0, -more - max(0, count.last - at))
-                self._remember(count, now, claim.period)
+            for claim, delta in adjustments:
+                state = self._state(claim.key, now)
+                booked = at + claim.cost if state.booked_until is None else state.booked_until
+                state.booked_until = (
+                    booked + delta if delta > 0 else booked - max(0, -delta - max(0, state.last_start - at))
+                )
+                self._extend_expiry(state, now, claim.period)
 
-    def notice(self, notices: Sequence[Notice]) -> None:
+    def apply_notices(self, notices: Sequence[Notice]) -> None:
         """Never makes room, only takes it."""
         with self._lock:
             now = self._now()
-            for key, taken, pause, period in notices:
-                count = self._count(key, now)
-                if taken is not None:
-                    count.taken = now + taken if count.taken is None else max(count.taken, now + taken)
+            for key, booked, pause, period in notices:
+                state = self._state(key, now)
+                if booked is not None:
+                    state.booked_until = (
+                        now + booked if state.booked_until is None else max(state.booked_until, now + booked)
+                    )
                 if pause > 0:
-                    count.shut = max(count.shut, now + pause)
-                self._remember(count, now, period)
+                    state.paused_until = max(state.paused_until, now + pause)
+                self._extend_expiry(state, now, period)
 
     def _now(self) -> int:
         return int(self._clock() * 1_000_000)
 
-    def _count(self, key: str, now: int) -> Count:
-        found = self._counts.get(key)
+    def _state(self, key: str, now: int) -> BucketState:
+        found = self._states.get(key)
         if found is None:
-            if len(self._counts) >= _MOST_REMEMBERED:
-                self._counts = {key: count for key, count in self._counts.items() if count.forgotten > now}
-            found = self._counts[key] = Count()
+            if len(self._states) >= _MAX_ENTRIES:
+                self._states = {key: state for key, state in self._states.items() if state.expires_at > now}
+            found = self._states[key] = BucketState()
         return found
 
     @staticmethod
-    def _remember(count: Count, now: int, period: int) -> None:
+    def _extend_expiry(state: BucketState, now: int, period: int) -> None:
         """After a whole period in which nothing was taken, a bucket is as good as new."""
-        count.forgotten = max(count.taken or now, count.shut, now) + period
+        state.expires_at = max(state.booked_until or now, state.paused_until, now) + period
 
     def after_fork(self) -> None:
         """For a child process: another thread of its parent may have held the lock."""
         self._lock = threading.Lock()
 
 
-_all: WeakSet[Counts] = WeakSet()
+_all: WeakSet[LocalCounters] = WeakSet()
 
 
 def _after_fork() -> None:
-    for counts in list(_all):
-        counts.after_fork()
+    for counters in list(_all):
+        counters.after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which never forks

@@ -43,24 +43,24 @@ class Limit:
         for amount in (self.requests, self.tokens):
             if amount is not None and (isinstance(amount, bool) or not isinstance(amount, int) or amount < 1):
                 raise ConfigurationError(f"a limit is a whole number of at least 1, not {amount!r:.40}")
-        if not 0 < self.seconds <= _LONGEST:
+        if not 0 < self.seconds <= _MAX_SECONDS:
             raise ConfigurationError("the seconds of a limit are over 0, and at most a year")
         if not 0 < self.burst <= 1:
             raise ConfigurationError("burst is a share of the limit: over 0, and at most 1")
 
-    def fits(self, model: str) -> bool:
+    def matches(self, model: str) -> bool:
         return fnmatchcase(model, self.models)
 
     def buckets(self, model: str) -> "Iterator[Bucket]":
         """What that model is counted in."""
-        whose = "*" if self.shared else model
+        scope = "*" if self.shared else model
         amounts: tuple[tuple[Unit, int | None], ...] = (("requests", self.requests), ("tokens", self.tokens))
         for unit, amount in amounts:
             if amount is not None:
-                yield Bucket(self, unit, amount, f"{self.models}|{self.seconds:g}|{whose}|{unit}")
+                yield Bucket(self, unit, amount, f"{self.models}|{self.seconds:g}|{scope}|{unit}")
 
 
-_LONGEST = 366 * 86_400.0
+_MAX_SECONDS = 366 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class Bucket:
         return Claim(self.key, self.time_for(count), self.time_for(count - self.burst), self.period)
 
     def __str__(self) -> str:
-        whose = self.limit.models if self.limit.shared else f"each of {self.limit.models}"
-        return f"{self.amount:,} {self.unit} in {self.limit.seconds:g} s for {whose}"
+        scope = self.limit.models if self.limit.shared else f"each of {self.limit.models}"
+        return f"{self.amount:,} {self.unit} in {self.limit.seconds:g} s for {scope}"
 
 
 @dataclass(frozen=True, slots=True)

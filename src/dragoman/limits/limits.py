@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, ProviderError, RateLimitError
 from dragoman.canonical.usage import TokenUsage
-from dragoman.limits.counts import Answer, Change, Counts, Notice
+from dragoman.limits.counts import Adjustment, ClaimResult, LocalCounters, Notice
 from dragoman.limits.errors import LimitReachedError
 from dragoman.limits.limit import Bucket, Limit
-from dragoman.limits.redis_counts import RedisCounts
-from dragoman.limits.told import remaining
+from dragoman.limits.redis_counts import RedisCounters
+from dragoman.limits.told import read_remaining
 from dragoman.transport.retry import Timing
 
-_LONGEST_PAUSE = 3600.0
+_MAX_PAUSE = 3600.0
 """Seconds. Who asks for more is believed this far."""
-_NOTHING = 1_000
+_ROUNDING_US = 1_000
 """Microseconds that are no wait: times are rounded up, and a burst must not stumble over that."""
 
 
@@ -29,7 +29,7 @@ class Grant:
     tokens: int
     wait: float
     at: int
-    held: tuple[tuple[Bucket, int], ...] = ()
+    reserved: tuple[tuple[Bucket, int], ...] = ()
 
 
 class Limits:
@@ -57,13 +57,13 @@ class Limits:
         self.max_wait = max_wait
         self.reply_tokens = reply_tokens
         self._timing = timing or Timing()
-        self._own = Counts(self._timing.clock) if url is None else None
-        self._shared = None if url is None else RedisCounts(url, name)
+        self._local_counters = LocalCounters(self._timing.clock) if url is None else None
+        self._redis_counters = None if url is None else RedisCounters(url, name)
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the counts are this process's own, so that no call here waits for a network."""
-        return self._own is not None
+        return self._local_counters is not None
 
     def reserve(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """Takes what a request needs of every limit that fits it, or nothing at all, and does not wait itself.
@@ -72,22 +72,26 @@ class Limits:
         beyond that is counted when it is there. Raises LimitReachedError where the request would wait for longer than
         ``max_wait``, or its input alone is larger than a limit; LimitsUnavailableError.
         """
-        held = self._needs(model, input_tokens, output_tokens)
-        if not held:
+        reserved = self._required(model, input_tokens, output_tokens)
+        if not reserved:
             return Grant(model, 0, 0.0, 0)
-        claims, most = [bucket.claim(count) for bucket, count in held], self._most_wait
-        answer = self._own.claim(claims, most) if self._own is not None else self._redis.claim(claims, most)
-        return self._granted(model, held, answer)
+        claims, max_wait_us = [bucket.claim(count) for bucket, count in reserved], self._max_wait_us
+        result = (
+            self._local_counters.claim(claims, max_wait_us)
+            if self._local_counters is not None
+            else self._redis.claim(claims, max_wait_us)
+        )
+        return self._to_grant(model, reserved, result)
 
     async def reserve_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """As `reserve`, without stopping the event loop."""
-        if self._own is not None:
+        if self._local_counters is not None:
             return self.reserve(model, input_tokens, output_tokens)
-        held = self._needs(model, input_tokens, output_tokens)
-        if not held:
+        reserved = self._required(model, input_tokens, output_tokens)
+        if not reserved:
             return Grant(model, 0, 0.0, 0)
-        claims = [bucket.claim(count) for bucket, count in held]
-        return self._granted(model, held, await self._redis.claim_async(claims, self._most_wait))
+        claims = [bucket.claim(count) for bucket, count in reserved]
+        return self._to_grant(model, reserved, await self._redis.claim_async(claims, self._max_wait_us))
 
     def acquire(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
         """As `reserve`, and waits until the request may start. What is held is given back where the wait is broken
@@ -97,7 +101,7 @@ class Limits:
             try:
                 self._timing.sleep(grant.wait)
             except BaseException:
-                self.give_back(grant)
+                self.release(grant)
                 raise
         return grant
 
@@ -108,64 +112,64 @@ class Limits:
             try:
                 await self._timing.sleep_async(grant.wait)
             except BaseException:
-                await self.give_back_async(grant)
+                await self.release_async(grant)
                 raise
         return grant
 
     def settle(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> None:
         """Puts what was used in the place of what was held: the tokens of a reply (None: of none), and how many
         requests it took. Once for each grant."""
-        self._settle(_changes(grant, usage, requests), grant.at)
+        self._settle(_adjustments(grant, usage, requests), grant.at)
 
     async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> None:
         """As `settle`, without stopping the event loop."""
-        await self._settle_async(_changes(grant, usage, requests), grant.at)
+        await self._settle_async(_adjustments(grant, usage, requests), grant.at)
 
-    def give_back(self, grant: Grant) -> None:
+    def release(self, grant: Grant) -> None:
         """For a request that was never sent."""
         self.settle(grant, None, requests=0)
 
-    async def give_back_async(self, grant: Grant) -> None:
+    async def release_async(self, grant: Grant) -> None:
         """As `give_back`, without stopping the event loop."""
         await self.settle_async(grant, None, requests=0)
 
-    def heed(self, model: str, told: Mapping[str, str] | ProviderError) -> None:
+    def observe(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
         """Takes note of what a provider says: of the headers of a reply, how much is left; of an error, that there is
         nothing left now, and when to come back. It never makes room, only takes it."""
-        if notices := self._notices(model, told):
-            if self._own is not None:
-                self._own.notice(notices)
+        if notices := self._read_notices(model, headers_or_error):
+            if self._local_counters is not None:
+                self._local_counters.apply_notices(notices)
             else:
-                self._redis.notice(notices)
+                self._redis.apply_notices(notices)
 
-    async def heed_async(self, model: str, told: Mapping[str, str] | ProviderError) -> None:
+    async def observe_async(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> None:
         """As `heed`, without stopping the event loop."""
-        if self._own is not None:
-            self.heed(model, told)
-        elif notices := self._notices(model, told):
-            await self._redis.notice_async(notices)
+        if self._local_counters is not None:
+            self.observe(model, headers_or_error)
+        elif notices := self._read_notices(model, headers_or_error):
+            await self._redis.apply_notices_async(notices)
 
     def close(self) -> None:
         """Closes the connections of sync calls; a later call opens new ones."""
-        if self._shared is not None:
-            self._shared.close()
+        if self._redis_counters is not None:
+            self._redis_counters.close()
 
     async def close_async(self) -> None:
         """Closes the connections of this event loop, too."""
-        if self._shared is not None:
-            await self._shared.close_async()
+        if self._redis_counters is not None:
+            await self._redis_counters.close_async()
 
     @property
-    def _redis(self) -> RedisCounts:
-        assert self._shared is not None
-        return self._shared
+    def _redis(self) -> RedisCounters:
+        assert self._redis_counters is not None
+        return self._redis_counters
 
     @property
-    def _most_wait(self) -> int:
-        return int(min(self.max_wait, 1e9) * 1_000_000) + _NOTHING
+    def _max_wait_us(self) -> int:
+        return int(min(self.max_wait, 1e9) * 1_000_000) + _ROUNDING_US
 
-    def _needs(self, model: str, input_tokens: int, output_tokens: int) -> tuple[tuple[Bucket, int], ...]:
-        held = []
+    def _required(self, model: str, input_tokens: int, output_tokens: int) -> tuple[tuple[Bucket, int], ...]:
+        reserved = []
         for bucket in self._buckets(model):
             if bucket.unit == "tokens" and input_tokens > bucket.amount:
                 raise LimitReachedError(
@@ -173,69 +177,71 @@ class Limits:
                     provider=model.partition(":")[0],
                     model=model,
                 )
-            held.append((bucket, 1 if bucket.unit == "requests" else min(input_tokens + output_tokens, bucket.amount)))
-        return tuple(held)
+            reserved.append(
+                (bucket, 1 if bucket.unit == "requests" else min(input_tokens + output_tokens, bucket.amount))
+            )
+        return tuple(reserved)
 
     def _buckets(self, model: str) -> Iterable[Bucket]:
-        return (bucket for limit in self.limits if limit.fits(model) for bucket in limit.buckets(model))
+        return (bucket for limit in self.limits if limit.matches(model) for bucket in limit.buckets(model))
 
-    def _granted(self, model: str, held: Sequence[tuple[Bucket, int]], answer: Answer) -> Grant:
-        wait = answer.wait / 1_000_000 if answer.wait > _NOTHING else 0.0
-        if not answer.granted:
+    def _to_grant(self, model: str, reserved: Sequence[tuple[Bucket, int]], result: ClaimResult) -> Grant:
+        wait = result.wait / 1_000_000 if result.wait > _ROUNDING_US else 0.0
+        if not result.granted:
             raise LimitReachedError(
-                f"the limit of {held[answer.decisive][0]} is reached, and nothing was sent: come back later, or let"
+                f"the limit of {reserved[result.blocking][0]} is reached, and nothing was sent: come back later, or let"
                 " requests wait for longer (max_wait)",
                 provider=model.partition(":")[0],
                 model=model,
                 retry_after=wait,
             )
-        tokens = max((count for bucket, count in held if bucket.unit == "tokens"), default=0)
-        return Grant(model, tokens, wait, answer.at, tuple(held))
+        tokens = max((count for bucket, count in reserved if bucket.unit == "tokens"), default=0)
+        return Grant(model, tokens, wait, result.at, tuple(reserved))
 
-    def _settle(self, changes: Sequence[Change], at: int) -> None:
-        if changes and self._own is not None:
-            self._own.settle(changes, at)
-        elif changes:
-            self._redis.settle(changes, at)
+    def _settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
+        if adjustments and self._local_counters is not None:
+            self._local_counters.settle(adjustments, at)
+        elif adjustments:
+            self._redis.settle(adjustments, at)
 
-    async def _settle_async(self, changes: Sequence[Change], at: int) -> None:
-        if self._own is not None:
-            self._settle(changes, at)
-        elif changes:
-            await self._redis.settle_async(changes, at)
+    async def _settle_async(self, adjustments: Sequence[Adjustment], at: int) -> None:
+        if self._local_counters is not None:
+            self._settle(adjustments, at)
+        elif adjustments:
+            await self._redis.settle_async(adjustments, at)
 
-    def _notices(self, model: str, told: Mapping[str, str] | ProviderError) -> list[Notice]:
-        if isinstance(told, ProviderError):
-            return self._refused(model, told)
-        left = remaining(told)
+    def _read_notices(self, model: str, headers_or_error: Mapping[str, str] | ProviderError) -> list[Notice]:
+        if isinstance(headers_or_error, ProviderError):
+            return self._rate_limit_notices(model, headers_or_error)
+        available = read_remaining(headers_or_error)
         return [
-            Notice(bucket.key, bucket.time_for(bucket.burst - left[bucket.unit]), 0, bucket.period)
+            Notice(bucket.key, bucket.time_for(bucket.burst - available[bucket.unit]), 0, bucket.period)
             for bucket in self._buckets(model)
-            if left.get(bucket.unit, bucket.burst) < bucket.burst
+            if available.get(bucket.unit, bucket.burst) < bucket.burst
         ]
 
-    def _refused(self, model: str, error: ProviderError) -> list[Notice]:
+    def _rate_limit_notices(self, model: str, error: ProviderError) -> list[Notice]:
         if not isinstance(error, RateLimitError) or isinstance(error, LimitReachedError):
             return []
-        asked = error.retry_after
-        if isinstance(error, OverloadedError) and asked is None:  # it says nothing of this program's share
+        retry_after = error.retry_after
+        if isinstance(error, OverloadedError) and retry_after is None:  # it says nothing of this program's share
             return []
-        pause = int(min(asked or 0.0, _LONGEST_PAUSE) * 1_000_000)
+        pause = int(min(retry_after or 0.0, _MAX_PAUSE) * 1_000_000)
         return [
             Notice(bucket.key, bucket.time_for(bucket.burst), pause, bucket.period) for bucket in self._buckets(model)
         ]
 
 
-def _changes(grant: Grant, usage: TokenUsage | None, requests: int) -> list[Change]:
-    changes = []
-    for bucket, count in grant.held:
-        used = requests if bucket.unit == "requests" else _tokens(usage, bucket.limit)
+def _adjustments(grant: Grant, usage: TokenUsage | None, requests: int) -> list[Adjustment]:
+    adjustments = []
+    for bucket, count in grant.reserved:
+        used = requests if bucket.unit == "requests" else _counted_tokens(usage, bucket.limit)
         if used != count:
-            changes.append(Change(bucket.claim(count), bucket.time_for(used - count)))
-    return changes
+            adjustments.append(Adjustment(bucket.claim(count), bucket.time_for(used - count)))
+    return adjustments
 
 
-def _tokens(usage: TokenUsage | None, limit: Limit) -> int:
+def _counted_tokens(usage: TokenUsage | None, limit: Limit) -> int:
     if usage is None:
         return 0
     return usage.total_tokens - (0 if limit.count_cached else usage.cached_input_tokens)

@@ -11,15 +11,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, mask_secrets
-from dragoman.limits.counts import Answer, Change, Notice
+from dragoman.limits.counts import Adjustment, ClaimResult, Notice
 from dragoman.limits.errors import LimitsUnavailableError
 from dragoman.limits.limit import Claim
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds that the server has for an answer."""
 
 
-class RedisCounts:
+class RedisCounters:
     """``name`` separates programs that share a server. ``clock`` takes the place of the server's, in tests.
 
     Raises ConfigurationError where the URL is none, and MissingExtraError.
@@ -35,33 +35,33 @@ class RedisCounts:
         self._url = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + separator + rest
         self._name = name
         self._clock = clock
-        self._async_client = redis.asyncio.Redis
+        self._async_client_class = redis.asyncio.Redis
         self._failures = (redis.RedisError, OSError)
-        self._asynchronous: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        self._loop_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
         try:
-            self._client: Any = redis.Redis.from_url(self._url, **_settings())
+            self._client: Any = redis.Redis.from_url(self._url, **_client_settings())
         except ValueError:  # the URL is not shown: it may hold a password
             raise ConfigurationError(
                 "this is no URL of Redis: write redis://host:6379/0, or rediss:// for TLS"
             ) from None
 
-    def claim(self, claims: Sequence[Claim], most_wait: int) -> Answer:
-        return _answer(self._run("claim", *self._claim(claims, most_wait)))
+    def claim(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
+        return _claim_result(self._run("claim", *self._claim_args(claims, max_wait_us)))
 
-    async def claim_async(self, claims: Sequence[Claim], most_wait: int) -> Answer:
-        return _answer(await self._run_async("claim", *self._claim(claims, most_wait)))
+    async def claim_async(self, claims: Sequence[Claim], max_wait_us: int) -> ClaimResult:
+        return _claim_result(await self._run_async("claim", *self._claim_args(claims, max_wait_us)))
 
-    def settle(self, changes: Sequence[Change], at: int) -> None:
-        self._run("settle", *self._settle(changes, at))
+    def settle(self, adjustments: Sequence[Adjustment], at: int) -> None:
+        self._run("settle", *self._settle_args(adjustments, at))
 
-    async def settle_async(self, changes: Sequence[Change], at: int) -> None:
-        await self._run_async("settle", *self._settle(changes, at))
+    async def settle_async(self, adjustments: Sequence[Adjustment], at: int) -> None:
+        await self._run_async("settle", *self._settle_args(adjustments, at))
 
-    def notice(self, notices: Sequence[Notice]) -> None:
-        self._run("notice", *self._notice(notices))
+    def apply_notices(self, notices: Sequence[Notice]) -> None:
+        self._run("notice", *self._notice_args(notices))
 
-    async def notice_async(self, notices: Sequence[Notice]) -> None:
-        await self._run_async("notice", *self._notice(notices))
+    async def apply_notices_async(self, notices: Sequence[Notice]) -> None:
+        await self._run_async("notice", *self._notice_args(notices))
 
     def close(self) -> None:
         """Closes the connections of sync calls."""
@@ -69,20 +69,20 @@ class RedisCounts:
 
     async def close_async(self) -> None:
         """Closes the connections of this event loop as well."""
-        client = self._asynchronous.pop(asyncio.get_running_loop(), None)
+        client = self._loop_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
         self.close()
 
-    def _claim(self, claims: Sequence[Claim], most_wait: int) -> tuple[list[str], list[Any]]:
+    def _claim_args(self, claims: Sequence[Claim], max_wait_us: int) -> tuple[list[str], list[Any]]:
         numbers = [part for claim in claims for part in (claim.cost, claim.slack, claim.period)]
-        return self._keys(claim.key for claim in claims), [self._now(), most_wait, *numbers]
+        return self._keys(claim.key for claim in claims), [self._now(), max_wait_us, *numbers]
 
-    def _settle(self, changes: Sequence[Change], at: int) -> tuple[list[str], list[Any]]:
-        numbers = [part for claim, more in changes for part in (claim.cost, more, claim.period)]
-        return self._keys(claim.key for claim, _ in changes), [self._now(), at, *numbers]
+    def _settle_args(self, adjustments: Sequence[Adjustment], at: int) -> tuple[list[str], list[Any]]:
+        numbers = [part for claim, delta in adjustments for part in (claim.cost, delta, claim.period)]
+        return self._keys(claim.key for claim, _ in adjustments), [self._now(), at, *numbers]
 
-    def _notice(self, notices: Sequence[Notice]) -> tuple[list[str], list[Any]]:
+    def _notice_args(self, notices: Sequence[Notice]) -> tuple[list[str], list[Any]]:
         numbers = [
             part for _, taken, pause, period in notices for part in ("" if taken is None else taken, pause, period)
         ]
@@ -97,33 +97,33 @@ class RedisCounts:
 
     def _run(self, script: str, keys: list[str], numbers: list[Any]) -> Any:
         try:
-            return self._client.register_script(_source(script))(keys=keys, args=numbers)
+            return self._client.register_script(_read_script(script))(keys=keys, args=numbers)
         except self._failures as error:
             raise _unavailable(error) from None
 
     async def _run_async(self, script: str, keys: list[str], numbers: list[Any]) -> Any:
         try:
-            running: Awaitable[Any] = self._of_loop().register_script(_source(script))(keys=keys, args=numbers)
+            running: Awaitable[Any] = self._loop_client().register_script(_read_script(script))(keys=keys, args=numbers)
             return await running
         except self._failures as error:
             raise _unavailable(error) from None
 
-    def _of_loop(self) -> Any:
+    def _loop_client(self) -> Any:
         """The client of this event loop: its connections belong to it."""
         loop = asyncio.get_running_loop()
-        client = self._asynchronous.get(loop)
+        client = self._loop_clients.get(loop)
         if client is None:
-            client = self._asynchronous[loop] = self._async_client.from_url(self._url, **_settings())
+            client = self._loop_clients[loop] = self._async_client_class.from_url(self._url, **_client_settings())
         return client
 
 
-def _settings() -> dict[str, Any]:
-    return {"socket_timeout": _PATIENCE, "socket_connect_timeout": _PATIENCE}
+def _client_settings() -> dict[str, Any]:
+    return {"socket_timeout": _TIMEOUT, "socket_connect_timeout": _TIMEOUT}
 
 
-def _answer(told: Sequence[Any]) -> Answer:
-    granted, at, wait, decisive = map(int, told)
-    return Answer(bool(granted), at, wait, decisive)
+def _claim_result(values: Sequence[Any]) -> ClaimResult:
+    granted, at, wait, blocking = map(int, values)
+    return ClaimResult(bool(granted), at, wait, blocking)
 
 
 def _unavailable(error: Exception) -> LimitsUnavailableError:
@@ -131,5 +131,5 @@ def _unavailable(error: Exception) -> LimitsUnavailableError:
 
 
 @cache
-def _source(script: str) -> str:
+def _read_script(script: str) -> str:
     return files("dragoman.limits").joinpath(f"{script}.lua").read_text(encoding="utf-8")

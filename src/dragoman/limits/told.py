@@ -14,13 +14,13 @@ _REMAINING: dict[Unit, tuple[str, ...]] = {
 }
 
 
-def remaining(headers: Mapping[str, str]) -> dict[Unit, int]:
+def read_remaining(headers: Mapping[str, str]) -> dict[Unit, int]:
     """How much may still be used now, as far as the reply tells. What is no number tells nothing."""
     found: dict[Unit, int] = {}
     for unit, names in _REMAINING.items():
-        told = [
+        values = [
             int(value) for name in names if (value := headers.get(name, "").strip()).isascii() and value.isdecimal()
         ]
-        if told:
-            found[unit] = min(told)
+        if values:
+            found[unit] = min(values)
     return found

@@ -30,22 +30,22 @@ from dragoman.canonical.glob import Glob
 from dragoman.canonical.view import MessageView, iter_views
 from dragoman.canonical.view_kinds import ViewAction, ViewKind
 from dragoman.canonical.view_parts import CalledTool, UnknownPartError, called_tools
-from dragoman.policy.data import data_policies, refusal, stamped
+from dragoman.policy.data import apply_data_labels, check_data_use, data_policies
 from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
-from dragoman.policy.filtering import filtered
-from dragoman.policy.labels import Declassification, declassify, inheriting, labels_of, with_labels
-from dragoman.policy.merging import merge
-from dragoman.policy.pipeline import Outcome, Pipeline
-from dragoman.policy.plugin import Answer, Hook, Mode, OnError, Plugin, PluginResult, Violation, hook
-from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, held
+from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.labels import Declassification, declassify, inherit_labels, labels_of, with_labels
+from dragoman.policy.merging import merge_extensions
+from dragoman.policy.pipeline import Pipeline, PipelineResult
+from dragoman.policy.plugin import CheckResult, Hook, Mode, OnError, Plugin, PluginResult, Violation, hook
+from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, expand_capabilities
 from dragoman.policy.step import Step
 
 __all__ = [
     "SLOTS",
     "AgentExtension",
-    "Answer",
     "CalledTool",
     "Capability",
+    "CheckResult",
     "CompletionExtension",
     "CompletionStopReason",
     "CompletionTokens",
@@ -67,8 +67,8 @@ __all__ = [
     "Mode",
     "ObjectSecurityProfile",
     "OnError",
-    "Outcome",
     "Pipeline",
+    "PipelineResult",
     "Plugin",
     "PluginResult",
     "PolicyDeniedError",
@@ -90,17 +90,17 @@ __all__ = [
     "ViewAction",
     "ViewKind",
     "Violation",
+    "apply_data_labels",
     "called_tools",
+    "check_data_use",
     "data_policies",
     "declassify",
-    "filtered",
-    "held",
+    "expand_capabilities",
+    "filter_extensions",
     "hook",
-    "inheriting",
+    "inherit_labels",
     "iter_views",
     "labels_of",
-    "merge",
-    "refusal",
-    "stamped",
+    "merge_extensions",
     "with_labels",
 ]

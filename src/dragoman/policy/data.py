@@ -22,7 +22,7 @@ def data_policies(
     return tuple(policy for view in answers if view.is_post and (policy := view.data_policy))
 
 
-def stamped(
+def apply_data_labels(
     message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
 ) -> Extensions | None:
     """The extensions with the labels that the policies of this message's data apply."""
@@ -31,11 +31,11 @@ def stamped(
     return with_labels(extensions, labels) if labels else extensions
 
 
-def refusal(actions: Iterable[str], policies: Iterable[DataPolicy]) -> Violation | None:
+def check_data_use(actions: Iterable[str], policies: Iterable[DataPolicy]) -> Violation | None:
     """What stands against doing any of these with data under these policies; None where nothing does."""
-    held = tuple(policies)
+    listed = tuple(policies)
     for action in actions:
-        if not all(policy.permits(action) for policy in held):
+        if not all(policy.permits(action) for policy in listed):
             reason = f"data in this conversation may not be used for {action!r}"
             return Violation(reason, code="data_policy", plugin="data policy")
     return None

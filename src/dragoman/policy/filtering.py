@@ -6,28 +6,30 @@ from typing import Any
 
 from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.security import SecurityExtension, SubjectExtension
-from dragoman.policy.slots import SLOTS, Capability, held
+from dragoman.policy.slots import SLOTS, Capability, expand_capabilities
 
 
-def filtered(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
+def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
     """A copy that holds what these capabilities let their holder see, and nothing else; None stays None.
 
     It starts empty and takes over what the table of slots allows, so that a slot which the table does not know stays
     hidden. Nothing in it is shared with the original: changing it in any way leaves the original as it is.
     Raises ConfigurationError on a name that is no capability, and TypeError on what is no Extensions.
     """
-    granted = held(capabilities)
+    granted = expand_capabilities(capabilities)
     if extensions is None:
         return None
     if not isinstance(extensions, Extensions):
         raise TypeError(f"Extensions are filtered, not a {type(extensions).__name__}")
-    shown = {name: copy.deepcopy(getattr(extensions, name)) for name in Extensions.model_fields if _seen(name, granted)}
+    visible = {
+        name: copy.deepcopy(getattr(extensions, name)) for name in Extensions.model_fields if _is_visible(name, granted)
+    }
     if extensions.security is not None:
-        shown["security"] = _security(extensions.security, granted)
-    return Extensions(**shown)
+        visible["security"] = _filter_security(extensions.security, granted)
+    return Extensions(**visible)
 
 
-class Shared:
+class FilterCache:
     """Filtered copies for views, which give out nothing that can be changed: one for all who may see the same.
 
     It remembers those of the last extensions, which a step, and a whole stream, asks for again and again.
@@ -36,29 +38,35 @@ class Shared:
     def __init__(self) -> None:
         self._last: tuple[Extensions | None, dict[frozenset[Capability], Extensions]] = (None, {})
 
-    def of(self, extensions: Extensions | None, capabilities: frozenset[Capability]) -> Extensions:
-        whole, known = self._last
-        if whole is not extensions:
+    def get(self, extensions: Extensions | None, capabilities: frozenset[Capability]) -> Extensions:
+        last, known = self._last
+        if last is not extensions:
             known = {}
             self._last = (extensions, known)
         if capabilities not in known:
-            known[capabilities] = filtered(extensions, capabilities) or Extensions()
+            known[capabilities] = filter_extensions(extensions, capabilities) or Extensions()
         return known[capabilities]
 
 
-def _security(security: SecurityExtension, granted: frozenset[Capability]) -> SecurityExtension:
-    shown = _fields(security, SecurityExtension, "security", granted)
-    if shown.get("subject") is not None:
-        shown["subject"] = SubjectExtension(**_fields(shown["subject"], SubjectExtension, "security.subject", granted))
-    return SecurityExtension(**shown)
+def _filter_security(security: SecurityExtension, granted: frozenset[Capability]) -> SecurityExtension:
+    visible = _filter_fields(security, SecurityExtension, "security", granted)
+    if visible.get("subject") is not None:
+        visible["subject"] = SubjectExtension(
+            **_filter_fields(visible["subject"], SubjectExtension, "security.subject", granted)
+        )
+    return SecurityExtension(**visible)
 
 
-def _fields(
+def _filter_fields(
     model: Any, kind: type[SecurityExtension | SubjectExtension], path: str, granted: frozenset[Capability]
 ) -> dict[str, Any]:
-    return {name: copy.deepcopy(getattr(model, name)) for name in kind.model_fields if _seen(f"{path}.{name}", granted)}
+    return {
+        name: copy.deepcopy(getattr(model, name))
+        for name in kind.model_fields
+        if _is_visible(f"{path}.{name}", granted)
+    }
 
 
-def _seen(path: str, granted: frozenset[Capability]) -> bool:
+def _is_visible(path: str, granted: frozenset[Capability]) -> bool:
     slot = SLOTS.get(path)
     return slot is not None and (slot.read is None or slot.read in granted)

@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.extension_fields import Names
 from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.guard import Text
 from dragoman.canonical.security import SecurityExtension
 from dragoman.policy.errors import DeclassificationError
-from dragoman.policy.slots import Capability, held
+from dragoman.policy.slots import Capability, expand_capabilities
 
 
-class Declassification(Frozen):
+class Declassification(FrozenModel):
     """The audit record: who removed which labels, why and when. ``subject`` says of what, such as a message's id."""
 
     labels: Names
@@ -34,17 +34,17 @@ def labels_of(extensions: Extensions | None) -> frozenset[str]:
 
 def with_labels(extensions: Extensions | None, labels: Iterable[str]) -> Extensions:
     """The extensions with these labels as well; the very same object where it bears them all."""
-    return _relabelled(extensions, labels_of(extensions) | _set(labels))
+    return _replace_labels(extensions, labels_of(extensions) | _as_set(labels))
 
 
-def inheriting(extensions: Extensions | None, *sources: Extensions | None) -> Extensions:
+def inherit_labels(extensions: Extensions | None, *sources: Extensions | None) -> Extensions:
     """The extensions of something that is made from the sources: it bears the labels of all of them."""
     return with_labels(extensions, frozenset[str]().union(*map(labels_of, sources)))
 
 
 def without_labels(extensions: Extensions, labels: Iterable[str]) -> Extensions:
     """For those who keep the record themselves; everyone else declassifies."""
-    return _relabelled(extensions, labels_of(extensions) - _set(labels))
+    return _replace_labels(extensions, labels_of(extensions) - _as_set(labels))
 
 
 def declassify(
@@ -65,11 +65,11 @@ def declassify(
 
     Raises DeclassificationError without the capability declassify_labels, or without an actor and a reason.
     """
-    if Capability.DECLASSIFY_LABELS not in held(capabilities):
+    if Capability.DECLASSIFY_LABELS not in expand_capabilities(capabilities):
         raise DeclassificationError(f"removing labels takes the capability {Capability.DECLASSIFY_LABELS}")
     if not actor.strip() or not reason.strip():
         raise DeclassificationError("removing labels takes an actor and a reason, for the record")
-    removed = labels_of(extensions) & _set(labels)
+    removed = labels_of(extensions) & _as_set(labels)
     if not removed:
         return extensions
     times = {} if at is None else {"at": at}
@@ -77,12 +77,12 @@ def declassify(
     return without_labels(extensions, removed)
 
 
-def _set(labels: Iterable[str]) -> frozenset[str]:
+def _as_set(labels: Iterable[str]) -> frozenset[str]:
     """A single word is one label, not the set of its letters."""
     return frozenset((labels,) if isinstance(labels, str) else labels)
 
 
-def _relabelled(extensions: Extensions | None, labels: frozenset[str]) -> Extensions:
+def _replace_labels(extensions: Extensions | None, labels: frozenset[str]) -> Extensions:
     known = extensions or Extensions()
     if labels == labels_of(known):
         return known

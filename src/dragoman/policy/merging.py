@@ -5,20 +5,20 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.delegation import DelegationExtension, DelegationHop
 from dragoman.canonical.extensions import Extensions, HttpExtension
 from dragoman.canonical.security import SecurityExtension, SubjectExtension
 from dragoman.policy.errors import TierViolation
-from dragoman.policy.filtering import filtered
-from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, held
+from dragoman.policy.filtering import filter_extensions
+from dragoman.policy.slots import SLOTS, Capability, Slot, Tier, expand_capabilities
 
-Model = TypeVar("Model", bound=Frozen)
+Model = TypeVar("Model", bound=FrozenModel)
 
-_HIDDEN_TOO = "a plugin can neither change nor invent it"
+_NOT_CHANGEABLE = "a plugin can neither change nor invent it"
 
 
-def merge(
+def merge_extensions(
     original: Extensions | None,
     returned: Extensions | None,
     capabilities: Iterable[Capability | str],
@@ -36,14 +36,14 @@ def merge(
 
     Raises TierViolation on the first change that is not allowed, and takes over nothing then.
     """
-    granted = held(capabilities)
+    granted = expand_capabilities(capabilities)
     if returned is None:
         return original
     if not isinstance(returned, Extensions):
         raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, f"a {type(returned).__name__} is no Extensions")
     comparison = _Merge(original or Extensions(), returned, granted, plugin, may_write)
     try:
-        return comparison.into(original)
+        return comparison.merge(original)
     except TierViolation:
         raise
     except Exception as error:  # a class of the plugin's own may do anything while it is read
@@ -62,12 +62,12 @@ class _Merge:
     ) -> None:
         self._original = original
         self._returned = returned
-        self._shown = filtered(original, granted) or Extensions()
+        self._shown = filter_extensions(original, granted) or Extensions()
         self._granted = granted
         self._plugin = plugin
         self._may_write = may_write
 
-    def into(self, original: Extensions | None) -> Extensions | None:
+    def merge(self, original: Extensions | None) -> Extensions | None:
         changes: dict[str, Any] = {}
         for name in {
             **Extensions.model_fields,
@@ -80,22 +80,22 @@ class _Merge:
             elif name == "custom":
                 self._custom(before, after, changes)
             elif after is not None and after != before:
-                changes[name] = self._changed(name, after)
+                changes[name] = self._merge_slot(name, after)
         if not changes:
             return original
         return self._original.model_copy(update=changes)
 
-    def _changed(self, name: str, after: Any) -> Any:
+    def _merge_slot(self, name: str, after: Any) -> Any:
         """What becomes of a slot that is not as it was shown."""
         slot = SLOTS.get(name, Slot(Tier.IMMUTABLE))
         if slot.write is None:
-            raise self._violation(name, _HIDDEN_TOO)
-        self._may_change(name, slot)
+            raise self._violation(name, _NOT_CHANGEABLE)
+        self._require_write(name, slot)
         if name == "http":
-            return self._rebuilt(name, HttpExtension, after)
-        return self._delegation(self._rebuilt(name, DelegationExtension, after))
+            return self._rebuild(name, HttpExtension, after)
+        return self._delegation(self._rebuild(name, DelegationExtension, after))
 
-    def _may_change(self, name: str, slot: Slot) -> None:
+    def _require_write(self, name: str, slot: Slot) -> None:
         if not self._may_write:
             raise self._violation(name, "this plugin may only look")
         if slot.write is not None and slot.write not in self._granted:
@@ -103,15 +103,15 @@ class _Merge:
 
     def _delegation(self, after: DelegationExtension) -> DelegationExtension:
         """The hops that are new, appended here: what follows from the chain is not for the plugin to say."""
-        longer = self._original.delegation or DelegationExtension()
-        known = len(longer.chain)
-        if after.chain[:known] != longer.chain or len(after.chain) == known:
+        extended = self._original.delegation or DelegationExtension()
+        known = len(extended.chain)
+        if after.chain[:known] != extended.chain or len(after.chain) == known:
             raise self._violation("delegation", "hops are only ever appended to the chain")
         for hop in after.chain[known:]:
-            longer = longer.with_new_hop(hop)
-        if after.origin_subject_id not in (None, longer.origin_subject_id):
+            extended = extended.with_new_hop(hop)
+        if after.origin_subject_id not in (None, extended.origin_subject_id):
             raise self._violation("delegation", "the origin is fixed by the first hop")
-        return longer
+        return extended
 
     def _security(self, before: SecurityExtension | None, after: Any, changes: dict[str, Any]) -> None:
         if after is None:
@@ -122,8 +122,8 @@ class _Merge:
         for name in ("classification", "subject", "objects", "data"):
             value, shown = getattr(after, name, None), getattr(before, name)
             if value is not None and value != {} and value != shown:
-                raise self._violation(_changed_path(name, shown, value), _HIDDEN_TOO)
-        labels = self._rebuilt("security.labels", SecurityExtension, {"labels": getattr(after, "labels", ())}).labels
+                raise self._violation(_changed_path(name, shown, value), _NOT_CHANGEABLE)
+        labels = self._rebuild("security.labels", SecurityExtension, {"labels": getattr(after, "labels", ())}).labels
         if not before.labels <= labels:
             raise self._violation("security.labels", "labels are only removed by an explicit declassification")
         security = self._original.security or SecurityExtension()
@@ -136,14 +136,14 @@ class _Merge:
     def _custom(self, before: Any, after: Any, changes: dict[str, Any]) -> None:
         if after == before:
             return
-        self._may_change("custom", SLOTS["custom"])
-        changes["custom"] = self._rebuilt("custom", Extensions, {"custom": after}).custom
+        self._require_write("custom", SLOTS["custom"])
+        changes["custom"] = self._rebuild("custom", Extensions, {"custom": after}).custom
 
-    def _rebuilt(self, slot: str, kind: type[Model], value: Any) -> Model:
+    def _rebuild(self, slot: str, kind: type[Model], value: Any) -> Model:
         """The value made anew, so that the plugin keeps no hold of it, and checked, whatever was done to it."""
         try:
             fields = {name: getattr(value, name) for name in kind.model_fields} if isinstance(value, kind) else value
-            return kind.model_validate(_plain(fields))
+            return kind.model_validate(_to_plain(fields))
         except (ValidationError, AttributeError):
             raise self._violation(slot, "the new value is not valid") from None
 
@@ -160,12 +160,12 @@ def _changed_path(name: str, shown: Any, value: Any) -> str:
     return f"security.{name}"
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Models as dicts, so that validation builds them anew instead of sharing them."""
     if isinstance(value, DelegationHop):
         return {name: getattr(value, name) for name in DelegationHop.model_fields}
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     return value

@@ -9,28 +9,28 @@ from dragoman.canonical.view import iter_views
 from dragoman.canonical.view_parts import CalledTool
 from dragoman.policy.plugin import Hook, Violation
 
-ASKING = frozenset({Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH})
+PRE_HOOKS = frozenset({Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH})
 """Where something is about to be used."""
 
 
-def lacks(subject: SubjectExtension | None, profile: ObjectSecurityProfile) -> bool:
+def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityProfile) -> bool:
     """Whether the caller has not all of the permissions; nobody has none."""
-    held = frozenset[str]() if subject is None else subject.permissions
-    return not held.issuperset(profile.permissions)
+    granted = frozenset[str]() if subject is None else subject.permissions
+    return not granted.issuperset(profile.permissions)
 
 
-def no_access(
+def check_access(
     hook: Hook, message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
 ) -> Violation | None:
     """What stands against using what this message asks for. A profile that only the tool itself enforces, as its
     ``managed_by`` says, is the tool's to heed. No permission is named: who reads it may not be allowed to."""
-    if hook not in ASKING or extensions is None or extensions.security is None or not extensions.security.objects:
+    if hook not in PRE_HOOKS or extensions is None or extensions.security is None or not extensions.security.objects:
         return None
     for view in iter_views(message, hook.removeprefix("cmf."), extensions, calls=calls):
         profile = view.object if view.is_tool or view.is_prompt or view.is_resource else None
         if profile is None or profile.managed_by == "tool":
             continue
-        if lacks(extensions.security.subject, profile):
+        if lacks_permissions(extensions.security.subject, profile):
             reason = "the caller has not all of the permissions that this takes"
             return Violation(reason, code="object_permissions", plugin="object profile")
     return None

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 
 from dragoman.canonical.blocks import ContentBlock, PromptResultBlock, ToolResultBlock
 from dragoman.canonical.message import Message
-from dragoman.canonical.view_kinds import KINDS
-from dragoman.canonical.view_parts import UnknownPartError, parts_inside
-from dragoman.policy.changing import with_content
+from dragoman.canonical.view_kinds import KIND_BY_BLOCK
+from dragoman.canonical.view_parts import UnknownPartError, inner_parts
+from dragoman.policy.changing import replace_content
 
 
-def unknown_kind(content: Sequence[ContentBlock]) -> str | None:
+def find_unknown_kind(content: Sequence[ContentBlock]) -> str | None:
     """The first kind that has no view, at any depth; None where all can be judged."""
     for block in content:
-        if type(block) not in KINDS:
+        if type(block) not in KIND_BY_BLOCK:
             return str(block.type)
         if isinstance(block, ToolResultBlock):
-            inner = unknown_kind(block.content)
+            inner = find_unknown_kind(block.content)
         elif isinstance(block, PromptResultBlock) and block.messages:
-            inner = _in_prompt(block)
+            inner = _unknown_in_prompt(block)
         else:
             continue
         if inner is not None:
@@ -28,21 +28,23 @@ def unknown_kind(content: Sequence[ContentBlock]) -> str | None:
     return None
 
 
-def only_known(message: Message) -> Message:
+def drop_unknown_parts(message: Message) -> Message:
     """Without the parts that have no view; a prompt's result is known as a whole, or left out."""
-    return with_content(message, _known(message.content))
+    return replace_content(message, _known_parts(message.content))
 
 
-def _known(content: Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
+def _known_parts(content: Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
     return tuple(
-        block.model_copy(update={"content": _known(block.content)}) if isinstance(block, ToolResultBlock) else block
+        block.model_copy(update={"content": _known_parts(block.content)})
+        if isinstance(block, ToolResultBlock)
+        else block
         for block in content
-        if type(block) in KINDS and not (isinstance(block, PromptResultBlock) and _in_prompt(block))
+        if type(block) in KIND_BY_BLOCK and not (isinstance(block, PromptResultBlock) and _unknown_in_prompt(block))
     )
 
 
-def _in_prompt(block: PromptResultBlock) -> str | None:
+def _unknown_in_prompt(block: PromptResultBlock) -> str | None:
     try:
-        return unknown_kind([part for _, part in parts_inside(block)])
+        return find_unknown_kind([part for _, part in inner_parts(block)])
     except UnknownPartError:
         return "unreadable message"

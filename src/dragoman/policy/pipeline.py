@@ -12,26 +12,26 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.message import Message
 from dragoman.canonical.view_parts import CalledTool
-from dragoman.policy.changing import changed, without_void
-from dragoman.policy.data import stamped
+from dragoman.policy.changing import apply_edit, drop_void_thinking
+from dragoman.policy.data import apply_data_labels
 from dragoman.policy.errors import PolicyDeniedError, TierViolation
-from dragoman.policy.filtering import Shared
+from dragoman.policy.filtering import FilterCache
 from dragoman.policy.labels import labels_of, with_labels
-from dragoman.policy.merging import merge
-from dragoman.policy.objects import no_access
-from dragoman.policy.parts import only_known, unknown_kind
-from dragoman.policy.plugin import Declared, Hook, Mode, OnError, Plugin, PluginResult, Violation
-from dragoman.policy.running import Call, SideBySide, Steps, Unheard, run, run_async
-from dragoman.policy.slots import Capability, Tier, held
+from dragoman.policy.merging import merge_extensions
+from dragoman.policy.objects import check_access
+from dragoman.policy.parts import drop_unknown_parts, find_unknown_kind
+from dragoman.policy.plugin import Hook, Mode, OnError, Plugin, PluginDeclaration, PluginResult, Violation
+from dragoman.policy.running import BackgroundCalls, ConcurrentCalls, PluginCall, Steps, run, run_async
+from dragoman.policy.slots import Capability, Tier, expand_capabilities
 from dragoman.policy.step import Step
 
 logger = logging.getLogger("dragoman.policy")
 
-AFTER = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH})
+POST_HOOKS = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH})
 """Where data comes in, and gets the labels of its data policy."""
 
 _NAME = "the pipeline"
-_TOO_LATE = Violation(
+_CANNOT_CHANGE = Violation(
     "the message has been sent, or is part of a history that has, and changes no more: a plugin that changes messages"
     " is of mode transform",
     code="cannot_change",
@@ -39,7 +39,7 @@ _TOO_LATE = Violation(
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PipelineResult:
     """What came through: the message as the plugins left it, and the extensions that go with it from here on."""
 
     message: Message
@@ -47,22 +47,22 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _HookPlugins:
     """The plugins of one hook, in the order in which they run."""
 
-    one_by_one: tuple[Declared, ...]
-    side_by_side: tuple[Declared, ...]
-    unheard: tuple[Declared, ...]
+    sequential: tuple[PluginDeclaration, ...]
+    concurrent: tuple[PluginDeclaration, ...]
+    background: tuple[PluginDeclaration, ...]
 
     @classmethod
-    def of(cls, plugins: Iterable[Declared]) -> "_Asked":
+    def of(cls, plugins: Iterable[PluginDeclaration]) -> "_HookPlugins":
         order = list(Mode)
-        there = sorted(plugins, key=lambda plugin: (order.index(plugin.mode), plugin.priority))
-        apart = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
+        ordered = sorted(plugins, key=lambda plugin: (order.index(plugin.mode), plugin.priority))
+        off_path = (Mode.CONCURRENT, Mode.FIRE_AND_FORGET)
         return cls(
-            tuple(plugin for plugin in there if plugin.mode not in apart),
-            tuple(plugin for plugin in there if plugin.mode is Mode.CONCURRENT),
-            tuple(plugin for plugin in there if plugin.mode is Mode.FIRE_AND_FORGET),
+            tuple(plugin for plugin in ordered if plugin.mode not in off_path),
+            tuple(plugin for plugin in ordered if plugin.mode is Mode.CONCURRENT),
+            tuple(plugin for plugin in ordered if plugin.mode is Mode.FIRE_AND_FORGET),
         )
 
 
@@ -88,52 +88,54 @@ class Pipeline:
         denied_calls: Literal["raise", "answer"] = "raise",
         grants: Iterable[Capability | str] = (),
     ) -> None:
-        declared = [Declared.of(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)]
+        declared = [PluginDeclaration.of(plugin) for plugin in ((plugins,) if isinstance(plugins, Plugin) else plugins)]
         names = [each.name for each in declared]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ConfigurationError(f"two plugins have the name {min(twice)!r}: give each its own")
-        for setting, words in ((signed, ("drop", "deny")), (unknown, ("deny", "drop"))):
-            if setting not in words:
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ConfigurationError(f"two plugins have the name {min(repeated)!r}: give each its own")
+        for setting, choices in ((signed, ("drop", "deny")), (unknown, ("deny", "drop"))):
+            if setting not in choices:
                 raise ConfigurationError(f"{setting!r:.80}: the words are drop and deny")
         if denied_calls not in ("raise", "answer"):
             raise ConfigurationError(f"{denied_calls!r:.80}: the words are raise and answer")
         self.plugins = tuple(declared)
-        self._asked = {hook: _Asked.of(each for each in declared if hook in each.hooks) for hook in Hook}
-        self._heeded = frozenset(hook for each in declared for hook in each.hooks)
-        self._shared = Shared()
+        self._by_hook = {hook: _HookPlugins.of(each for each in declared if hook in each.hooks) for hook in Hook}
+        self._hooks = frozenset(hook for each in declared for hook in each.hooks)
+        self._shared = FilterCache()
         self.signed = signed
         self.unknown = unknown
         self.denied_calls = denied_calls
-        self.grants = held((grants,) if isinstance(grants, str) else grants)
+        self.grants = expand_capabilities((grants,) if isinstance(grants, str) else grants)
 
     @property
     def async_names(self) -> tuple[str, ...]:
         """Plugins that have to be awaited, which only an AsyncSession does."""
         return tuple(each.name for each in self.plugins if each.is_async)
 
-    def asks(self, hook: Hook | str) -> bool:
+    def has_plugins(self, hook: Hook | str) -> bool:
         """Whether any plugin is asked there."""
-        return hook in self._heeded or Hook.named(hook) in self._heeded
+        return hook in self._hooks or Hook.parse(hook) in self._hooks
 
     @property
     def window(self) -> int | None:
         """How many characters of a streamed reply are held back: as many as any plugin has to see together. 0 where
         none is asked; None where one has to see all of it."""
-        found = self._asked[Hook.LLM_OUTPUT]
-        windows = [each.window for each in (*found.one_by_one, *found.side_by_side) if each.mode is not Mode.AUDIT]
+        found = self._by_hook[Hook.LLM_OUTPUT]
+        windows = [each.window for each in (*found.sequential, *found.concurrent) if each.mode is not Mode.AUDIT]
         known = [window for window in windows if window is not None]
         return None if len(known) < len(windows) else max(known, default=0)
 
-    def run(self, hook: Hook | str, message: Message, extensions: Extensions | None = None, **how: Any) -> Outcome:
+    def run(
+        self, hook: Hook | str, message: Message, extensions: Extensions | None = None, **options: Any
+    ) -> PipelineResult:
         """Asks the plugins of this hook; ``how`` as for `steps`. Raises PolicyDeniedError where one refuses, or fails
         and does not declare that it may."""
-        return run(self.steps(hook, message, extensions, **how))
+        return run(self.steps(hook, message, extensions, **options))
 
     async def run_async(
-        self, hook: Hook | str, message: Message, extensions: Extensions | None = None, **how: Any
-    ) -> Outcome:
+        self, hook: Hook | str, message: Message, extensions: Extensions | None = None, **options: Any
+    ) -> PipelineResult:
         """The async twin of `run`."""
-        return await run_async(self.steps(hook, message, extensions, **how))
+        return await run_async(self.steps(hook, message, extensions, **options))
 
     def steps(
         self,
@@ -143,8 +145,8 @@ class Pipeline:
         *,
         calls: Mapping[str, CalledTool] | None = None,
         partial: bool = False,
-        again: bool = False,
-    ) -> Steps[Outcome]:
+        already_seen: bool = False,
+    ) -> Steps[PipelineResult]:
         """Whom to ask, in turn; the result is what came through.
 
         Whoever may ask at all, what is asked for takes the permissions of its profile (see `objects`).
@@ -154,32 +156,32 @@ class Pipeline:
         Raises ConfigurationError where there is no such hook, and TypeError where the message or the extensions are
         something else, since what cannot be judged must not pass.
         """
-        where = Hook.named(hook)
-        _check_kinds(message, extensions)
-        asked = self._asked[where]
-        going = _Going(self, where, message, extensions, calls, partial, again)
-        if where in self._heeded:
-            going.check_parts()
-        if (missing := no_access(where, message, extensions, calls)) is not None:
-            going.deny(missing)
-        if where in AFTER:
-            going.extensions = stamped(going.message, going.extensions, calls)
-        for declared in asked.one_by_one:
-            if (again and declared.mode is Mode.TRANSFORM) or (partial and declared.mode is Mode.AUDIT):
+        step_hook = Hook.parse(hook)
+        _check_types(message, extensions)
+        plugins = self._by_hook[step_hook]
+        step_run = _StepRun(self, step_hook, message, extensions, calls, partial, already_seen)
+        if step_hook in self._hooks:
+            step_run.check_parts()
+        if (missing := check_access(step_hook, message, extensions, calls)) is not None:
+            step_run.deny(missing)
+        if step_hook in POST_HOOKS:
+            step_run.extensions = apply_data_labels(step_run.message, step_run.extensions, calls)
+        for declared in plugins.sequential:
+            if (already_seen and declared.mode is Mode.TRANSFORM) or (partial and declared.mode is Mode.AUDIT):
                 continue
-            answer = yield Call(declared, going.step(declared))
-            going.take(declared, answer)
-        if asked.side_by_side:
-            shown = going.extensions
-            answers = yield SideBySide(tuple(Call(each, going.step(each)) for each in asked.side_by_side))
-            for declared, answer in zip(asked.side_by_side, answers, strict=True):
-                going.take(declared, answer, shown)
-        if asked.unheard and not partial:
-            yield Unheard(tuple(Call(each, going.step(each)) for each in asked.unheard))
-        return Outcome(going.settled(), going.extensions)
+            answer = yield PluginCall(declared, step_run.step(declared))
+            step_run.apply_answer(declared, answer)
+        if plugins.concurrent:
+            before = step_run.extensions
+            answers = yield ConcurrentCalls(tuple(PluginCall(each, step_run.step(each)) for each in plugins.concurrent))
+            for declared, answer in zip(plugins.concurrent, answers, strict=True):
+                step_run.apply_answer(declared, answer, before)
+        if plugins.background and not partial:
+            yield BackgroundCalls(tuple(PluginCall(each, step_run.step(each)) for each in plugins.background))
+        return PipelineResult(step_run.finish(), step_run.extensions)
 
 
-class _Going:
+class _StepRun:
     """One step on its way through the plugins."""
 
     def __init__(
@@ -190,7 +192,7 @@ class _Going:
         extensions: Extensions | None,
         calls: Mapping[str, CalledTool] | None,
         partial: bool,
-        again: bool,
+        already_seen: bool,
     ) -> None:
         self._pipeline = pipeline
         self._hook = hook
@@ -199,9 +201,9 @@ class _Going:
         self.extensions = extensions
         self._calls = calls
         self._partial = partial
-        self._again = again
+        self._already_seen = already_seen
 
-    def step(self, declared: Declared) -> Step:
+    def step(self, declared: PluginDeclaration) -> Step:
         return Step(
             self._hook,
             self.message,
@@ -209,78 +211,78 @@ class _Going:
             declared.capabilities,
             calls=self._calls,
             partial=self._partial,
-            shared=self._pipeline._shared,
+            cache=self._pipeline._shared,
         )
 
     def check_parts(self) -> None:
-        kind = unknown_kind(self.message.content)
+        kind = find_unknown_kind(self.message.content)
         if kind is None:
             return
-        if self._pipeline.unknown == "drop" and not self._again:
-            self.message = only_known(self.message)
+        if self._pipeline.unknown == "drop" and not self._already_seen:
+            self.message = drop_unknown_parts(self.message)
             return
         self.deny(Violation(f"a part of the kind {kind!r:.80} cannot be judged", code="unknown_part"))
 
-    def take(self, declared: Declared, answer: Any, shown: Extensions | None = None) -> None:
+    def apply_answer(self, declared: PluginDeclaration, answer: Any, shown: Extensions | None = None) -> None:
         """Merges an answer, or denies the step; ``shown`` are the extensions that all side by side are shown."""
         try:
             result = _as_result(answer)
-            refusal = self._refusal(declared, result.violation)
+            refusal = self._check_violation(declared, result.violation)
             message, extensions = self.message, self.extensions
             if refusal is None:
                 message = self._message(declared, result.message)
                 extensions = self._extensions(declared, result.extensions, shown)
         except Exception as error:
-            self._failed(declared, error)
+            self._handle_failure(declared, error)
             return
-        if self._again and message is not self.message:
-            refusal = _TOO_LATE
+        if self._already_seen and message is not self.message:
+            refusal = _CANNOT_CHANGE
         if refusal is not None:
             self.deny(replace(refusal, plugin=declared.name))
         self.message, self.extensions = message, extensions
 
-    def _refusal(self, declared: Declared, violation: Violation | None) -> Violation | None:
-        if violation is None or declared.mode.may_refuse:
+    def _check_violation(self, declared: PluginDeclaration, violation: Violation | None) -> Violation | None:
+        if violation is None or declared.mode.can_deny:
             return violation
         if declared.mode is Mode.AUDIT:
             logger.warning("the plugin %s would deny %s: %s", declared.name, self._hook, violation.code)
             return None
         raise TierViolation(declared.name, "step", Tier.IMMUTABLE, f"the mode {declared.mode} denies nothing")
 
-    def _message(self, declared: Declared, returned: Message | None) -> Message:
+    def _message(self, declared: PluginDeclaration, returned: Message | None) -> Message:
         if returned is None:
             return self.message
-        message = changed(self.message, returned, declared.name)
-        if message is not self.message and not declared.mode.may_change:
+        message = apply_edit(self.message, returned, declared.name)
+        if message is not self.message and not declared.mode.can_change:
             raise TierViolation(
                 declared.name, "message.content", Tier.IMMUTABLE, f"the mode {declared.mode} changes nothing"
             )
         return message
 
     def _extensions(
-        self, declared: Declared, returned: Extensions | None, shown: Extensions | None
+        self, declared: PluginDeclaration, returned: Extensions | None, shown: Extensions | None
     ) -> Extensions | None:
         if returned is None:
             return self.extensions
-        apart = declared.mode is Mode.CONCURRENT
-        base = shown if apart else self.extensions
-        may_write = declared.mode.may_change
-        merged = merge(base, returned, declared.capabilities, plugin=declared.name, may_write=may_write)
+        off_path = declared.mode is Mode.CONCURRENT
+        base = shown if off_path else self.extensions
+        may_write = declared.mode.can_change
+        merged = merge_extensions(base, returned, declared.capabilities, plugin=declared.name, may_write=may_write)
         # Who runs side by side can have added labels, and nothing else.
-        return with_labels(self.extensions, labels_of(merged)) if apart else merged
+        return with_labels(self.extensions, labels_of(merged)) if off_path else merged
 
-    def _failed(self, declared: Declared, error: Exception) -> None:
+    def _handle_failure(self, declared: PluginDeclaration, error: Exception) -> None:
         if isinstance(error, ConfigurationError):
             raise error
-        code, reason = _failure(error)
+        code, reason = _describe_failure(error)
         if declared.on_error is OnError.IGNORE:
             logger.warning("%s goes on without the plugin %s: %s", self._hook, declared.name, reason)
             return
         self.deny(Violation(reason, code=code, plugin=declared.name), error)
 
-    def settled(self) -> Message:
+    def finish(self) -> Message:
         """The message at the end, without the signed thinking that a change made void."""
-        settled = without_void(self._first, self.message)
+        settled = drop_void_thinking(self._first, self.message)
         if settled is not self.message and self._pipeline.signed == "deny":
             reason = "a change would make signed thinking void, and it is set to be kept"
             self.deny(Violation(reason, code="signed_thinking"))
@@ -292,7 +294,7 @@ class _Going:
         ) from cause
 
 
-def _check_kinds(message: object, extensions: object) -> None:
+def _check_types(message: object, extensions: object) -> None:
     if not isinstance(message, Message):
         raise TypeError(f"a Message is judged, not a {type(message).__name__}")
     if not (extensions is None or isinstance(extensions, Extensions)):
@@ -315,25 +317,25 @@ def _as_result(answer: Any) -> PluginResult:
         case Extensions():
             return PluginResult(extensions=answer)
         case _:
-            raise _AnswerError(type(answer).__name__)
+            raise _CheckResultError(type(answer).__name__)
 
 
 _NOTHING = PluginResult()
 
 
-class _AnswerError(TypeError):
+class _CheckResultError(TypeError):
     """Its text is ours, and quotes nothing that the plugin has seen."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"check returned a {kind}: a Violation, a Message, Extensions, a PluginResult or None is due")
 
 
-def _failure(error: Exception) -> tuple[str, str]:
+def _describe_failure(error: Exception) -> tuple[str, str]:
     """Code and reason; what an error of a plugin says is not told, since it may quote what the plugin has seen."""
     if isinstance(error, TierViolation):
         return "tier_violation", str(error)
     if isinstance(error, TimeoutError):
         return "timeout", "the plugin did not answer in time"
-    if isinstance(error, _AnswerError):
+    if isinstance(error, _CheckResultError):
         return "plugin_error", str(error)
     return "plugin_error", f"the plugin failed with {type(error).__name__}"

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.message import Message
-from dragoman.policy.slots import Capability, held
+from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import Step
 
 WordT = TypeVar("WordT", bound=StrEnum)
@@ -47,9 +47,9 @@ class Hook(StrEnum):
         return next((each for each in cls if each.value == f"cmf.{value}"), None)
 
     @classmethod
-    def named(cls, word: "Hook | str") -> "Hook":
+    def parse(cls, word: "Hook | str") -> "Hook":
         """Raises ConfigurationError, with the nearest word, where there is no such hook."""
-        return _word(cls, word, "hook")
+        return _parse_word(cls, word, "hook")
 
 
 class Mode(StrEnum):
@@ -69,11 +69,11 @@ class Mode(StrEnum):
     FIRE_AND_FORGET = "fire_and_forget"
 
     @property
-    def may_refuse(self) -> bool:
+    def can_deny(self) -> bool:
         return self in (Mode.SEQUENTIAL, Mode.CONCURRENT)
 
     @property
-    def may_change(self) -> bool:
+    def can_change(self) -> bool:
         return self in (Mode.SEQUENTIAL, Mode.TRANSFORM)
 
 
@@ -106,7 +106,7 @@ class PluginResult:
     violation: Violation | None = None
 
 
-Answer: TypeAlias = PluginResult | Violation | Message | Extensions | None
+CheckResult: TypeAlias = PluginResult | Violation | Message | Extensions | None
 """What ``check`` may return; a message, extensions or a violation alone stand for a result that holds just that."""
 
 
@@ -130,7 +130,7 @@ class Plugin:
     on_error: OnError | str = OnError.DENY
     window: int | None = None
 
-    def check(self, step: Step) -> Answer | Awaitable[Answer]:
+    def check(self, step: Step) -> CheckResult | Awaitable[CheckResult]:
         """Looks at one step, and says what is to become of it; None lets it pass."""
         raise NotImplementedError(f"{type(self).__name__} has no check")
 
@@ -139,7 +139,7 @@ class Plugin:
         return True
 
 
-class _Function(Plugin):
+class _FunctionPlugin(Plugin):
     """A function as a plugin; calling it calls the function."""
 
     def __init__(self, check: Callable[[Step], Any], when: Callable[[Step], bool] | None) -> None:
@@ -174,19 +174,19 @@ def hook(
     if any(map(callable, hooks)):
         raise ConfigurationError("hook says where a plugin is asked, as in @hook('cmf.llm_input')")
 
-    def make(function: Callable[[Step], Any]) -> Plugin:
-        made = _Function(function, when)
-        made.name = name or str(getattr(function, "__name__", type(function).__name__))
-        made.hooks, made.capabilities, made.mode, made.priority = hooks, tuple(capabilities), mode, priority
-        made.timeout, made.on_error, made.window = timeout, on_error, window
-        Declared.of(made)
-        return made
+    def decorate(function: Callable[[Step], Any]) -> Plugin:
+        plugin = _FunctionPlugin(function, when)
+        plugin.name = name or str(getattr(function, "__name__", type(function).__name__))
+        plugin.hooks, plugin.capabilities, plugin.mode, plugin.priority = hooks, tuple(capabilities), mode, priority
+        plugin.timeout, plugin.on_error, plugin.window = timeout, on_error, window
+        PluginDeclaration.of(plugin)
+        return plugin
 
-    return make
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class PluginDeclaration:
     """A plugin as its pipeline knows it: what it declared, checked and fixed, so that it cannot grant itself more."""
 
     plugin: Plugin
@@ -201,15 +201,15 @@ class Declared:
     is_async: bool
 
     @classmethod
-    def of(cls, plugin: Plugin) -> "Declared":
+    def of(cls, plugin: Plugin) -> "PluginDeclaration":
         """Raises ConfigurationError on a declaration that means nothing."""
         if not isinstance(plugin, Plugin):
             raise ConfigurationError(
                 f"a {type(plugin).__name__} is no plugin: subclass dragoman.policy.Plugin, or decorate it with hook"
             )
         name = plugin.name or type(plugin).__name__
-        check = plugin._check if isinstance(plugin, _Function) else plugin.check
-        hooks = frozenset(_word(Hook, each, f"plugin {name!r}: hook") for each in _listed(plugin.hooks))
+        check = plugin._check if isinstance(plugin, _FunctionPlugin) else plugin.check
+        hooks = frozenset(_parse_word(Hook, each, f"plugin {name!r}: hook") for each in _as_tuple(plugin.hooks))
         if not hooks:
             raise ConfigurationError(f"plugin {name!r} names no hook: it would never be asked")
         if plugin.timeout is not None and not plugin.timeout > 0:
@@ -220,20 +220,20 @@ class Declared:
             plugin=plugin,
             name=name,
             hooks=hooks,
-            capabilities=held(_listed(plugin.capabilities)),
-            mode=_word(Mode, plugin.mode, f"plugin {name!r}: mode"),
+            capabilities=expand_capabilities(_as_tuple(plugin.capabilities)),
+            mode=_parse_word(Mode, plugin.mode, f"plugin {name!r}: mode"),
             priority=plugin.priority,
             timeout=plugin.timeout,
-            on_error=_word(OnError, plugin.on_error, f"plugin {name!r}: on_error"),
+            on_error=_parse_word(OnError, plugin.on_error, f"plugin {name!r}: on_error"),
             window=plugin.window,
             is_async=inspect.iscoroutinefunction(check),
         )
-        if fault := _fault(check):
+        if fault := _find_fault(check):
             raise ConfigurationError(f"plugin {name!r}: {fault}")
         return declared
 
 
-def _fault(check: Callable[..., Any]) -> str | None:
+def _find_fault(check: Callable[..., Any]) -> str | None:
     """Why a check could never judge a step, if so."""
     if getattr(check, "__func__", None) is Plugin.check:
         return "it has no check"
@@ -248,12 +248,12 @@ def _fault(check: Callable[..., Any]) -> str | None:
     return None
 
 
-def _listed(words: Iterable[str] | str) -> tuple[str, ...]:
+def _as_tuple(words: Iterable[str] | str) -> tuple[str, ...]:
     """A single word is one word, not its letters."""
     return (words,) if isinstance(words, str) else tuple(words)
 
 
-def _word(kind: type[WordT], word: str, where: str) -> WordT:
+def _parse_word(kind: type[WordT], word: str, where: str) -> WordT:
     try:
         return kind(word)
     except ValueError:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy.plugin import Declared
+from dragoman.policy.plugin import PluginDeclaration
 from dragoman.policy.step import Step
 
 logger = logging.getLogger("dragoman.policy")
@@ -23,33 +23,33 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PluginCall:
     """Ask this plugin; the result is its answer, or the exception that it raised."""
 
-    declared: Declared
+    declared: PluginDeclaration
     step: Step
 
-    def begin(self) -> Any:
+    def start(self) -> Any:
         plugin = self.declared.plugin
         return plugin.check(self.step) if plugin.applies(self.step) else None
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
+class ConcurrentCalls:
     """Ask all of these at once; the result is a list of their answers, in the same order."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[PluginCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class BackgroundCalls:
     """Ask these, and wait for none; no result."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[PluginCall, ...]
 
 
-Work = Call | SideBySide | Unheard
-Steps = Generator[Work, Any, ResultT]
+PolicyEffect = PluginCall | ConcurrentCalls | BackgroundCalls
+Steps = Generator[PolicyEffect, Any, ResultT]
 
 
 def run(steps: Steps[ResultT]) -> ResultT:
@@ -62,15 +62,15 @@ def run(steps: Steps[ResultT]) -> ResultT:
             result: ResultT = end.value
             return result
         match work:
-            case Call():
-                answer = _asked(work)
-            case SideBySide(calls):
-                threads = [_in_thread(call, _asked) for call in calls]
-                answer = [_result(thread) for thread in threads]
-            case Unheard(calls):
+            case PluginCall():
+                answer = _call_plugin(work)
+            case ConcurrentCalls(calls):
+                threads = [_run_in_thread(call, _call_plugin) for call in calls]
+                answer = [_result_or_error(thread) for thread in threads]
+            case BackgroundCalls(calls):
                 answer = None
                 for call in calls:
-                    _in_thread(call, _note)
+                    _run_in_thread(call, _call_and_log)
 
 
 async def run_async(steps: Steps[ResultT]) -> ResultT:
@@ -83,20 +83,20 @@ async def run_async(steps: Steps[ResultT]) -> ResultT:
             result: ResultT = end.value
             return result
         match work:
-            case Call():
-                answer = await _asked_async(work)
-            case SideBySide(calls):
-                answer = await asyncio.gather(*map(_asked_async, calls))
-            case Unheard(calls):
+            case PluginCall():
+                answer = await _call_plugin_async(work)
+            case ConcurrentCalls(calls):
+                answer = await asyncio.gather(*map(_call_plugin_async, calls))
+            case BackgroundCalls(calls):
                 answer = None
                 for call in calls:
-                    _begin(call)
+                    _start_task(call)
 
 
-def _asked(call: Call) -> Any:
+def _call_plugin(call: PluginCall) -> Any:
     try:
         limit = call.declared.timeout
-        answer = call.begin() if limit is None else _in_thread(call, Call.begin).result(limit)
+        answer = call.start() if limit is None else _run_in_thread(call, PluginCall.start).result(limit)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
@@ -108,24 +108,26 @@ def _asked(call: Call) -> Any:
     return answer
 
 
-async def _asked_async(call: Call) -> Any:
+async def _call_plugin_async(call: PluginCall) -> Any:
     limit = call.declared.timeout
     try:
         if limit is None:
-            answer = call.begin()
+            answer = call.start()
             return await answer if inspect.isawaitable(answer) else answer
-        return await asyncio.wait_for(_within_limit(call), limit)
+        return await asyncio.wait_for(_call_in_time(call), limit)
     except Exception as error:
         return error
 
 
-async def _within_limit(call: Call) -> Any:
+async def _call_in_time(call: PluginCall) -> Any:
     """A coroutine here; a plain function in a thread, since only there it can be left behind."""
-    answer = call.begin() if call.declared.is_async else await asyncio.wrap_future(_in_thread(call, Call.begin))
+    answer = (
+        call.start() if call.declared.is_async else await asyncio.wrap_future(_run_in_thread(call, PluginCall.start))
+    )
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _in_thread(call: Call, run_it: Any) -> "Future[Any]":
+def _run_in_thread(call: PluginCall, call_it: Any) -> "Future[Any]":
     """What a thread makes of the call. The thread holds up no program that ends."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
@@ -133,7 +135,7 @@ def _in_thread(call: Call, run_it: Any) -> "Future[Any]":
 
     def work() -> None:
         try:
-            future.set_result(context.run(run_it, call))
+            future.set_result(context.run(call_it, call))
         except BaseException as error:
             future.set_exception(error)
 
@@ -141,33 +143,33 @@ def _in_thread(call: Call, run_it: Any) -> "Future[Any]":
     return future
 
 
-def _result(future: "Future[Any]") -> Any:
+def _result_or_error(future: "Future[Any]") -> Any:
     try:
         return future.result()
     except Exception as error:
         return error
 
 
-def _note(call: Call) -> None:
-    answer = _asked(call)
+def _call_and_log(call: PluginCall) -> None:
+    answer = _call_plugin(call)
     if isinstance(answer, Exception):
-        _log(call, answer)
+        _log_failure(call, answer)
 
 
 _tasks: set[Awaitable[Any]] = set()
 """Tasks that nobody waits for: the loop itself holds them only weakly."""
 
 
-def _begin(call: Call) -> None:
+def _start_task(call: PluginCall) -> None:
     async def work() -> None:
-        answer = await _asked_async(call)
+        answer = await _call_plugin_async(call)
         if isinstance(answer, Exception):
-            _log(call, answer)
+            _log_failure(call, answer)
 
     task = asyncio.get_running_loop().create_task(work())
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
 
 
-def _log(call: Call, error: Exception) -> None:
+def _log_failure(call: PluginCall, error: Exception) -> None:
     logger.warning("the plugin %s failed at %s: %s", call.declared.name, call.step.hook, type(error).__name__)

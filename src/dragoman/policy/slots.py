@@ -86,17 +86,17 @@ SLOTS: dict[str, Slot] = {
 """By the path of the slot. What is under a slot of one word goes with it; security and its subject are split up."""
 
 
-def held(capabilities: Iterable[Capability | str]) -> frozenset[Capability]:
+def expand_capabilities(capabilities: Iterable[Capability | str]) -> frozenset[Capability]:
     """The capabilities with all that they imply; a single name is one of them, not its letters.
 
     Raises ConfigurationError on a name that is none.
     """
     listed = (capabilities,) if isinstance(capabilities, str) else capabilities
-    named = {_capability(name) for name in listed}
-    return frozenset(named | {IMPLIED[name] for name in named if name in IMPLIED})
+    direct = {_parse_capability(name) for name in listed}
+    return frozenset(direct | {IMPLIED[name] for name in direct if name in IMPLIED})
 
 
-def _capability(name: str) -> Capability:
+def _parse_capability(name: str) -> Capability:
     try:
         return Capability(name)
     except ValueError:

@@ -7,7 +7,7 @@ from dragoman.canonical.extensions import Extensions
 from dragoman.canonical.message import Message
 from dragoman.canonical.view import MessageView, iter_views
 from dragoman.canonical.view_parts import CalledTool
-from dragoman.policy.filtering import Shared, filtered
+from dragoman.policy.filtering import FilterCache, filter_extensions
 
 
 class Step:
@@ -22,8 +22,8 @@ class Step:
         "_extensions",
         "_message",
         "_original",
-        "_shared",
-        "_whole",
+        "_cache",
+        "_all_extensions",
         "calls",
         "hook",
         "partial",
@@ -38,15 +38,15 @@ class Step:
         *,
         calls: Mapping[str, CalledTool] | None = None,
         partial: bool = False,
-        shared: Shared | None = None,
+        cache: FilterCache | None = None,
     ) -> None:
         self.hook = hook
         self.partial = partial
         self.calls: Mapping[str, CalledTool] = calls or {}
         self._original = message
-        self._whole = extensions
+        self._all_extensions = extensions
         self._capabilities = capabilities
-        self._shared = shared or Shared()
+        self._cache = cache or FilterCache()
         self._message: Message | None = None
         self._extensions: Extensions | None = None
 
@@ -54,23 +54,25 @@ class Step:
     def message(self) -> Message:
         """A copy, the plugin's own; without what an adapter keeps in ``provider_raw``. Change it with `model_copy`."""
         if self._message is None:
-            notes = self._original.metadata
-            bare = notes if notes.provider_raw is None else notes.model_copy(update={"provider_raw": None})
+            metadata = self._original.metadata
+            without_raw = (
+                metadata if metadata.provider_raw is None else metadata.model_copy(update={"provider_raw": None})
+            )
             copied = self._original.model_copy(deep=True)
-            self._message = copied if bare is notes else copied.model_copy(update={"metadata": bare})
+            self._message = copied if without_raw is metadata else copied.model_copy(update={"metadata": without_raw})
         return self._message
 
     @property
     def extensions(self) -> Extensions:
         """A copy of what the plugin's capabilities let it see; empty where there is nothing."""
         if self._extensions is None:
-            self._extensions = filtered(self._whole, self._capabilities) or Extensions()
+            self._extensions = filter_extensions(self._all_extensions, self._capabilities) or Extensions()
         return self._extensions
 
     def views(self) -> tuple[MessageView, ...]:
         """One read-only view for each part of the message, over the extensions that the plugin may see."""
-        seen = self._shared.of(self._whole, self._capabilities)
-        return tuple(iter_views(self._original, self.hook.removeprefix("cmf."), seen, calls=self.calls))
+        visible = self._cache.get(self._all_extensions, self._capabilities)
+        return tuple(iter_views(self._original, self.hook.removeprefix("cmf."), visible, calls=self.calls))
 
     def __repr__(self) -> str:
         """No content: it may be a secret."""

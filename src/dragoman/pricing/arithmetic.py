@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dragoman.adapter.errors import RequestError
-from dragoman.pricing.rate_sheet import FIRST, LAST, MONDAY, PARTS, WEEK, Kind, Line, RateSheet
-from dragoman.pricing.usage_columns import TOOL, UsageColumns, literal, quoted
+from dragoman.pricing.rate_sheet import FIRST, LAST, MONDAY, PARTS, WEEK, RateLine, RateSheet, ReplyKind
+from dragoman.pricing.usage_columns import TOOL, UsageColumns, quote_identifier, quote_literal
 
 _BITS = 62
-_MOST_GAPS = 120
+_MAX_GAPS = 120
 """A gap is one binary digit of a HUGEINT."""
 CUT_OFF_GAP = "output_tokens"
 """What is uncertain of a reply that broke off, however well its tokens are priced."""
-_ALWAYS_TOLD = ("input_tokens", "output_tokens")
+_REQUIRED_COUNTS = ("input_tokens", "output_tokens")
 """A reply whose row has no such count has an unknown one. The others are left out where there is no cache."""
 UNREAD = "unread"
 """The column of ``priced`` with what is no count in the usages, where they have one; one digit stands for it."""
@@ -37,7 +37,7 @@ CUT_OFF = f"(cost_status = 'partial' AND {_COMPLETE})"
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class PricingQuery:
     """Everything that the SQL depends on. ``words``: fields of the usage object; ``tools``: names of tools.
 
     ``wide`` computes with 128 bits instead of 64. Both are checked by the database: too large a figure is an error.
@@ -45,30 +45,30 @@ class Arithmetic:
 
     columns: UsageColumns
     sheet: RateSheet
-    kinds: Sequence[Kind]
-    words: Sequence[str] = ()
+    kinds: Sequence[ReplyKind]
+    raw_fields: Sequence[str] = ()
     tools: Sequence[str] = ()
     wide: bool = True
 
     def __post_init__(self) -> None:
-        if len(self.gaps) > _MOST_GAPS:
+        if len(self.gaps) > _MAX_GAPS:
             raise RequestError(f"the usages name {len(self.tools)} tools of providers, which is too many to tell apart")
 
     @cached_property
     def gaps(self) -> tuple[str, ...]:
         """What may be without a price or a count, each a binary digit of the column ``gaps``."""
-        return (*self._rated, *_ALWAYS_TOLD, *((UNREAD,) if self.columns.unread() is not None else ()))
+        return (*self._rated, *_REQUIRED_COUNTS, *((UNREAD,) if self.columns.unread() is not None else ()))
 
-    def sql(self, carried: Mapping[str, str]) -> str:
+    def sql(self, extra_columns: Mapping[str, str]) -> str:
         """The stages up to ``priced``, to be followed by a SELECT. It has the carried columns (expressions over the
         usages, by name), the four buckets, ``prompt``, ``units``, ``known``, ``gaps``, ``unread``, ``unknown``,
         ``broken`` and ``cost_status``."""
         stages = {
-            "used": f"SELECT {_aliased({**carried, **self._used()})} FROM usages",
+            "used": f"SELECT {_alias_columns({**extra_columns, **self._usage_columns()})} FROM usages",
             "rates": self._rates(),
             "rated": f"SELECT * FROM used JOIN rates ON {' AND '.join(self._conditions())}",
-            "split": f"SELECT *, {_aliased(self._pieces())} FROM rated",
-            "summed": f"SELECT *, {_aliased(self._sums())} FROM split",
+            "split": f"SELECT *, {_alias_columns(self._charged_columns())} FROM rated",
+            "summed": f"SELECT *, {_alias_columns(self._sum_columns())} FROM split",
             # Where nothing is missing, nothing but zeros costs 0, and that is known.
             "priced": f"SELECT * REPLACE (known OR ({_COMPLETE}) AS known), {_STATUS} AS cost_status FROM summed",
         }
@@ -77,23 +77,25 @@ class Arithmetic:
     def unpriced(self) -> str:
         """Over ``priced``: the list of names as in `Usage.unpriced`."""
         lists = [
-            UNREAD if name == UNREAD else _if(f"(gaps // {1 << place}) % 2 = 1", literal(name))
+            UNREAD if name == UNREAD else _list_if(f"(gaps // {1 << place}) % 2 = 1", quote_literal(name))
             for place, name in enumerate(self.gaps)
         ]
-        return " || ".join((*lists, _if("unknown IS NOT NULL", "unknown"), _if(CUT_OFF, literal(CUT_OFF_GAP))))
+        return " || ".join(
+            (*lists, _list_if("unknown IS NOT NULL", "unknown"), _list_if(CUT_OFF, quote_literal(CUT_OFF_GAP)))
+        )
 
     def gap_counts(self) -> dict[str, str]:
         """Over ``priced``: by name, whether that is without a price. What only ``unread`` knows is not among them."""
-        holds: dict[str, list[str]] = {CUT_OFF_GAP: [CUT_OFF]}
+        conditions_by_name: dict[str, list[str]] = {CUT_OFF_GAP: [CUT_OFF]}
         for place, name in enumerate(self.gaps):
             if name != UNREAD:
-                holds.setdefault(name, []).append(f"(gaps // {1 << place}) % 2 = 1")
-        for words in sorted({line.unknown for line in self.sheet.lines if line.unknown is not None}):
-            holds.setdefault(words, []).append(f"unknown = {literal(words)}")
+                conditions_by_name.setdefault(name, []).append(f"(gaps // {1 << place}) % 2 = 1")
+        for stated in sorted({line.unknown for line in self.sheet.lines if line.unknown is not None}):
+            conditions_by_name.setdefault(stated, []).append(f"unknown = {quote_literal(stated)}")
         if UNREAD in self.gaps:
-            for name, conditions in holds.items():
-                conditions.append(f"list_contains({UNREAD}, {literal(name)})")
-        return {name: f"coalesce({' OR '.join(conditions)}, false)" for name, conditions in holds.items()}
+            for name, conditions in conditions_by_name.items():
+                conditions.append(f"list_contains({UNREAD}, {quote_literal(name)})")
+        return {name: f"coalesce({' OR '.join(conditions)}, false)" for name, conditions in conditions_by_name.items()}
 
     @cached_property
     def _split(self) -> Mapping[str, tuple[str, ...]]:
@@ -135,11 +137,11 @@ class Arithmetic:
 
     def _rates(self) -> str:
         """The sheet as one JSON text: the database takes long to read as many expressions."""
-        lines = literal(json.dumps([self._line(line) for line in self.sheet.lines]))
+        lines = quote_literal(json.dumps([self._line(line) for line in self.sheet.lines]))
         columns = {name: f"CAST(line[{at}] AS {kind})" for at, (name, kind) in enumerate(self._sheet.items(), 1)}
-        return f"""SELECT {_aliased(columns)} FROM (SELECT unnest(from_json({lines}, '[["VARCHAR"]]')) AS line)"""
+        return f"""SELECT {_alias_columns(columns)} FROM (SELECT unnest(from_json({lines}, '[["VARCHAR"]]')) AS line)"""
 
-    def _line(self, line: Line) -> list[str | None]:
+    def _line(self, line: RateLine) -> list[str | None]:
         kind = self.kinds[line.kind]
         values: list[object] = []
         for name in self._sheet:
@@ -154,21 +156,21 @@ class Arithmetic:
     @cached_property
     def _keys(self) -> tuple[str, ...]:
         """What tells the kinds of replies from each other here."""
-        names = ("model", "service_tier", "speed", "batch", *(f"word_{word}" for word in self.words))
+        names = ("model", "service_tier", "speed", "batch", *(f"word_{raw_field}" for raw_field in self.raw_fields))
         return tuple(name for name in names if len({_value_of(kind, name) for kind in self.kinds}) > 1)
 
-    def _used(self) -> dict[str, str]:
+    def _usage_columns(self) -> dict[str, str]:
         columns = self.columns
-        told = kind_columns(columns, self.words)
-        used = {f"is_{name}": told[name] for name in self._keys}
+        columns_of_kind = kind_columns(columns, self.raw_fields)
+        used = {f"is_{name}": columns_of_kind[name] for name in self._keys}
         if {"since", "until", "week_since", "week_until"} & self._sheet.keys():
             used["moment"] = columns.moment()
         used |= {name: self._cast(columns.count(name)) for name in self._fields}
         used["prompt"] = " + ".join(self._cast(columns.count(name)) for name in _PROMPT if name in columns)
-        used |= {f"no {name}": f"{quoted(name)} IS NULL" for name in _ALWAYS_TOLD}
+        used |= {f"no {name}": f"{quote_identifier(name)} IS NULL" for name in _REQUIRED_COUNTS}
         if self.tools and (tools := columns.tools()) is not None:
             used[_TOOLS] = tools
-        used |= {TOOL + name: self._cast(columns.tool(name, quoted(_TOOLS))) for name in self.tools}
+        used |= {TOOL + name: self._cast(columns.tool(name, quote_identifier(_TOOLS))) for name in self.tools}
         if (unread := columns.unread()) is not None:
             used[UNREAD] = unread
         return {**used, "broken": columns.broken()}
@@ -176,7 +178,7 @@ class Arithmetic:
     def _conditions(self) -> Iterator[str]:
         for name in self._keys:
             equals = "=" if name in ("model", "batch") else "IS NOT DISTINCT FROM"
-            yield f"{quoted(f'is_{name}')} {equals} {quoted(f'of_{name}')}"
+            yield f"{quote_identifier(f'is_{name}')} {equals} {quote_identifier(f'of_{name}')}"
         spans = self._sheet.keys() & _SPANS.keys()
         week = f"((moment - ({MONDAY})) % {WEEK})"
         for prefix, value in (("", "moment"), ("week_", week), ("prompt_", "prompt")):
@@ -187,23 +189,23 @@ class Arithmetic:
         if not self._keys and not spans:
             yield "true"
 
-    def _pieces(self) -> dict[str, str]:
+    def _charged_columns(self) -> dict[str, str]:
         """What of each subset is charged as such, and what is left of the bucket."""
         pieces: dict[str, str] = {}
         for bucket, parts in self._split.items():
-            left = quoted(bucket)
+            left = quote_identifier(bucket)
             for part in parts:
-                rate, count = quoted(f"rate {part}"), quoted(part)
+                rate, count = quote_identifier(f"rate {part}"), quote_identifier(part)
                 pieces[f"charged {part}"] = f"CASE WHEN {rate} IS NULL THEN 0 ELSE least({count}, {left}) END"
-                left = f"({left} - {quoted(f'charged {part}')})"
+                left = f"({left} - {quote_identifier(f'charged {part}')})"
             pieces[f"charged {bucket}"] = left
         return pieces
 
-    def _sums(self) -> dict[str, str]:
+    def _sum_columns(self) -> dict[str, str]:
         products, known, gaps = ["coalesce(request, 0)"], ["request IS NOT NULL"], []
         for name in self._rated:
-            rate, count = quoted(f"rate {name}"), quoted(name)
-            charged = count if name.startswith(TOOL) else quoted(f"charged {name}")
+            rate, count = quote_identifier(f"rate {name}"), quote_identifier(name)
+            charged = count if name.startswith(TOOL) else quote_identifier(f"charged {name}")
             products.append(f"coalesce({rate}, 0) * {charged}")
             if name in PARTS or name.startswith(TOOL):
                 known.append(f"({charged} > 0 AND {rate} IS NOT NULL)")
@@ -211,7 +213,7 @@ class Arithmetic:
             else:
                 known.append(f"({count} > 0 AND {rate} IS NOT NULL)")
                 gaps.append(f"{rate} IS NOT NULL AND {charged} < {count}")
-        gaps += [quoted(f"no {name}") for name in _ALWAYS_TOLD]
+        gaps += [quote_identifier(f"no {name}") for name in _REQUIRED_COUNTS]
         if UNREAD in self.gaps:
             gaps.append(f"len({UNREAD}) > 0")
         number = "BIGINT" if len(gaps) < _BITS else "HUGEINT"
@@ -225,27 +227,27 @@ _SPANS = {
 """The bounds of lines, as they are where they are none."""
 
 
-def kind_columns(columns: UsageColumns, words: Sequence[str]) -> dict[str, str]:
+def kind_columns(columns: UsageColumns, raw_fields: Sequence[str]) -> dict[str, str]:
     """What the fields of `Kind` are in SQL."""
-    told = {
+    columns_of_kind = {
         "model": columns.model(),
         "service_tier": columns.text("service_tier"),
         "speed": columns.text("speed"),
         "batch": columns.batch(),
     }
-    return told | {f"word_{word}": columns.word(word) for word in words}
+    return columns_of_kind | {f"word_{raw_field}": columns.raw_field(raw_field) for raw_field in raw_fields}
 
 
-def _value_of(kind: Kind, name: str) -> str | bool | None:
+def _value_of(kind: ReplyKind, name: str) -> str | bool | None:
     if name.startswith("word_"):
-        return dict(kind.words).get(name[len("word_") :])
+        return dict(kind.raw_fields).get(name[len("word_") :])
     value: str | bool | None = getattr(kind, name)
     return value
 
 
-def _aliased(columns: Mapping[str, str]) -> str:
-    return ", ".join(f"{expression} AS {quoted(name)}" for name, expression in columns.items())
+def _alias_columns(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{expression} AS {quote_identifier(name)}" for name, expression in columns.items())
 
 
-def _if(condition: str, item: str) -> str:
+def _list_if(condition: str, item: str) -> str:
     return f"CASE WHEN {condition} THEN [{item}] ELSE [] END"

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.usage import CostStatus
-from dragoman.pricing.arithmetic import UNREAD, Arithmetic, kind_columns
-from dragoman.pricing.lines import CostLine, added
+from dragoman.pricing.arithmetic import UNREAD, PricingQuery, kind_columns
+from dragoman.pricing.lines import CostLine, sum_by_key
 from dragoman.pricing.quote import EXACT
-from dragoman.pricing.rate_sheet import DAY, MONDAY, Kind, rate_sheet, surcharge_fields
+from dragoman.pricing.rate_sheet import DAY, MONDAY, ReplyKind, list_surcharge_fields, rate_sheet
 from dragoman.pricing.table import PriceTable
-from dragoman.pricing.usage_columns import UsageColumns, between, connect, quoted, read
+from dragoman.pricing.usage_columns import UsageColumns, between_condition, connect, quote_identifier, read_files
 from dragoman.pricing.versions import price_table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 GROUPS = ("model", "provider", "day", "user", "team", "session")
 """What costs can be grouped by. Days are those of UTC."""
 
-_MOST_PLACES = 38
+_MAX_DECIMAL_PLACES = 38
 """The digits of DuckDB's widest number."""
 
 
@@ -60,11 +60,11 @@ class Usages:
         if isinstance(source, Path | Sequence):
             self._connection = connect(threads=threads, memory=memory)
             with as_request_error():
-                source = read(self._connection, [source] if isinstance(source, Path) else source)
+                source = read_files(self._connection, [source] if isinstance(source, Path) else source)
         self._columns = UsageColumns(source)
         if since is not None or until is not None:
             with as_request_error():
-                source = source.filter(between(self._columns.moment(), since, until))
+                source = source.filter(between_condition(self._columns.moment(), since, until))
         self._relation: DuckDBPyRelation = source
 
     def costs(
@@ -84,11 +84,11 @@ class Usages:
 
         keys = {f"key_{place}": self._group(name) for place, name in enumerate(by)}
         with as_request_error():
-            arithmetic = self._arithmetic(_table(table, version), at, as_model)
+            query = self._build_query(_table(table, version), at, as_model)
             try:
-                return added(self._lines(replace(arithmetic, wide=False), keys))
+                return sum_by_key(self._lines(replace(query, wide=False), keys))
             except duckdb.OutOfRangeException:  # more than 64 bits hold
-                return added(self._lines(arithmetic, keys))
+                return sum_by_key(self._lines(query, keys))
 
     def rows(
         self,
@@ -105,33 +105,33 @@ class Usages:
         """
         table = _table(table, version)
         with as_request_error():
-            arithmetic = self._arithmetic(table, at, as_model)
-        made = {
-            "cost_usd": f"CASE WHEN known THEN {_dollars(arithmetic.sheet.scale)} END",
+            query = self._build_query(table, at, as_model)
+        new_columns = {
+            "cost_usd": f"CASE WHEN known THEN {_dollars(query.sheet.scale)} END",
             "cost_status": "cost_status",
-            "unpriced": arithmetic.unpriced(),
+            "unpriced": query.unpriced(),
             "pricing_version": f"'{table.version}'",
         }
-        replaced = [quoted(name) for name in self._relation.columns if name in made]
-        kept = '"the row".*' + (f" EXCLUDE ({', '.join(replaced)})" if replaced else "")
-        columns = ", ".join((kept, *(f"{sql} AS {name}" for name, sql in made.items())))
-        return self._query(f"{arithmetic.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
+        replaced = [quote_identifier(name) for name in self._relation.columns if name in new_columns]
+        old_columns = '"the row".*' + (f" EXCLUDE ({', '.join(replaced)})" if replaced else "")
+        columns = ", ".join((old_columns, *(f"{sql} AS {name}" for name, sql in new_columns.items())))
+        return self._query(f"{query.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
 
-    def _lines(self, arithmetic: Arithmetic, keys: Mapping[str, str]) -> Iterator[CostLine]:
+    def _lines(self, query: PricingQuery, keys: Mapping[str, str]) -> Iterator[CostLine]:
         """First by key and outcome, of which there are few, then by key: so that each row is added only once."""
         outcome = [*keys, "cost_status", "known", "quoted", "gaps", "unknown"]
-        unread = UNREAD in arithmetic.gaps
-        gaps = arithmetic.gap_counts()
+        unread = UNREAD in query.gaps
+        gaps = query.gap_counts()
         sums = ["sum(replies)", "sum(prompt)", "sum(output_tokens)", "sum(units) FILTER (known)"]
         sums += [f"sum(replies) FILTER (cost_status = '{status}')" for status in CostStatus]
         sums += [f"sum(replies) FILTER ({holds})" for holds in gaps.values()]
         sums += [f"list(({UNREAD}, replies)) FILTER (len({UNREAD}) > 0)"] if unread else []
-        query = f"""{arithmetic.sql(keys)}, outcomes AS (
+        statement = f"""{query.sql(keys)}, outcomes AS (
             SELECT {", ".join([*outcome, *([UNREAD] if unread else [])])}, count(*) AS replies, sum(prompt) AS prompt,
             sum(output_tokens) AS output_tokens, sum(units) AS units FROM priced GROUP BY ALL
         ) SELECT {", ".join([*sums, *keys])} FROM outcomes GROUP BY ALL"""
-        scale = arithmetic.sheet.scale
-        for replies, prompt, output, units, *rest in self._query(query).fetchall():
+        scale = query.sheet.scale
+        for replies, prompt, output, units, *rest in self._query(statement).fetchall():
             if replies is None:  # one row of nothing, where there are neither keys nor usages
                 continue
             statuses = {status: count for status, count in zip(CostStatus, rest, strict=False) if count}
@@ -139,32 +139,32 @@ class Usages:
             unpriced = Counter({name: count for name, count in zip(gaps, counts, strict=False) if count})
             for names, count in (counts[len(gaps)] or ()) if unread else ():
                 unpriced.update(dict.fromkeys(set(names) - gaps.keys(), count))
-            key = tuple(map(_key_text, rest[len(rest) - len(keys) :]))
+            key = tuple(map(_format_key, rest[len(rest) - len(keys) :]))
             cost = None if units is None else Decimal(units).scaleb(-scale, EXACT)
             yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced))
 
-    def _arithmetic(self, table: PriceTable, at: datetime | None, as_model: str | None) -> Arithmetic:
+    def _build_query(self, table: PriceTable, at: datetime | None, as_model: str | None) -> PricingQuery:
         """What there is to multiply: the kinds of replies are looked for first."""
         if at is not None and at.tzinfo is None:
             raise RequestError("prices depend on the time: give it with a time zone")
         models = {as_model} if as_model is not None else self._distinct_texts(self._columns.model())
-        words = surcharge_fields(table, models)
-        columns = kind_columns(self._columns, words)
+        raw_fields = list_surcharge_fields(table, models)
+        columns = kind_columns(self._columns, raw_fields)
         kinds = [
-            Kind(model, tier, speed, batch, tuple(zip(words, said, strict=True)))
-            for model, tier, speed, batch, *said in self._distinct(columns)
+            ReplyKind(model, tier, speed, batch, tuple(zip(raw_fields, values, strict=True)))
+            for model, tier, speed, batch, *values in self._distinct(columns)
         ]
         tools = set(self._columns.flat_tools)
-        if (named := self._columns.tools()) is not None:
-            tools |= self._distinct_texts(f"unnest(map_keys({named}))")
+        if (tools_map := self._columns.tools()) is not None:
+            tools |= self._distinct_texts(f"unnest(map_keys({tools_map}))")
         sheet = rate_sheet(table, kinds, sorted(tools), at=at, as_model=as_model)
-        return Arithmetic(self._columns, sheet, kinds, words, sorted(tools))
+        return PricingQuery(self._columns, sheet, kinds, raw_fields, sorted(tools))
 
     def _distinct_texts(self, sql: str) -> set[str]:
         return {text for (text,) in self._distinct({"text": sql})}
 
     def _distinct(self, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
-        select = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in columns.items())
+        select = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
         return self._query(f"SELECT DISTINCT {select} FROM usages").fetchall()
 
     def _group(self, name: str) -> str:
@@ -192,15 +192,15 @@ def _table(table: PriceTable | None, version: str | None) -> PriceTable:
     return table or price_table(version)
 
 
-def _key_text(key: str | int | None) -> str | None:
+def _format_key(key: str | int | None) -> str | None:
     """Days are counted from the first one of the calendar; an empty name is none."""
     return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key or None
 
 
 def _dollars(scale: int) -> str:
     """The units as a decimal. Multiplied, because DuckDB divides in floating point."""
-    if scale > _MOST_PLACES:
-        raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MOST_PLACES}")
+    if scale > _MAX_DECIMAL_PLACES:
+        raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MAX_DECIMAL_PLACES}")
     if not scale:
         return "units::DECIMAL(38, 0)"
     return f"units::DECIMAL(38, 0) * '{Decimal(1).scaleb(-scale):f}'::DECIMAL({scale}, {scale})"

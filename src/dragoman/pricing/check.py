@@ -14,14 +14,14 @@ from dragoman.pricing.rows import PriceRow, Window
 from dragoman.pricing.table import PriceTable
 
 # Dollars per million tokens; more than this is a slip of the decimal point (the dearest model known asks 600).
-_DEAREST = Decimal(2000)
+_MAX_RATE = Decimal(2000)
 # From one row to the next, and from the standard price to a variant.
 _JUMP = 20
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _END = datetime.max.replace(tzinfo=UTC)
 
 
-def check(table: PriceTable) -> list[str]:
+def find_faults(table: PriceTable) -> list[str]:
     """Every fault as ``provider:model: what``; raises nothing. Empty means sound."""
     return list(_faults(table))
 
@@ -58,8 +58,8 @@ def _model_faults(model: PricedModel, newest: date) -> Iterator[str]:
     for row in model.rows:
         yield from _row_faults(row, newest)
     for first, second in combinations(model.rows, 2):
-        if _overlap(first, second):
-            yield f"two rows hold at once: {_name(first)} and {_name(second)}"
+        if _overlaps(first, second):
+            yield f"two rows hold at once: {_describe_row(first)} and {_describe_row(second)}"
 
 
 def _oddities(model: PricedModel) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _oddities(model: PricedModel) -> Iterator[str]:
         for rate in before.rates.keys() & after.rates.keys():
             low, high = sorted((before.rates[rate].amount, after.rates[rate].amount))
             if high > low * _JUMP:
-                yield f"{rate} jumps from {before.rates[rate].amount} to {after.rates[rate].amount}: {_name(after)}"
+                yield f"{rate} jumps from {before.rates[rate].amount} to {after.rates[rate].amount}: {_describe_row(after)}"
 
 
 def _row_faults(row: PriceRow, newest: date) -> Iterator[str]:
@@ -85,33 +85,33 @@ def _row_faults(row: PriceRow, newest: date) -> Iterator[str]:
     if row.checked > newest:
         yield f"checked on {row.checked}, after the table's own date {newest}"
     if row.valid_from and row.valid_until and row.valid_from >= row.valid_until:
-        yield f"ends before it begins: {_name(row)}"
+        yield f"ends before it begins: {_describe_row(row)}"
     if row.free and (row.rates or row.variant):
-        yield f"free, and yet with rates: {_name(row)}"
+        yield f"free, and yet with rates: {_describe_row(row)}"
 
 
 def _row_oddities(row: PriceRow) -> Iterator[str]:
     for name, rate in row.rates.items():
-        if max((rate.amount, *(amount for _, amount in rate.over))) > _DEAREST:
-            yield f"{name} is more than {_DEAREST} dollars per million tokens: {_name(row)}"
+        if max((rate.amount, *(amount for _, amount in rate.over))) > _MAX_RATE:
+            yield f"{name} is more than {_MAX_RATE} dollars per million tokens: {_describe_row(row)}"
         if any(amount < rate.amount for _, amount in rate.over):
-            yield f"{name} is cheaper for longer prompts: {_name(row)}"
+            yield f"{name} is cheaper for longer prompts: {_describe_row(row)}"
     for dear, cheap in (("input", "cache_read"), ("cache_write_1h", "cache_write")):
         if {dear, cheap} <= row.rates.keys() and row.rates[dear].amount < row.rates[cheap].amount:
-            yield f"{cheap} is dearer than {dear}: {_name(row)}"
+            yield f"{cheap} is dearer than {dear}: {_describe_row(row)}"
 
 
-def _overlap(first: PriceRow, second: PriceRow) -> bool:
+def _overlaps(first: PriceRow, second: PriceRow) -> bool:
     if first.variant != second.variant or (first.window is None) != (second.window is None):
         return False
     starts = max(first.valid_from or _BEGINNING, second.valid_from or _BEGINNING)
     ends = min(first.valid_until or _END, second.valid_until or _END)
     if starts >= ends:
         return False
-    return first.window is None or second.window is None or _windows_meet(first.window, second.window)
+    return first.window is None or second.window is None or _windows_overlap(first.window, second.window)
 
 
-def _windows_meet(first: Window, second: Window) -> bool:
+def _windows_overlap(first: Window, second: Window) -> bool:
     """Two windows meet where the start of one lies in the other, on any day of a week."""
     monday = datetime(2024, 1, 1, tzinfo=UTC)
     moments = [
@@ -119,10 +119,10 @@ def _windows_meet(first: Window, second: Window) -> bool:
         for day in range(7)
         for window in (first, second)
     ]
-    return any(first.holds(moment) and second.holds(moment) for moment in moments)
+    return any(first.is_active(moment) and second.is_active(moment) for moment in moments)
 
 
-def _name(row: PriceRow) -> str:
+def _describe_row(row: PriceRow) -> str:
     """A row by what tells it from its sisters."""
     variant = "=".join(row.variant) if row.variant else "standard"
     hours = f" {row.window.start:%H:%M}-{row.window.end:%H:%M}" if row.window else ""

@@ -30,13 +30,13 @@ def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: "Pric
     return (table or price_table()).price(model, usage, at or datetime.now(UTC))
 
 
-def bill(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = False) -> Usage:
+def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = False) -> Usage:
     """The usage with what the quote makes of it; ``batch`` is remembered as its pricing mode.
 
     ``unpriced`` names the buckets without a known price, calls of tools as ``server_tools.<name>``, and last what
     the reply said that has no price. Where nothing at all is known the cost is None, never 0.
     """
-    total, known, unpriced = _tokens(usage, quote)
+    total, known, unpriced = _price_tokens(usage, quote)
     unpriced += usage.unread
     if quote.request is not None:
         total = EXACT.add(total, quote.request.scaleb(-3, EXACT))
@@ -47,7 +47,7 @@ def bill(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = False) 
             if not calls:
                 continue
             rate = rates.get(name)
-            if rate is None and (rate := rates.get(_tool(name))) is None:
+            if rate is None and (rate := rates.get(_tool_name(name))) is None:
                 unpriced.append(f"server_tools.{name}")
             else:
                 total = EXACT.add(total, EXACT.multiply(rate, calls).scaleb(-3, EXACT))
@@ -61,7 +61,7 @@ def bill(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = False) 
     return _with_cost(usage, total if known else None, status, tuple(unpriced), version, batch)
 
 
-def _tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
+def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
     """The sum over the buckets, whether any of them had a rate, and those that had none.
 
     A subset larger than its bucket contradicts it (audio that was read from a cache, say): as much of it as fits is
@@ -78,25 +78,25 @@ def _tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
     total, known = _ZERO, False
     unpriced: list[str] = []
     for field, rate, parts in buckets:
-        left = getattr(usage, field)
+        remaining = getattr(usage, field)
         for part, part_rate in parts:
             if count := getattr(usage, part):
-                if count > left:
+                if count > remaining:
                     unpriced.append(part)
-                    count = left
+                    count = remaining
                 total = EXACT.add(total, EXACT.multiply(part_rate, count))
-                left -= count
+                remaining -= count
                 known = True
-        if left:
+        if remaining:
             if rate is None:
                 unpriced.append(field)
             else:
-                total = EXACT.add(total, EXACT.multiply(rate, left))
+                total = EXACT.add(total, EXACT.multiply(rate, remaining))
                 known = True
     return total, known, unpriced
 
 
-def _tool(name: str) -> str:
+def _tool_name(name: str) -> str:
     for word in _CALL_WORDS:
         if name.endswith(word):
             return name.removesuffix(word)

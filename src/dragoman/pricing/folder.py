@@ -14,13 +14,13 @@ from dragoman.adapter.errors import ConfigurationError
 INDEX = "index.toml"
 OVERLAY = "overlay.toml"
 
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 """Unpacked; the bundled table has less than two megabytes."""
-_THEN = (1980, 1, 1, 0, 0, 0)
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive, so that equal tables are equal archives."""
 
 
-def opened(path: Path) -> Traversable:
+def open_folder(path: Path) -> Traversable:
     """The folder, or the content of the archive, which is read whole. Raises ConfigurationError."""
     if not path.is_file():
         return path
@@ -28,13 +28,13 @@ def opened(path: Path) -> Traversable:
         archive = ZipFile(io.BytesIO(path.read_bytes()))
     except (OSError, BadZipFile, NotImplementedError) as error:
         raise _unreadable(path, error) from None
-    if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
-        raise ConfigurationError(f"{path} holds more than {_MOST_BYTES} bytes: that is no price table")
+    if sum(info.file_size for info in archive.infolist()) > _MAX_BYTES:
+        raise ConfigurationError(f"{path} holds more than {_MAX_BYTES} bytes: that is no price table")
     archive.filename = str(path)
     return ZipPath(archive)
 
 
-def files(folder: Traversable) -> dict[str, Traversable]:
+def list_files(folder: Traversable) -> dict[str, Traversable]:
     """The TOML files of a table by name, in alphabetical order. Raises ConfigurationError where there is no folder."""
     try:
         found = {path.name: path for path in folder.iterdir() if path.name.endswith(".toml")}
@@ -43,7 +43,7 @@ def files(folder: Traversable) -> dict[str, Traversable]:
     return dict(sorted(found.items()))
 
 
-def content(path: Traversable) -> bytes:
+def read_content(path: Traversable) -> bytes:
     """The bytes of a file, with the line ends that it was published with."""
     try:
         return path.read_bytes().replace(b"\r\n", b"\n")
@@ -51,20 +51,20 @@ def content(path: Traversable) -> bytes:
         raise _unreadable(path, error) from None
 
 
-def toml(path: Traversable) -> dict[str, Any]:
+def read_toml(path: Traversable) -> dict[str, Any]:
     """A parsed file. Raises ConfigurationError."""
     try:
-        return tomllib.loads(content(path).decode())
+        return tomllib.loads(read_content(path).decode())
     except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, endless integers
         raise _unreadable(path, error) from None
 
 
-def packed(contents: Mapping[str, bytes]) -> bytes:
+def pack(contents: Mapping[str, bytes]) -> bytes:
     """An archive of the files; the same ones make the same bytes."""
     archive = io.BytesIO()
     with ZipFile(archive, "w") as writer:
         for name, data in sorted(contents.items()):
-            info = ZipInfo(name, _THEN)
+            info = ZipInfo(name, _ZIP_TIME)
             info.compress_type = ZIP_DEFLATED
             writer.writestr(info, data)
     return archive.getvalue()

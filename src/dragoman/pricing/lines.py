@@ -44,7 +44,7 @@ class CostLine:
         return f"{'at least ' if self.status is CostStatus.PARTIAL else ''}${self.cost_usd:,.6f}"
 
 
-def line_of(key: tuple[str | None, ...], usage: Usage | None) -> CostLine:
+def cost_line(key: tuple[str | None, ...], usage: Usage | None) -> CostLine:
     """The line of one reply. One without token counts has an unknown cost."""
     if usage is None:
         return CostLine(key, 1, statuses={CostStatus.UNPRICED: 1})
@@ -59,7 +59,7 @@ def line_of(key: tuple[str | None, ...], usage: Usage | None) -> CostLine:
     )
 
 
-def added(lines: Iterable[CostLine]) -> tuple[CostLine, ...]:
+def sum_by_key(lines: Iterable[CostLine]) -> tuple[CostLine, ...]:
     """Lines of one key become one; sorted by key, what does not tell first."""
     groups: dict[tuple[str | None, ...], _Sum] = {}
     for line in lines:
@@ -68,7 +68,7 @@ def added(lines: Iterable[CostLine]) -> tuple[CostLine, ...]:
     return tuple(groups[key].line(key) for key in keys)
 
 
-def total(lines: Iterable[CostLine]) -> CostLine:
+def sum_lines(lines: Iterable[CostLine]) -> CostLine:
     """All lines as one, with an empty key."""
     whole = _Sum()
     for line in lines:

@@ -21,7 +21,7 @@ def _regex(name: str, pattern: str) -> bool:
     return re.search(pattern, name) is not None
 
 
-KINDS: Mapping[str, Callable[[str, str], bool]] = {
+RULE_KINDS: Mapping[str, Callable[[str, str], bool]] = {
     "equals": str.__eq__,
     "starts_with": str.startswith,
     "ends_with": str.endswith,
@@ -37,8 +37,8 @@ def read_rule(raw: Mapping[str, Any]) -> dict[str, Any]:
     for kind, texts in raw.items():
         if kind == "all":
             rule[kind] = [read_rule(part) for part in texts]
-        elif kind not in KINDS:
-            raise ValueError(f"match: {kind!r} is not one of {', '.join(KINDS)} or all")
+        elif kind not in RULE_KINDS:
+            raise ValueError(f"match: {kind!r} is not one of {', '.join(RULE_KINDS)} or all")
         else:
             rule[kind] = list(texts) if kind == "regex" else [text.lower() for text in texts]
     if not any(rule.values()):
@@ -52,7 +52,7 @@ def matches(rule: Mapping[str, Any], name: str) -> bool:
         if kind == "all":
             if all(matches(part, name) for part in texts):
                 return True
-        elif any(KINDS[kind](name, text) for text in texts):
+        elif any(RULE_KINDS[kind](name, text) for text in texts):
             return True
     return False
 
@@ -60,7 +60,7 @@ def matches(rule: Mapping[str, Any], name: str) -> bool:
 def with_dashed_date(name: str) -> str:
     """The name with a compact date (``-20251211``) written out (``-2025-12-11``), as routers shorten it."""
 
-    def dashed(found: re.Match[str]) -> str:
+    def add_dashes(found: re.Match[str]) -> str:
         year, month, day = found.groups()
         try:
             date(int(year), int(month), int(day))
@@ -68,4 +68,4 @@ def with_dashed_date(name: str) -> str:
             return found[0]
         return f"-{year}-{month}-{day}"
 
-    return _COMPACT_DATE.sub(dashed, name)
+    return _COMPACT_DATE.sub(add_dashes, name)

@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.pricing.match import matches, read_rule
 from dragoman.pricing.quote import PricedModel
-from dragoman.pricing.rows import WRONG_SHAPE, PriceRow, Surcharge, read_amounts, read_row, read_surcharge
+from dragoman.pricing.rows import FORMAT_ERRORS, PriceRow, Surcharge, read_amounts, read_row, read_surcharge
 
 _PROVIDER_KEYS = {"provider", "source", "checked", "origin", "fallback", "tools", "surcharge", "model"}
 _MODEL_KEYS = {"id", "match", "source", "checked", "prices", "variants"}
@@ -37,7 +37,7 @@ class ProviderPrices:
                 defaults = {key: layer[key] for key in ("source", "checked") if key in layer}
                 for model in layer.get("model", ()):
                     self._models.append((_rule(model), defaults | model))
-        except WRONG_SHAPE as error:
+        except FORMAT_ERRORS as error:
             raise ConfigurationError(f"the prices of {name}: {error!s:.400}") from None
         self._surcharges = tuple(surcharges)
 
@@ -60,7 +60,7 @@ class ProviderPrices:
     def _read(self, raw: Mapping[str, Any]) -> PricedModel:
         try:
             return PricedModel(raw["id"], tuple(self._rows(raw)), self._surcharges)
-        except WRONG_SHAPE as error:
+        except FORMAT_ERRORS as error:
             raise ConfigurationError(f"the prices of {self.name}:{raw['id']}: {error!s:.400}") from None
 
     def _rows(self, raw: Mapping[str, Any]) -> Iterator[PriceRow]:

@@ -73,20 +73,20 @@ class PricedModel:
         row = self.rows[standard]
         if not (row.rates or row.request or row.free):
             return NO_QUOTE
-        said = _said(usage, batch)
+        stated = _stated_variants(usage, batch)
         index = standard
-        if said and not row.free:
-            found = self._index(at, said[0]) if len(said) == 1 else None
+        if stated and not row.free:
+            found = self._index(at, stated[0]) if len(stated) == 1 else None
             if found is None:
-                return Quote(tools=row.tools, unknown=", ".join(f"{kind}={word}" for kind, word in said))
+                return Quote(tools=row.tools, unknown=", ".join(f"{kind}={value}" for kind, value in stated))
             index = found
         factor: Decimal | None = None
         for surcharge in self._surcharges:
-            word = (usage.raw or {}).get(surcharge.field)
-            if isinstance(word, str) and word not in surcharge.standard:
-                if word not in surcharge.factors:
-                    return Quote(tools=row.tools, unknown=f"{surcharge.field}={word}")
-                factor = EXACT.multiply(factor or Decimal(1), surcharge.factors[word])
+            value = (usage.raw or {}).get(surcharge.field)
+            if isinstance(value, str) and value not in surcharge.standard:
+                if value not in surcharge.factors:
+                    return Quote(tools=row.tools, unknown=f"{surcharge.field}={value}")
+                factor = EXACT.multiply(factor or Decimal(1), surcharge.factors[value])
         key = (standard, index, factor)
         if (quote := self._quotes.get(key)) is None:
             quote = self._quotes[key] = _quote(row, self.rows[index], factor)
@@ -94,24 +94,24 @@ class PricedModel:
 
     def _index(self, at: datetime, variant: tuple[str, str] | None) -> int | None:
         for index, row in enumerate(self.rows):
-            if row.variant == variant and row.holds(at):
+            if row.variant == variant and row.is_active(at):
                 return index
         return None
 
 
-def _said(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], ...]:
+def _stated_variants(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], ...]:
     """What is not standard about a reply, in the words of its provider."""
     tier, speed = usage.service_tier, usage.speed
     if not batch and tier in _STANDARD and speed in _STANDARD:
         return ()
     tier, speed = (tier or "").lower(), (speed or "").lower()
     batched = batch or tier == "batch"
-    words = (
+    values = (
         ("processing", "batch" if batched else ""),
         ("service_tier", "" if tier == "batch" else tier),
         ("speed", speed),
     )
-    return tuple((kind, word) for kind, word in words if word not in _STANDARD)
+    return tuple((kind, value) for kind, value in values if value not in _STANDARD)
 
 
 def _quote(standard: PriceRow, row: PriceRow, factor: Decimal | None) -> Quote:
@@ -145,10 +145,10 @@ def _buckets(rates: Mapping[str, Rate], prompt_tokens: int, free: bool, factor: 
         found = ((field, rate(name)) for field, name in fields.items())
         return tuple(Part(field, amount) for field, amount in found if amount is not None)
 
-    def cached(medium: str) -> str:
+    def cached_rate_name(medium: str) -> str:
         """Where reading from a cache costs no other price than input, media from it cost what such media do."""
-        own = f"{medium}_cache_read"
-        return own if own in rates or "cache_read" in rates else f"{medium}_input"
+        cache_rate = f"{medium}_cache_read"
+        return cache_rate if cache_rate in rates or "cache_read" in rates else f"{medium}_input"
 
     plain = rate("input")
     read = rate("cache_read")
@@ -158,7 +158,9 @@ def _buckets(rates: Mapping[str, Rate], prompt_tokens: int, free: bool, factor: 
         Bucket(
             "cached_input_tokens",
             plain if read is None else read,
-            parts(cached_audio_input_tokens=cached("audio"), cached_image_input_tokens=cached("image")),
+            parts(
+                cached_audio_input_tokens=cached_rate_name("audio"), cached_image_input_tokens=cached_rate_name("image")
+            ),
         ),
         Bucket(
             "cache_creation_input_tokens",

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing.cost import bill
+from dragoman.pricing.cost import apply_quote
 from dragoman.pricing.quote import EXACT, NO_QUOTE, PricedModel, Quote
 from dragoman.pricing.table import PriceTable
 
@@ -37,18 +37,18 @@ MONDAY = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _END = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
-class Kind(NamedTuple):
+class ReplyKind(NamedTuple):
     """What of a reply decides which rates count. ``words``: fields of the provider's usage object, by name."""
 
     model: str
     service_tier: str | None = None
     speed: str | None = None
     batch: bool = False
-    words: tuple[tuple[str, str | None], ...] = ()
+    raw_fields: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RateLine:
     """The rates of one kind of reply (by its place in the list of kinds), from each lower bound up to, but not
     including, the upper one. Moments are microseconds since 1970, those of the week since Monday's midnight in UTC.
 
@@ -75,7 +75,7 @@ class RateSheet:
     """``scale``: a unit is 10 to the minus ``scale`` dollars, small enough that every rate is a whole number."""
 
     scale: int
-    lines: tuple[Line, ...]
+    lines: tuple[RateLine, ...]
 
 
 class _Span(NamedTuple):
@@ -93,7 +93,7 @@ class _Cell(NamedTuple):
 
 def rate_sheet(
     table: PriceTable,
-    kinds: Sequence[Kind],
+    kinds: Sequence[ReplyKind],
     tools: Iterable[str] = (),
     *,
     at: datetime | None = None,
@@ -109,24 +109,26 @@ def rate_sheet(
         for index, kind in enumerate(kinds)
         for cell in _cells(table, kind, at, as_model)
     ]
-    scale = max((_places(amount) for _, cell, rates in found for amount in _amounts(cell.quote, rates)), default=0)
+    scale = max(
+        (_decimal_places(amount) for _, cell, rates in found for amount in _amounts(cell.quote, rates)), default=0
+    )
     lines = [line for index, cell, rates in found for line in _lines(index, cell, rates, scale)]
     return RateSheet(scale, tuple(lines))
 
 
-def surcharge_fields(table: PriceTable, models: Iterable[str]) -> tuple[str, ...]:
+def list_surcharge_fields(table: PriceTable, models: Iterable[str]) -> tuple[str, ...]:
     """The fields of usage objects that change what any of the models costs."""
     found = filter(None, map(table._model, models))
     return tuple(sorted({surcharge.field for model in found for surcharge in model._surcharges}))
 
 
-def _cells(table: PriceTable, kind: Kind, at: datetime | None, as_model: str | None) -> Iterator[_Cell]:
+def _cells(table: PriceTable, kind: ReplyKind, at: datetime | None, as_model: str | None) -> Iterator[_Cell]:
     model = table._model(as_model or kind.model)
     if model is None:
         yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), NO_QUOTE)
         return
     foreign = as_model is not None and as_model.partition(":")[0] != kind.model.partition(":")[0]
-    usage = TokenUsage() if foreign else _as_said(kind)
+    usage = TokenUsage() if foreign else _usage_of_kind(kind)
     batch = kind.batch or kind.service_tier == "batch"
     if at is not None:
         yield _Cell(_Span(FIRST, LAST), _Span(0, WEEK), model.quote(usage, at.astimezone(UTC), batch))
@@ -141,8 +143,8 @@ def _cells(table: PriceTable, kind: Kind, at: datetime | None, as_model: str | N
             yield _Cell(span, _Span(same[0][0].since, same[-1][0].until), same[0][1])
 
 
-def _as_said(kind: Kind) -> TokenUsage:
-    return TokenUsage(service_tier=kind.service_tier, speed=kind.speed, raw=dict(kind.words) or None)
+def _usage_of_kind(kind: ReplyKind) -> TokenUsage:
+    return TokenUsage(service_tier=kind.service_tier, speed=kind.speed, raw=dict(kind.raw_fields) or None)
 
 
 def _time_spans(model: PricedModel) -> list[_Span]:
@@ -157,12 +159,12 @@ def _week_spans(model: PricedModel) -> list[_Span]:
     windows = [row.window for row in model.rows if row.window is not None]
     if not windows:
         return [_Span(0, WEEK)]
-    times = {0, *(_of_day(time) for window in windows for time in (window.start, window.end))}
+    times = {0, *(_time_of_day(time) for window in windows for time in (window.start, window.end))}
     cuts = sorted(day * DAY + time for day in range(7) for time in times)
     return [_Span(*pair) for pair in pairwise([*cuts, WEEK])]
 
 
-def _of_day(moment: time) -> int:
+def _time_of_day(moment: time) -> int:
     """Microseconds since midnight."""
     return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.microsecond
 
@@ -179,7 +181,7 @@ def _tool_rates(quote: Quote, names: tuple[str, ...]) -> dict[str, Decimal]:
     """Dollars for one call of each tool, as a bill of a thousand calls says."""
     rates: dict[str, Decimal] = {}
     for name in names:
-        billed = bill(TokenUsage(server_tools={name: 1000}), Quote(tools=quote.tools), "")
+        billed = apply_quote(TokenUsage(server_tools={name: 1000}), Quote(tools=quote.tools), "")
         if billed.cost_usd is not None:
             rates[f"server_tools.{name}"] = billed.cost_usd.scaleb(-3, EXACT)
     return rates
@@ -193,15 +195,15 @@ def _amounts(quote: Quote, tools: Mapping[str, Decimal]) -> Iterator[Decimal]:
     yield from tools.values()
 
 
-def _lines(kind: int, cell: _Cell, tools: Mapping[str, Decimal], scale: int) -> Iterator[Line]:
+def _lines(kind: int, cell: _Cell, tools: Mapping[str, Decimal], scale: int) -> Iterator[RateLine]:
     quote = cell.quote
     steps = quote.steps or ((0, ()),)
     starts = [0, *(threshold + 1 for threshold, _ in steps[1:]), LAST]
     for (_, buckets), (low, high) in zip(steps, pairwise(starts), strict=True):
-        rates = {name: _units(amount, scale) for name, amount in (*_rates(buckets).items(), *tools.items())}
-        yield Line(
+        rates = {name: _to_units(amount, scale) for name, amount in (*_rates(buckets).items(), *tools.items())}
+        yield RateLine(
             kind, *cell.span, *cell.week, low, high, rates,
-            request=None if quote.request is None else _units(quote.request.scaleb(-3, EXACT), scale),
+            request=None if quote.request is None else _to_units(quote.request.scaleb(-3, EXACT), scale),
             quoted=bool(quote.steps), free=quote.free, unknown=quote.unknown,
         )  # fmt: skip
 
@@ -211,11 +213,11 @@ def _rates(buckets: Iterable[tuple[str, Decimal | None, tuple[tuple[str, Decimal
     return found | {name: rate for _, _, parts in buckets for name, rate in parts}
 
 
-def _places(amount: Decimal) -> int:
+def _decimal_places(amount: Decimal) -> int:
     """How many digits behind the point it needs."""
     exponent = amount.normalize(EXACT).as_tuple().exponent
     return max(0, -int(exponent))
 
 
-def _units(amount: Decimal, scale: int) -> int:
+def _to_units(amount: Decimal, scale: int) -> int:
     return int(amount.scaleb(scale, EXACT))

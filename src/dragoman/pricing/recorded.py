@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.usage import CostStatus
 from dragoman.pricing.at_scale import GROUPS, Usages, as_request_error
-from dragoman.pricing.lines import CostLine, added
+from dragoman.pricing.lines import CostLine, sum_by_key
 from dragoman.pricing.table import PriceTable
-from dragoman.pricing.usage_columns import between, connect, literal
+from dragoman.pricing.usage_columns import between_condition, connect, quote_literal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -25,13 +25,15 @@ PLACES = 24
 """After the point of a cost in US dollars, of 38 digits in all."""
 DECIMAL = f"DECIMAL(38, {PLACES})"
 
-WHOLE = "part-0.parquet"
+PART_NAME = "part-0.parquet"
 """The name of a day's file: there is one, so that a day is replaced at once."""
 
 _DAY = "day="
-_ANY = {"[": "[[]", "*": "[*]", "?": "[?]"}
+_ESCAPED = {"[": "[[]", "*": "[*]", "?": "[?]"}
 """What DuckDB takes for a pattern in a path, and how it is said to be none."""
-_NEEDED = frozenset({"at", "model", "provider", "user_id", "team_id", "session_id", "cost_usd", "cost_status"})
+_REQUIRED_COLUMNS = frozenset(
+    {"at", "model", "provider", "user_id", "team_id", "session_id", "cost_usd", "cost_status"}
+)
 
 _KEYS = {
     "model": "model",
@@ -45,7 +47,7 @@ _KEYS = {
 
 def day_path(folder: Path, day: date) -> Path:
     """Where the replies of a day are."""
-    return folder / f"{_DAY}{day}" / WHOLE
+    return folder / f"{_DAY}{day}" / PART_NAME
 
 
 def day_of(path: Path) -> date | None:
@@ -56,7 +58,7 @@ def day_of(path: Path) -> date | None:
         return None
 
 
-class Recorded:
+class RecordedReplies:
     """Replies as rows of DuckDB, with what each cost as it was recorded."""
 
     def __init__(self, connection: DuckDBPyConnection, relation: DuckDBPyRelation) -> None:
@@ -68,9 +70,9 @@ class Recorded:
 
         Raises RequestError for an unknown group.
         """
-        return self._recorded(self._relation, by)
+        return self._sum_recorded(self._relation, by)
 
-    def repriced(
+    def reprice(
         self,
         by: Sequence[str] = (),
         table: PriceTable | None = None,
@@ -83,21 +85,21 @@ class Recorded:
         whose model nobody has noted, stays as it was recorded."""
         known = "cost_status IS NOT NULL AND model IS NOT NULL"
         priced = Usages(self._relation.filter(known)).costs(by, table, version=version, at=at, as_model=as_model)
-        others = self._recorded(self._relation.filter(f"NOT ({known})"), by)
-        return added((*priced, *others))
+        others = self._sum_recorded(self._relation.filter(f"NOT ({known})"), by)
+        return sum_by_key((*priced, *others))
 
     def usages(self) -> DuckDBPyRelation:
         """The rows, as a relation to go on with; the columns are those of `dragoman.store.exported.COLUMNS`."""
         return self._relation
 
-    def _recorded(self, relation: DuckDBPyRelation, by: Sequence[str]) -> tuple[CostLine, ...]:
+    def _sum_recorded(self, relation: DuckDBPyRelation, by: Sequence[str]) -> tuple[CostLine, ...]:
         if unknown := [name for name in by if name not in _KEYS]:
             raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {unknown[0]!r}")
         with as_request_error():
-            return added(_lines(relation, by))
+            return sum_by_key(_lines(relation, by))
 
 
-class Replies(Recorded):
+class Replies(RecordedReplies):
     """The replies of an exported folder, or those from ``since`` on and before ``until``, which need a time zone.
 
     ``memory`` is what DuckDB may use before it goes to disk (``"2GB"``), and ``threads`` how many it takes.
@@ -115,25 +117,25 @@ class Replies(Recorded):
         threads: int | None = None,
         memory: str | None = None,
     ) -> None:
-        inside_of_them = between('epoch_us("at")', since, until)
+        condition = between_condition('epoch_us("at")', since, until)
         files = sorted(_files(folder))
         if not files:
             raise ConfigurationError(f"there are no exported replies in {str(folder)!r:.200}")
-        inside = [(day, path) for day, path in files if _may_hold(day, since, until)]
-        self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in inside))
+        selected = [(day, path) for day, path in files if _can_contain(day, since, until)]
+        self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in selected))
         """Those whose files are opened."""
         # Where no day is asked for, one file says what the columns are.
-        opened = [path for _, path in inside] or [files[0][1]]
+        paths = [path for _, path in selected] or [files[0][1]]
         connection = connect(threads=threads, memory=memory)
         with as_request_error():
-            super().__init__(connection, _opened(connection, opened).filter(inside_of_them))
+            super().__init__(connection, _open_files(connection, paths).filter(condition))
 
 
-def _opened(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
-    names = ", ".join(literal("".join(_ANY.get(sign, sign) for sign in str(path))) for path in paths)
+def _open_files(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
+    names = ", ".join(quote_literal("".join(_ESCAPED.get(sign, sign) for sign in str(path))) for path in paths)
     # Days may differ in their columns: some have the text, or were written by another version.
     found = connection.sql(f"FROM read_parquet([{names}], union_by_name = true)")
-    if missing := sorted(_NEEDED - set(found.columns)):
+    if missing := sorted(_REQUIRED_COLUMNS - set(found.columns)):
         raise RequestError(f"these are no exported replies: they have no column {', '.join(missing)}")
     return found
 
@@ -148,21 +150,25 @@ def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
         "coalesce(cost_status, 'unpriced') AS status", "count(*)", f"coalesce(sum({prompt}), 0)",
         "coalesce(sum(output_tokens), 0)", "sum(cost_usd)",
     )  # fmt: skip
-    lines = _asked(relation, f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
+    lines = _fetch_rows(relation, f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
     for *key, status, replies, prompt_tokens, output_tokens, cost in lines:
-        yield CostLine(tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, {_status(status): replies})
+        yield CostLine(
+            tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, {_parse_status(status): replies}
+        )
     gaps = ", ".join([*keys, "unnest(list_distinct(unpriced)) AS gap"])
-    for *key, gap, replies in _asked(relation, f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL"):
+    for *key, gap, replies in _fetch_rows(
+        relation, f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL"
+    ):
         yield CostLine(tuple(key), unpriced={gap: replies})
 
 
-def _asked(relation: DuckDBPyRelation, query: str) -> list[tuple[Any, ...]]:
+def _fetch_rows(relation: DuckDBPyRelation, query: str) -> list[tuple[Any, ...]]:
     found = relation.query("replies", query)
     assert found is not None  # it is for statements other than SELECT
     return found.fetchall()
 
 
-def _status(text: str) -> CostStatus:
+def _parse_status(text: str) -> CostStatus:
     try:
         return CostStatus(text)
     except ValueError:
@@ -175,6 +181,6 @@ def _files(folder: Path) -> Iterator[tuple[date, Path]]:
             yield day, path
 
 
-def _may_hold(day: date, since: datetime | None, until: datetime | None) -> bool:
+def _can_contain(day: date, since: datetime | None, until: datetime | None) -> bool:
     first = datetime(day.year, day.month, day.day, tzinfo=UTC)
     return (until is None or first < until) and (since is None or first > since - timedelta(days=1))

@@ -13,7 +13,7 @@ from dragoman.pricing.versions import price_table
 _BROKEN = (MessageStatus.ERROR, MessageStatus.CANCELLED)
 
 
-class Spent(NamedTuple):
+class UsageRecord(NamedTuple):
     """What one reply used, of which model (``provider:name``) and when."""
 
     model: str
@@ -33,7 +33,7 @@ def reprice(
 ) -> Iterator[Message]: ...
 @overload
 def reprice(
-    items: Iterable[Spent],
+    items: Iterable[UsageRecord],
     table: PriceTable | None = None,
     *,
     version: str | None = None,
@@ -41,7 +41,7 @@ def reprice(
     as_model: str | None = None,
 ) -> Iterator[Usage]: ...
 def reprice(
-    items: Iterable[Message | Spent],
+    items: Iterable[Message | UsageRecord],
     table: PriceTable | None = None,
     *,
     version: str | None = None,
@@ -62,32 +62,32 @@ def reprice(
     """
     if table is not None and version is not None:
         raise RequestError("give a table or the version of one, not both")
-    return _repriced(items, table or price_table(version), at, as_model)
+    return _iter_repriced(items, table or price_table(version), at, as_model)
 
 
-def _repriced(
-    items: Iterable[Message | Spent], table: PriceTable, at: datetime | None, as_model: str | None
+def _iter_repriced(
+    items: Iterable[Message | UsageRecord], table: PriceTable, at: datetime | None, as_model: str | None
 ) -> Iterator[Message | Usage]:
     for item in items:
         if isinstance(item, Message):
-            yield _message(item, table, at, as_model)
-        elif isinstance(item, Spent):
-            yield _usage(item, table, at, as_model)
+            yield _reprice_message(item, table, at, as_model)
+        elif isinstance(item, UsageRecord):
+            yield _reprice_usage(item, table, at, as_model)
         else:
             raise TypeError(f"messages are repriced, and what was Spent, not a {type(item).__name__}")
 
 
-def _usage(spent: Spent, table: PriceTable, at: datetime | None, as_model: str | None) -> Usage:
-    model = as_model or spent.model
-    foreign = model.partition(":")[0] != spent.model.partition(":")[0]
-    return table.reprice(model, spent.usage, at or spent.at, batch=spent.batch, standard=foreign)
+def _reprice_usage(record: UsageRecord, table: PriceTable, at: datetime | None, as_model: str | None) -> Usage:
+    model = as_model or record.model
+    foreign = model.partition(":")[0] != record.model.partition(":")[0]
+    return table.reprice(model, record.usage, at or record.at, batch=record.batch, standard=foreign)
 
 
-def _message(message: Message, table: PriceTable, at: datetime | None, as_model: str | None) -> Message:
+def _reprice_message(message: Message, table: PriceTable, at: datetime | None, as_model: str | None) -> Message:
     metadata = message.metadata
     if metadata.usage is None or metadata.model is None:
         return message
-    usage = _usage(Spent(metadata.model, metadata.usage, message.created_at), table, at, as_model)
+    usage = _reprice_usage(UsageRecord(metadata.model, metadata.usage, message.created_at), table, at, as_model)
     if metadata.status in _BROKEN:
         usage = usage.as_lower_bound()
     return message.model_copy(update={"metadata": metadata.model_copy(update={"usage": usage})})

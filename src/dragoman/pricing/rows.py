@@ -27,7 +27,7 @@ TOKEN_RATES = (
 VARIANTS = ("processing", "service_tier", "speed")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
-WRONG_SHAPE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+FORMAT_ERRORS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 """What reading a table raises that is not as the format says: a number where a list belongs, endless depth."""
 
 _KEYS = frozenset({*TOKEN_RATES, *VARIANTS, "from", "until", "window", "free", "request", "tools", "over"})
@@ -57,7 +57,7 @@ class Window:
     end: time
     days: frozenset[int] = frozenset(range(7))
 
-    def holds(self, at: datetime) -> bool:
+    def is_active(self, at: datetime) -> bool:
         now = at.time()
         if self.start <= self.end:
             return self.start <= now < self.end and at.weekday() in self.days
@@ -88,12 +88,12 @@ class PriceRow:
     request: Decimal | None = None
     tools: Mapping[str, Decimal]
 
-    def holds(self, at: datetime) -> bool:
+    def is_active(self, at: datetime) -> bool:
         """Whether the row counts at that moment, given in UTC."""
         return (
             (self.valid_from is None or at >= self.valid_from)
             and (self.valid_until is None or at < self.valid_until)
-            and (self.window is None or self.window.holds(at))
+            and (self.window is None or self.window.is_active(at))
         )
 
     @property
@@ -115,14 +115,14 @@ def read_row(raw: Mapping[str, Any], tools: Mapping[str, Decimal], **common: Any
     """A row as written; ``tools`` and ``common`` come from its provider and its model. Raises ValueError."""
     if unknown := raw.keys() - _KEYS:
         raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-    said = [(kind, str(raw[kind])) for kind in VARIANTS if kind in raw]
-    if len(said) > 1:
-        raise ValueError(f"a row can have one variant, not {len(said)}")
+    variants = [(kind, str(raw[kind])) for kind in VARIANTS if kind in raw]
+    if len(variants) > 1:
+        raise ValueError(f"a row can have one variant, not {len(variants)}")
     return PriceRow(
         valid_from=_moment(raw.get("from")),
         valid_until=_moment(raw.get("until")),
         window=_window(raw["window"]) if "window" in raw else None,
-        variant=said[0] if said else None,
+        variant=variants[0] if variants else None,
         free=raw.get("free", False),
         rates=dict(_rates(raw)),
         request=_amount(raw["request"]) if "request" in raw else None,

@@ -13,8 +13,8 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.pricing.cost import bill
-from dragoman.pricing.folder import INDEX, OVERLAY, content, files, opened, packed, toml
+from dragoman.pricing.cost import apply_quote
+from dragoman.pricing.folder import INDEX, OVERLAY, list_files, open_folder, pack, read_content, read_toml
 from dragoman.pricing.match import with_dashed_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel
@@ -23,12 +23,12 @@ from dragoman.pricing.rows import PriceRow
 logger = logging.getLogger("dragoman.pricing")
 
 # What an overlay says of itself; everything else in it is a provider.
-_ABOUT = ("checked", "accepted")
+_OVERLAY_KEYS = ("checked", "accepted")
 # Names are the caller's: a program that prices more of them than this starts to remember anew.
-_REMEMBERED = 4096
+_MAX_CACHED_MODELS = 4096
 
 
-_WORTH_A_WARNING = Decimal("0.01")
+_MAX_DIFFERENCE = Decimal("0.01")
 """The part by which a provider's own figure may differ from ours."""
 
 
@@ -44,13 +44,13 @@ class PriceTable:
 
     def __init__(self, folder: Path, overlay: Mapping[str, Any] | str | Path | None = None) -> None:
         self._path = folder
-        self._overlay = toml(Path(overlay)) if isinstance(overlay, (str, Path)) else overlay
+        self._overlay = read_toml(Path(overlay)) if isinstance(overlay, (str, Path)) else overlay
         if not (self._overlay is None or isinstance(self._overlay, Mapping)):
             raise ConfigurationError(f"an overlay is a table or the path of one, not a {type(overlay).__name__}")
         self._providers: dict[str, ProviderPrices] = {}
         self._models: dict[str, PricedModel | None] = {}
 
-    def overlaid(self, overlay: Mapping[str, Any] | str | Path) -> "PriceTable":
+    def with_overlay(self, overlay: Mapping[str, Any] | str | Path) -> "PriceTable":
         """The same folder under an overlay. It replaces the one that this table has.
 
         All of the overlay is read at once: a fault in it is not to come up when a reply has been paid for. Raises
@@ -82,9 +82,9 @@ class PriceTable:
             digest.update(text)
         return f"{self.as_of}+{digest.hexdigest()[:8]}"
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """The table's files as a zip archive, from which the same version can be loaded again."""
-        return packed(self._contents)
+        return pack(self._contents)
 
     @property
     def as_of(self) -> date:
@@ -105,7 +105,7 @@ class PriceTable:
         """
         priced = self.reprice(model_id, usage, at, batch=batch)
         if usage.reported_cost_usd is not None and getattr(usage, "pricing_version", None) is None:
-            _compare(model_id, priced)
+            _warn_of_difference(model_id, priced)
         return priced
 
     def reprice(
@@ -118,8 +118,8 @@ class PriceTable:
         at = _in_utc(at)
         batch = batch or usage.service_tier == "batch" or getattr(usage, "pricing_mode", None) == "batch"
         model = self._model(model_id)
-        quote = NO_QUOTE if model is None else model.quote(_PLAIN if standard else usage, at, batch)
-        return bill(usage, quote, self.version, batch=batch)
+        quote = NO_QUOTE if model is None else model.quote(_STANDARD_USAGE if standard else usage, at, batch)
+        return apply_quote(usage, quote, self.version, batch=batch)
 
     def find(self, model_id: str, at: datetime | None = None) -> PriceRow | None:
         """The standard prices of a model at that moment (now), None where the table has none."""
@@ -130,12 +130,12 @@ class PriceTable:
         """What differs from the standard prices at that moment (now): batch, service tiers, speeds."""
         model = self._model(model_id)
         moment = _in_utc(at or datetime.now(UTC))
-        return tuple(row for row in model.rows if row.variant and row.holds(moment)) if model else ()
+        return tuple(row for row in model.rows if row.variant and row.is_active(moment)) if model else ()
 
     def providers(self) -> tuple[str, ...]:
         """The providers with a file, or with the prices of others."""
-        overlaid = {name for layer in self._overlays for name in layer}
-        return tuple(sorted({*self._files, *self._same_prices, *self._routers, *overlaid}))
+        with_overlay = {name for layer in self._overlays for name in layer}
+        return tuple(sorted({*self._files, *self._same_prices, *self._routers, *with_overlay}))
 
     @cached_property
     def unpriced(self) -> Mapping[str, str]:
@@ -154,7 +154,7 @@ class PriceTable:
         if name not in self._providers:
             layers = [layer[name] for layer in self._overlays if name in layer]
             if name in self._files:
-                layers.append(toml(self._files[name]))
+                layers.append(read_toml(self._files[name]))
             if not layers:
                 return None
             self._providers[name] = ProviderPrices(name, layers)
@@ -164,7 +164,7 @@ class PriceTable:
         try:
             return self._models[model_id]
         except KeyError:
-            if len(self._models) >= _REMEMBERED:
+            if len(self._models) >= _MAX_CACHED_MODELS:
                 self._models.clear()
             found = self._models[model_id] = self._search(model_id)
             return found
@@ -192,11 +192,11 @@ class PriceTable:
 
     @cached_property
     def _folder(self) -> dict[str, Traversable]:
-        return files(opened(self._path))
+        return list_files(open_folder(self._path))
 
     @cached_property
     def _contents(self) -> dict[str, bytes]:
-        return {name: content(path) for name, path in self._folder.items()}
+        return {name: read_content(path) for name, path in self._folder.items()}
 
     @cached_property
     def _files(self) -> dict[str, Traversable]:
@@ -207,7 +207,7 @@ class PriceTable:
     def _index(self) -> dict[str, Any]:
         if INDEX not in self._folder:
             raise ConfigurationError(f"{self._path} has no {INDEX}: it is no price table")
-        index = toml(self._folder[INDEX])
+        index = read_toml(self._folder[INDEX])
         if not isinstance(index.get("date"), date):
             raise ConfigurationError(f"{self._path / INDEX} has no date: it cannot say which prices these are")
         return index
@@ -231,7 +231,7 @@ class PriceTable:
     @cached_property
     def _raw_overlays(self) -> list[Mapping[str, Any]]:
         """The caller's overlay and the bundled one."""
-        return [self._overlay or {}, toml(self._folder[OVERLAY]) if OVERLAY in self._folder else {}]
+        return [self._overlay or {}, read_toml(self._folder[OVERLAY]) if OVERLAY in self._folder else {}]
 
     @cached_property
     def _overlays(self) -> list[dict[str, dict[str, Any]]]:
@@ -239,7 +239,7 @@ class PriceTable:
         return [self._sections(overlay) for overlay in self._raw_overlays]
 
     def _sections(self, overlay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        sections = {name: section for name, section in overlay.items() if name not in _ABOUT}
+        sections = {name: section for name, section in overlay.items() if name not in _OVERLAY_KEYS}
         for name, section in sections.items():
             if not isinstance(section, dict):
                 raise ConfigurationError(f"an overlay has one section a provider; {name!r} is none")
@@ -257,16 +257,16 @@ def _in_utc(at: datetime) -> datetime:
     return at.astimezone(UTC)
 
 
-_PLAIN = TokenUsage()
+_STANDARD_USAGE = TokenUsage()
 """A reply that says nothing of how it was served."""
 
 
-def _compare(model_id: str, priced: Usage) -> None:
+def _warn_of_difference(model_id: str, priced: Usage) -> None:
     """Warns where the provider asks another price than ours; one that is partial can only be too high."""
     difference = priced.cost_discrepancy
     if difference is None or (priced.cost_status is CostStatus.PARTIAL and difference > 0):
         return
-    if abs(difference) > _WORTH_A_WARNING:
+    if abs(difference) > _MAX_DIFFERENCE:
         logger.warning(
             "%s: the provider asks $%s for a reply, price table %s says $%s",
             model_id, priced.reported_cost_usd, priced.pricing_version, priced.cost_usd,

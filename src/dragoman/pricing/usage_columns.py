@@ -54,16 +54,16 @@ def connect(*, threads: int | None = None, memory: str | None = None) -> DuckDBP
     return connection
 
 
-def read(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
+def read_files(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
     """The rows of files of one kind, told by their suffix. Raises RequestError for another one."""
-    names = f"[{', '.join(literal(str(path)) for path in paths)}]"
+    names = f"[{', '.join(quote_literal(str(path)) for path in paths)}]"
     suffixes = {path.suffix.lower() for path in paths}
     if suffixes == {".parquet"}:
         return connection.sql(f"FROM read_parquet({names}, union_by_name = true)")
     if suffixes == {".csv"}:
         return connection.sql(f"FROM read_csv({names}, all_varchar = true, header = true, union_by_name = true)")
     if suffixes and suffixes <= set(_JSON_SUFFIXES):
-        texts = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in (*_OTHERS, *_TEXTS, *COUNTS))
+        texts = ", ".join(f"{quote_identifier(name)}: 'VARCHAR'" for name in (*_OTHERS, *_TEXTS, *COUNTS))
         return connection.sql(f"FROM read_json({names}, format = 'newline_delimited', columns = {{{texts}}})")
     raise RequestError(f"usages are read from {', '.join(SUFFIXES)}, one kind at a time; these are {names}")
 
@@ -91,7 +91,7 @@ class UsageColumns:
 
     def text(self, name: str) -> str:
         """A text, or NULL where there is no such column."""
-        return f"CAST({quoted(name)} AS VARCHAR)" if name in self._types else "NULL::VARCHAR"
+        return f"CAST({quote_identifier(name)} AS VARCHAR)" if name in self._types else "NULL::VARCHAR"
 
     def model(self) -> str:
         return f"coalesce({self.text('model')}, '')"
@@ -104,22 +104,22 @@ class UsageColumns:
         if kind == "TIMESTAMP WITH TIME ZONE":
             at = '"at"'
         elif kind == "VARCHAR":
-            zoned = _checked(f"regexp_full_match(\"at\", '{_ZONED}')", '"at"', "a time with a zone")
+            zoned = _require(f"regexp_full_match(\"at\", '{_ZONED}')", '"at"', "a time with a zone")
             at = f"CAST({zoned} AS TIMESTAMPTZ)"
         else:
             raise RequestError(
                 f"the column at is {kind}, and prices depend on the time: it needs a zone (TIMESTAMP WITH TIME ZONE)"
             )
-        told = _checked('"at" IS NOT NULL', at, "a time")
-        return f"epoch_us({told})"
+        required = _require('"at" IS NOT NULL', at, "a time")
+        return f"epoch_us({required})"
 
     def count(self, name: str) -> str:
         """Tokens or calls; 0 where the row does not tell."""
-        return f"coalesce({whole(quoted(name), self._types[name])}, 0)"
+        return f"coalesce({count_expression(quote_identifier(name), self._types[name])}, 0)"
 
     def batch(self) -> str:
-        asked = "coalesce(CAST(batch AS BOOLEAN), false)" if "batch" in self._types else "false"
-        return f"({asked} OR {self.text('pricing_mode')} IS NOT DISTINCT FROM 'batch')"
+        is_batch = "coalesce(CAST(batch AS BOOLEAN), false)" if "batch" in self._types else "false"
+        return f"({is_batch} OR {self.text('pricing_mode')} IS NOT DISTINCT FROM 'batch')"
 
     def broken(self) -> str:
         """Whether the reply broke off, so that more may be billed than was counted."""
@@ -132,7 +132,7 @@ class UsageColumns:
         text = self._types["unread"] in ("VARCHAR", "JSON")
         return f"coalesce(CAST({'unread::JSON' if text else 'unread'} AS VARCHAR[]), [])"
 
-    def word(self, field: str) -> str:
+    def raw_field(self, field: str) -> str:
         """A field of the provider's usage object: a column of its own, or part of ``raw``."""
         if field in self._types:
             return self.text(field)
@@ -141,7 +141,7 @@ class UsageColumns:
             path = f"'$.\"{field}\"'"
             return f"CASE WHEN json_type(raw, {path}) = 'VARCHAR' THEN json_extract_string(raw, {path}) END"
         if kind.startswith("STRUCT") and f"{field} VARCHAR" in kind.replace('"', ""):
-            return f"raw.{quoted(field)}"
+            return f"raw.{quote_identifier(field)}"
         return "NULL::VARCHAR"
 
     def tools(self) -> str | None:
@@ -159,24 +159,24 @@ class UsageColumns:
         if TOOL + name in self._types:
             parts.append(self.count(TOOL + name))
         if "server_tools" in self._types:
-            parts.append(f"coalesce({whole(f'{tools}[{literal(name)}]', 'VARCHAR')}, 0)")
+            parts.append(f"coalesce({count_expression(f'{tools}[{quote_literal(name)}]', 'VARCHAR')}, 0)")
         return " + ".join(parts)
 
 
-def whole(value: str, kind: str) -> str:
+def count_expression(value: str, kind: str) -> str:
     """A count from that expression of that type, an error where it is none. DuckDB itself would round."""
     if kind in _WHOLE:
         return f"CAST({value} AS UBIGINT)"
     if kind == "VARCHAR":
-        value = _checked(f"regexp_full_match({value}, '[0-9]+')", value, "a count")
+        value = _require(f"regexp_full_match({value}, '[0-9]+')", value, "a count")
     elif kind in ("FLOAT", "DOUBLE") or kind.startswith("DECIMAL"):
-        value = _checked(f"{value} = trunc({value})", value, "a count")
+        value = _require(f"{value} = trunc({value})", value, "a count")
     else:
         raise RequestError(f"{value} is {kind}, which is no count")
     return f"CAST({value} AS UBIGINT)"
 
 
-def between(moment: str, since: datetime | None, until: datetime | None) -> str:
+def between_condition(moment: str, since: datetime | None, until: datetime | None) -> str:
     """Whether a moment, microseconds since 1970, lies between two, the second of which is outside.
 
     Raises RequestError for a time without a zone.
@@ -190,15 +190,15 @@ def between(moment: str, since: datetime | None, until: datetime | None) -> str:
     return " AND ".join(found) or "true"
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(text: str) -> str:
+def quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _checked(holds: str, value: str, what: str) -> str:
+def _require(holds: str, value: str, what: str) -> str:
     """The value, or NULL; an error where the condition does not hold."""
-    complaint = f"error('{value.replace(chr(39), '')} is not {what}: ' || coalesce(CAST({value} AS VARCHAR), 'NULL'))"
-    return f"CASE WHEN {holds} IS NOT FALSE THEN {value} ELSE {complaint} END"
+    failure = f"error('{value.replace(chr(39), '')} is not {what}: ' || coalesce(CAST({value} AS VARCHAR), 'NULL'))"
+    return f"CASE WHEN {holds} IS NOT FALSE THEN {value} ELSE {failure} END"

@@ -9,15 +9,15 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.pricing.folder import INDEX
 from dragoman.pricing.table import PriceTable
 
-_RECENT = 8
+_CACHE_SIZE = 8
 _VERSION = re.compile(r"\d{4}-\d{2}-\d{2}\+[0-9a-f]{8}")
 
 
-def price_table(version: str | None = None, kept: Path | None = None) -> PriceTable:
+def price_table(version: str | None = None, archive: Path | None = None) -> PriceTable:
     """The table that comes with the library, or the one whose ``version`` is given. Nothing is read before it is used.
 
     Older versions are looked for among those that come along, and in ``kept``: a folder of them as `keep` writes it,
@@ -26,46 +26,48 @@ def price_table(version: str | None = None, kept: Path | None = None) -> PriceTa
 
     Raises ConfigurationError where the version is not to be found, or is not what it says.
     """
-    if version is None or version == _bundled().version:
-        return _bundled()
-    return _older(version, kept)
+    if version is None or version == _bundled_table().version:
+        return _bundled_table()
+    return _load_older(version, archive)
 
 
-def keep(table: PriceTable, folder: Path) -> Path:
+def save_table(table: PriceTable, folder: Path) -> Path:
     """Writes the table into the folder, as ``<version>.zip``, and returns where. An overlay does not go with it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{table.base_version}.zip"
-    path.write_bytes(table.packed())
+    path.write_bytes(table.pack())
     return path
 
 
-def kept_versions(kept: Path | None = None) -> tuple[str, ...]:
+def list_versions(archive: Path | None = None) -> tuple[str, ...]:
     """The versions that can be loaded, the bundled one last."""
-    names = {path.stem for folder in _folders(kept) for path in folder.glob("*.zip")}
-    return (*sorted(names - {_bundled().version}), _bundled().version)
+    names = {path.stem for folder in _folders(archive) for path in folder.glob("*.zip")}
+    return (*sorted(names - {_bundled_table().version}), _bundled_table().version)
 
 
 @cache
-def _bundled() -> PriceTable:
-    return PriceTable(bundled("pricing"))
+def _bundled_table() -> PriceTable:
+    return PriceTable(bundled_path("pricing"))
 
 
-@lru_cache(_RECENT)
-def _older(version: str, kept: Path | None) -> PriceTable:
-    places = [] if kept is None else [kept]
+@lru_cache(_CACHE_SIZE)
+def _load_older(version: str, archive: Path | None) -> PriceTable:
+    paths = [] if archive is None else [archive]
     if _VERSION.fullmatch(version):
-        places += [path for folder in _folders(kept) for path in (folder / f"{version}.zip", folder / version)]
-    places = [path for path in places if path.is_file() or (path / INDEX).is_file()]
-    if not places:
+        paths += [path for folder in _folders(archive) for path in (folder / f"{version}.zip", folder / version)]
+    paths = [path for path in paths if path.is_file() or (path / INDEX).is_file()]
+    if not paths:
         raise ConfigurationError(
-            f"the price table {version!r} is not here: known are {', '.join(kept_versions(kept))}. "
+            f"the price table {version!r} is not here: known are {', '.join(list_versions(archive))}. "
             "Name the folder that you keep it in; for a table with an overlay, load the one below and lay it over again"
         )
-    found = {table.version: table for table in map(PriceTable, places)}
+    found = {table.version: table for table in map(PriceTable, paths)}
     if version not in found:
-        raise ConfigurationError(f"{places[0]} says that it is the price table {version}, but is {', '.join(found)}")
+        raise ConfigurationError(f"{paths[0]} says that it is the price table {version}, but is {', '.join(found)}")
     return found[version]
 
 
-def _folders(kept: Path | None) -> list[Path]:
-    return [folder for folder in (kept, bundled("pricing") / "versions") if folder is not None and folder.is_dir()]
+def _folders(archive: Path | None) -> list[Path]:
+    return [
+        folder for folder in (archive, bundled_path("pricing") / "versions") if folder is not None and folder.is_dir()
+    ]

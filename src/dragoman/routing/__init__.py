@@ -2,28 +2,28 @@
 
 from dragoman.adapter.errors import NoModelError
 from dragoman.canonical.routing import Refusal
-from dragoman.routing.availability import Availability, Limits, Outage
+from dragoman.routing.availability import Availability, Outage, OutageThresholds
 from dragoman.routing.chain import Router
-from dragoman.routing.decision import Candidate, Policy, RouteDecision, Verdict
+from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict
 from dragoman.routing.label_rules import label_rules
 from dragoman.routing.request import Recommendation, Recommender, RouteRequest
 from dragoman.routing.rules import Rule, When
-from dragoman.routing.validation import Refused
+from dragoman.routing.validation import RefusalReason
 
 __all__ = [
     "Availability",
     "Candidate",
-    "Limits",
     "NoModelError",
     "Outage",
-    "Policy",
+    "OutageThresholds",
     "Recommendation",
     "Recommender",
     "Refusal",
-    "Refused",
+    "RefusalReason",
     "RouteDecision",
     "RouteRequest",
     "Router",
+    "RoutingPolicy",
     "Rule",
     "Verdict",
     "When",

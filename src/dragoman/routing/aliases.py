@@ -20,14 +20,14 @@ class Aliases:
     Raises ConfigurationError where a name is no alias, or stands for something that is no model id.
     """
 
-    def __init__(self, own: Mapping[str, str] | None = None) -> None:
-        self.own: dict[str, str] = {}
+    def __init__(self, custom: Mapping[str, str] | None = None) -> None:
+        self.custom: dict[str, str] = {}
         """Those that are not bundled, in lower case."""
-        for name, model in (own or {}).items():
+        for name, model in (custom or {}).items():
             if not (isinstance(name, str) and _ALIAS.fullmatch(name)):
                 raise ConfigurationError(f"{name!r:.80} is no alias: letters, digits, '-', '_' and '.', a letter first")
-            self.own[name.lower()] = _model_id(name, model)
-        self._models = {**_bundled(), **self.own}
+            self.custom[name.lower()] = _model_id(name, model)
+        self._models = {**_bundled_aliases(), **self.custom}
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._models
@@ -45,13 +45,13 @@ class Aliases:
             raise UnknownProviderError(self._unknown(str(name))) from None
 
     def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name.lower()[:64], sorted(self._models), n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "write it as 'provider:model'"
+        close = difflib.get_close_matches(name.lower()[:64], sorted(self._models), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "write it as 'provider:model'"
         return f"{name!r:.80} is neither a model id nor an alias of one: {hint}"
 
 
 @cache
-def _bundled() -> Mapping[str, str]:
+def _bundled_aliases() -> Mapping[str, str]:
     text = files(__package__).joinpath("aliases.toml").read_text(encoding="utf-8")
     found: dict[str, str] = tomllib.loads(text)["aliases"]
     return found

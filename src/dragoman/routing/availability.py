@@ -19,20 +19,20 @@ from dragoman.adapter.errors import DragomanError, NetworkError, NotFoundError, 
 
 logger = logging.getLogger("dragoman.routing")
 
-_FAILURES = frozenset({"rate_limit", "auth", "server_error", "network", "other"})
+_COUNTED_CLASSES = frozenset({"rate_limit", "auth", "server_error", "network", "other"})
 """Classes of errors that speak against the provider; the others speak against the request."""
-_MOST_REMEMBERED = 1_000
+_MAX_ENTRIES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class OutageThresholds:
     """When something counts as down; the defaults are the specification's."""
 
     failures: int = 5
     models: int = 3
     within: timedelta = timedelta(minutes=2)
-    unreached: int = 2
-    unreached_within: timedelta = timedelta(seconds=30)
+    unreachable: int = 2
+    unreachable_within: timedelta = timedelta(seconds=30)
     idle: timedelta = timedelta(minutes=5)
 
 
@@ -41,13 +41,13 @@ class Outage:
     """``what`` is down: a model id, or a provider's name."""
 
     scope: Literal["model", "provider"]
-    what: str
+    target: str
     since: datetime
-    why: str
+    reason: str
 
     def __str__(self) -> str:
         whole = "all models of " if self.scope == "provider" else ""
-        return f"{whole}{self.what} down: {self.why}"
+        return f"{whole}{self.target} down: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -66,8 +66,8 @@ class Availability:
     Moments are datetimes with a time zone, as the caller's clock tells them.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, thresholds: OutageThresholds | None = None) -> None:
+        self.thresholds = thresholds or OutageThresholds()
         self._models: dict[str, _Health] = {}
         self._providers: dict[str, _Health] = {}
         self._lock = threading.Lock()
@@ -80,59 +80,66 @@ class Availability:
             if error is None:
                 self._clear(self._models, model, at)
                 self._clear(self._providers, provider, at)
-            elif isinstance(error, ProviderError) and _speaks_against_provider(error):
-                self._failed(model, provider, error, at)
+            elif isinstance(error, ProviderError) and _counts_against_provider(error):
+                self._record_failure(model, provider, error, at)
 
     def outage(self, model: str, at: datetime) -> Outage | None:
         """Why the model cannot be asked at that moment; its provider's outage comes first. None where it can."""
         with self._lock:
             for known, name in ((self._providers, model.partition(":")[0]), (self._models, model)):
                 health = known.get(name)
-                if health is not None and health.down is not None and not self._forgotten(health, at):
+                if health is not None and health.down is not None and not self._is_expired(health, at):
                     return health.down
         return None
 
-    def _failed(self, model: str, provider: str, error: ProviderError, at: datetime) -> None:
-        of_model, of_provider = self._health(self._models, model, at), self._health(self._providers, provider, at)
-        recent = self._count(of_model, at, self.limits.failures, self.limits.within)
-        if of_model.down is None and recent >= self.limits.failures:
-            why = f"{recent} failures in a row, the last one {error.error_class}"
-            of_model.down = _noted(Outage("model", model, at, why))
-        if of_provider.down is None and (reason := self._provider_wide(provider, error, of_provider, at)):
-            of_provider.down = _noted(Outage("provider", provider, at, reason))
+    def _record_failure(self, model: str, provider: str, error: ProviderError, at: datetime) -> None:
+        model_health, provider_health = (
+            self._health(self._models, model, at),
+            self._health(self._providers, provider, at),
+        )
+        recent = self._add_and_count(model_health, at, self.thresholds.failures, self.thresholds.within)
+        if model_health.down is None and recent >= self.thresholds.failures:
+            reason = f"{recent} failures in a row, the last one {error.error_class}"
+            model_health.down = _log_outage(Outage("model", model, at, reason))
+        if provider_health.down is None and (
+            provider_reason := self._provider_outage_reason(provider, error, provider_health, at)
+        ):
+            provider_health.down = _log_outage(Outage("provider", provider, at, provider_reason))
 
-    def _provider_wide(self, provider: str, error: ProviderError, health: _Health, at: datetime) -> str | None:
+    def _provider_outage_reason(self, provider: str, error: ProviderError, health: _Health, at: datetime) -> str | None:
         if error.error_class == "auth":
             return f"{type(error).__name__} on one of its models"
-        if _unreached(error):
-            times = self._count(health, at, self.limits.unreached, self.limits.unreached_within)
-            if times >= self.limits.unreached:
-                return f"not reached {times} times within {self.limits.unreached_within.total_seconds():g} s"
+        if _is_unreachable(error):
+            times = self._add_and_count(health, at, self.thresholds.unreachable, self.thresholds.unreachable_within)
+            if times >= self.thresholds.unreachable:
+                return f"not reached {times} times within {self.thresholds.unreachable_within.total_seconds():g} s"
         if isinstance(error, NotFoundError):  # a name that nobody knows says nothing about the provider
             return None
         down = [
             found.down
             for name, found in self._models.items()
-            if name.partition(":")[0] == provider and found.down and abs(at - found.down.since) <= self.limits.within
+            if name.partition(":")[0] == provider
+            and found.down
+            and abs(at - found.down.since) <= self.thresholds.within
         ]
-        if len(down) >= self.limits.models:
+        if len(down) >= self.thresholds.models:
             return f"{len(down)} of its models are down"
         return None
 
-    def _count(self, health: _Health, at: datetime, most: int, within: timedelta) -> int:
+    def _add_and_count(self, health: _Health, at: datetime, max_count: int, within: timedelta) -> int:
         """Notes a failure; how many of the last ``most`` lie within the span. Calls side by side may end in any
         order."""
         insort(health.failures, at)
-        del health.failures[:-most]
+        del health.failures[:-max_count]
         newest = health.failures[-1]
         return sum(newest - moment <= within for moment in health.failures)
 
     def _health(self, known: dict[str, _Health], name: str, at: datetime) -> _Health:
         """What is known, or a new beginning where that is nothing or too long ago."""
         health = known.get(name)
-        if health is None or self._forgotten(health, at):
-            if len(known) >= _MOST_REMEMBERED:
-                for old in [other for other, found in known.items() if self._forgotten(found, at)]:
+        if health is None or self._is_expired(health, at):
+            if len(known) >= _MAX_ENTRIES:
+                for old in [other for other, found in known.items() if self._is_expired(found, at)]:
                     del known[old]
             health = known[name] = _Health(at)
         health.last = max(health.last, at)
@@ -140,22 +147,22 @@ class Availability:
 
     def _clear(self, known: dict[str, _Health], name: str, at: datetime) -> None:
         found = known.pop(name, None)
-        if found is not None and found.down is not None and not self._forgotten(found, at):
+        if found is not None and found.down is not None and not self._is_expired(found, at):
             logger.info("%s answers again", name)
 
-    def _forgotten(self, health: _Health, at: datetime) -> bool:
-        return at - health.last >= self.limits.idle
+    def _is_expired(self, health: _Health, at: datetime) -> bool:
+        return at - health.last >= self.thresholds.idle
 
 
-def _speaks_against_provider(error: ProviderError) -> bool:
-    return error.error_class in _FAILURES or isinstance(error, NotFoundError)
+def _counts_against_provider(error: ProviderError) -> bool:
+    return error.error_class in _COUNTED_CLASSES or isinstance(error, NotFoundError)
 
 
-def _unreached(error: ProviderError) -> bool:
+def _is_unreachable(error: ProviderError) -> bool:
     """No answer at all: a status, or a stream that began, came from a provider that was reached."""
     return isinstance(error, NetworkError) and not isinstance(error, StreamTruncatedError) and error.status is None
 
 
-def _noted(outage: Outage) -> Outage:
+def _log_outage(outage: Outage) -> Outage:
     logger.warning("%s", outage)
     return outage

@@ -33,16 +33,16 @@ from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.routing.aliases import Aliases
 from dragoman.routing.availability import Availability
-from dragoman.routing.configuration import Configuration, read_configuration, read_policy, write_policy
-from dragoman.routing.decision import Candidate, Policy, RouteDecision, Verdict
+from dragoman.routing.configuration import RouterConfiguration, dump_configuration, read_mapping, read_toml
+from dragoman.routing.decision import Candidate, RouteDecision, RoutingPolicy, Verdict
 from dragoman.routing.mention import Mention, read_mention
 from dragoman.routing.request import ModelFacts, Recommendation, Recommender, RouteRequest
 from dragoman.routing.rules import Rule
-from dragoman.routing.validation import Refused, refusals
+from dragoman.routing.validation import RefusalReason, find_refusals
 
 logger = logging.getLogger("dragoman.routing")
 
-_LONGEST_REASON = 300
+_MAX_REASON_CHARS = 300
 
 
 class Router:
@@ -72,9 +72,9 @@ class Router:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.aliases = Aliases(aliases)
-        self.rules = _named(rules, self.aliases)
-        self.workspace_default = self._resolved(workspace_default)
-        self.global_default = self._resolved(global_default)
+        self.rules = _name_rules(rules, self.aliases)
+        self.workspace_default = self._resolve(workspace_default)
+        self.global_default = self._resolve(global_default)
         self.availability = availability if availability is not None else Availability()
         self._recommender = recommender
         self._min_confidence = min_confidence
@@ -90,21 +90,21 @@ class Router:
 
         Raises ConfigurationError, naming every fault.
         """
-        return cls(**(read_configuration(text) | settings))
+        return cls(**(read_toml(text) | settings))
 
     @classmethod
-    def from_policy(cls, policy: Mapping[str, Any], **settings: Any) -> Self:
+    def from_configuration(cls, policy: Mapping[str, Any], **settings: Any) -> Self:
         """A router from what `policy` wrote; otherwise as `from_toml`."""
-        return cls(**(read_policy(policy) | settings))
+        return cls(**(read_mapping(policy) | settings))
 
     @property
-    def policy(self) -> dict[str, Any]:
+    def configuration(self) -> dict[str, Any]:
         """Rules, own aliases and defaults as JSON takes them, to be kept with a session: aliases have become the models
         that they stand for today, so that later it is still known what was meant."""
-        return write_policy(
-            Configuration(
+        return dump_configuration(
+            RouterConfiguration(
                 rule=self.rules,
-                aliases=self.aliases.own,
+                aliases=self.aliases.custom,
                 workspace_default=self.workspace_default,
                 global_default=self.global_default,
                 min_confidence=Decimal(str(self._min_confidence)),
@@ -121,128 +121,140 @@ class Router:
         mention = read_mention(request.text) if self._mentions else Mention(None, request.text)
         tokens = request.estimated_tokens
         request = replace(request, text=mention.rest, estimated_tokens=cache(tokens) if callable(tokens) else tokens)
-        return self._first(request, tuple(self._proposals(request, mention.name)), 0)
+        return self._pick(request, tuple(self._proposals(request, mention.name)), 0)
 
-    def next_after(self, decision: RouteDecision, error: DragomanError, *, seen: bool = False) -> RouteDecision | None:
+    def choose_fallback(
+        self, decision: RouteDecision, error: DragomanError, *, seen: bool = False
+    ) -> RouteDecision | None:
         """The next candidate that validates, after the chosen one failed with that error.
 
         None where the caller has ``seen`` anything of the reply, where another model would fail in the same way (the
         request is invalid or was cancelled, a filter blocked it) or where no candidate is left; the error then stands,
         with a note on each candidate that was left. Whom the failed model hands over to is on the new record.
         """
-        if seen or not _may_hand_over(error):
+        if seen or not _can_fall_back(error):
             return None
-        place = decision.winner_index
+        index = decision.winner_index
         kind = error.error_class if isinstance(error, ProviderError) else "not_configured"
-        lost = replace(decision.winner, verdict=Verdict.REJECTED, failure=kind)
-        chain = (*decision.chain[:place], lost, *decision.chain[place + 1 :])
+        rejected = replace(decision.winner, verdict=Verdict.REJECTED, failure=kind)
+        chain = (*decision.chain[:index], rejected, *decision.chain[index + 1 :])
         try:
-            return self._first(decision.request, chain, place + 1)
+            return self._pick(decision.request, chain, index + 1)
         except NoModelError as nothing_left:
-            if any(place < index and link.model for index, link in enumerate(chain)):
+            if any(index < later and link.model for later, link in enumerate(chain)):
                 error.add_note(str(nothing_left))
             return None
 
-    def _first(self, request: RouteRequest, proposed: Sequence[Candidate], start: int) -> RouteDecision:
+    def _pick(self, request: RouteRequest, proposed: Sequence[Candidate], start: int) -> RouteDecision:
         """The first candidate from ``start`` on that validates. Raises NoModelError."""
         chain, at, winner = list(proposed), self._clock(), None
         failed = {link.model: link.failure for link in chain if link.failure is not None}
-        known: dict[str, tuple[Refused, ...]] = {}
-        for place, link in enumerate(chain[start:], start):
+        known: dict[str, tuple[RefusalReason, ...]] = {}
+        for index, link in enumerate(chain[start:], start):
             if link.model is None:
                 continue
             if winner is not None:
-                chain[place] = replace(link, verdict=Verdict.DEFERRED)
+                chain[index] = replace(link, verdict=Verdict.DEFERRED)
                 continue
             if link.model not in known:
-                known[link.model] = refusals(
+                known[link.model] = find_refusals(
                     link.model, request, find=self._find, availability=self.availability, at=at
                 )
             refused, failure = known[link.model], failed.get(link.model)
             if refused or failure is not None:
-                chain[place] = replace(link, verdict=Verdict.REJECTED, refusals=refused, failure=failure)
+                chain[index] = replace(link, verdict=Verdict.REJECTED, refusals=refused, failure=failure)
             else:
-                winner = place
-                chain[place] = replace(link, verdict=Verdict.CHOSE)
+                winner = index
+                chain[index] = replace(link, verdict=Verdict.CHOSE)
         if winner is None:
-            raise _no_model(chain)
+            raise _no_model_error(chain)
         model = chain[winner].model
         assert model is not None
         return RouteDecision(
             model=model,
-            record=_record(model, chain, winner),
+            record=_to_record(model, chain, winner),
             chain=tuple(chain),
             winner_index=winner,
             request=request,
         )
 
     def _proposals(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
-        yield from self._overrides(request, mentioned)
-        sticky = self._resolved(request.sticky)
-        yield _one(Policy.MANUAL_STICKY, sticky, "the session was set to it", "the session is set to no model")
-        yield from self._by_rules(request)
-        yield self._recommended(request)
-        delegate = self._resolved(request.delegate)
-        yield _one(Policy.DELEGATE_REQUEST, delegate, "a delegating model asked for it", "nothing was delegated")
+        yield from self._override_proposals(request, mentioned)
+        sticky = self._resolve(request.sticky)
+        yield _candidate(
+            RoutingPolicy.MANUAL_STICKY, sticky, "the session was set to it", "the session is set to no model"
+        )
+        yield from self._rule_proposals(request)
+        yield self._recommendation(request)
+        delegate = self._resolve(request.delegate)
+        yield _candidate(
+            RoutingPolicy.DELEGATE_REQUEST, delegate, "a delegating model asked for it", "nothing was delegated"
+        )
         workspace, everywhere = self.workspace_default, self.global_default
-        yield _one(Policy.WORKSPACE_DEFAULT, workspace, "the default of the workspace", "the workspace has no default")
-        yield _one(Policy.GLOBAL_DEFAULT, everywhere, "the global default", "there is no global default")
+        yield _candidate(
+            RoutingPolicy.WORKSPACE_DEFAULT, workspace, "the default of the workspace", "the workspace has no default"
+        )
+        yield _candidate(RoutingPolicy.GLOBAL_DEFAULT, everywhere, "the global default", "there is no global default")
 
-    def _overrides(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
+    def _override_proposals(self, request: RouteRequest, mentioned: str | None) -> Iterator[Candidate]:
         """The argument first, then the mention: the program knows of both."""
-        policy, found = Policy.PER_MESSAGE_OVERRIDE, False
+        policy, found = RoutingPolicy.PER_MESSAGE_OVERRIDE, False
         if request.override is not None:
             found = True
-            yield Candidate(policy=policy, model=self._existing(request.override), reason="asked for with this message")
+            yield Candidate(
+                policy=policy, model=self._resolve_existing(request.override), reason="asked for with this message"
+            )
         if mentioned is not None:
             found = True
             try:
-                model = self._existing(mentioned)
+                model = self._resolve_existing(mentioned)
             except UnknownProviderError as error:
                 literal = f"to say @{mentioned:.80} literally, begin with a backslash"
                 raise UnknownProviderError(f"the text begins with a mention: {error}; {literal}") from None
             yield Candidate(policy=policy, model=model, reason=f"the text begins with @{mentioned}")
         if not found:
-            yield _one(policy, None, "", "the message names no model")
+            yield _candidate(policy, None, "", "the message names no model")
 
-    def _by_rules(self, request: RouteRequest) -> Iterator[Candidate]:
+    def _rule_proposals(self, request: RouteRequest) -> Iterator[Candidate]:
         found = False
         for rule in self.rules:
             model = rule.model
-            if rule.when.holds(request, partial(self._tokens, request, model), partial(self._cost, request, model)):
+            if rule.when.matches(
+                request, partial(self._estimate_tokens, request, model), partial(self._max_cost, request, model)
+            ):
                 found = True
                 reason = f"the rule {rule.name!r} fits"
-                yield Candidate(policy=Policy.RULE, model=model, reason=reason, rule_name=rule.name)
+                yield Candidate(policy=RoutingPolicy.RULE, model=model, reason=reason, rule_name=rule.name)
         if not found:
-            yield _one(Policy.RULE, None, "", "no rule fits")
+            yield _candidate(RoutingPolicy.RULE, None, "", "no rule fits")
 
-    def _recommended(self, request: RouteRequest) -> Candidate:
-        nothing = Candidate(policy=Policy.PATTERN, model=None, reason="nothing is recommended")
+    def _recommendation(self, request: RouteRequest) -> Candidate:
+        none_recommended = Candidate(policy=RoutingPolicy.PATTERN, model=None, reason="nothing is recommended")
         if self._recommender is None:
-            return nothing
+            return none_recommended
         try:
             answer = self._recommender(request)
             if answer is None:
-                return nothing
+                return none_recommended
             found = Recommendation(*answer)
             model, confidence = self.aliases.resolve(found.model), float(found.confidence)
             alternatives = tuple(map(str, found.alternatives))
         except Exception as error:
             logger.warning("the recommender failed: %s", type(error).__name__, exc_info=True)
-            return replace(nothing, reason=f"the recommender failed: {type(error).__name__}")
+            return replace(none_recommended, reason=f"the recommender failed: {type(error).__name__}")
         if not 0 <= confidence <= 1 or math.isnan(confidence):
             logger.warning("the recommender's confidence is %s, not 0 to 1: it is left out", confidence)
-            return replace(nothing, reason="the recommender's confidence is none")
+            return replace(none_recommended, reason="the recommender's confidence is none")
         if confidence < self._min_confidence:
             reason = f"{model} is recommended with {confidence:.2f}, less than {self._min_confidence:.2f}"
-            return replace(nothing, reason=reason, confidence=confidence, alternatives=alternatives)
-        reason = one_line(str(found.reason))[:_LONGEST_REASON]
-        return replace(nothing, model=model, reason=reason, confidence=confidence, alternatives=alternatives)
+            return replace(none_recommended, reason=reason, confidence=confidence, alternatives=alternatives)
+        reason = one_line(str(found.reason))[:_MAX_REASON_CHARS]
+        return replace(none_recommended, model=model, reason=reason, confidence=confidence, alternatives=alternatives)
 
-    def _resolved(self, name: str | None) -> str | None:
+    def _resolve(self, name: str | None) -> str | None:
         return None if name is None else self.aliases.resolve(name)
 
-    def _existing(self, name: str) -> str:
+    def _resolve_existing(self, name: str) -> str:
         """The model id, of a provider that exists. Raises UnknownProviderError."""
         model = self.aliases.resolve(name)
         try:
@@ -253,7 +265,7 @@ class Router:
             pass  # it exists, and validation says what it lacks
         return model
 
-    def _tokens(self, request: RouteRequest, model: str) -> int | None:
+    def _estimate_tokens(self, request: RouteRequest, model: str) -> int | None:
         """The size of the prompt there; None where the model is not known here, so that nobody counts for it."""
         try:
             self._find(model)
@@ -261,39 +273,39 @@ class Router:
             return None
         return request.tokens_on(model)
 
-    def _cost(self, request: RouteRequest, model: str) -> Decimal | None:
+    def _max_cost(self, request: RouteRequest, model: str) -> Decimal | None:
         """The most that one reply can cost there, None where that is not all known."""
         try:
             facts = self._find(model)
         except ConfigurationError:
             return None
-        written = request.max_output_tokens or facts.default_output_tokens
-        usage = TokenUsage(input_tokens=request.tokens_on(model), output_tokens=written)
+        output_tokens = request.max_output_tokens or facts.default_output_tokens
+        usage = TokenUsage(input_tokens=request.tokens_on(model), output_tokens=output_tokens)
         prices = self._prices if self._prices is not None else bundled_prices()
         priced = prices.price(model, usage, self._clock())
         return priced.cost_usd if priced.cost_status in (CostStatus.PRICED, CostStatus.FREE) else None
 
 
-def _one(policy: Policy, model: str | None, reason: str, nothing: str) -> Candidate:
-    return Candidate(policy=policy, model=model, reason=nothing if model is None else reason)
+def _candidate(policy: RoutingPolicy, model: str | None, reason: str, without_model: str) -> Candidate:
+    return Candidate(policy=policy, model=model, reason=without_model if model is None else reason)
 
 
-def _named(rules: Iterable[Rule] | Rule, aliases: Aliases) -> tuple[Rule, ...]:
+def _name_rules(rules: Iterable[Rule] | Rule, aliases: Aliases) -> tuple[Rule, ...]:
     """The rules with names, and with model ids in place of aliases."""
     named: dict[str, Rule] = {}
     if isinstance(rules, Rule):
         rules = (rules,)
-    for place, rule in enumerate(rules, 1):
+    for index, rule in enumerate(rules, 1):
         if not isinstance(rule, Rule):
-            raise ConfigurationError(f"rule {place} is a {type(rule).__name__}, not a Rule: from_toml reads a file")
-        name = f"rule {place}" if rule.name is None else rule.name
+            raise ConfigurationError(f"rule {index} is a {type(rule).__name__}, not a Rule: from_toml reads a file")
+        name = f"rule {index}" if rule.name is None else rule.name
         if name in named:
             raise ConfigurationError(f"two rules are named {name!r:.80}: nobody could tell which one it was")
         named[name] = rule.model_copy(update={"name": name, "model": aliases.resolve(rule.model)})
     return tuple(named.values())
 
 
-def _record(model: str, chain: Sequence[Candidate], winner: int) -> RoutingDecisionRecord:
+def _to_record(model: str, chain: Sequence[Candidate], winner: int) -> RoutingDecisionRecord:
     """What the reply remembers; the chain itself is for an event."""
     chosen = chain[winner]
     passed = [
@@ -310,16 +322,18 @@ def _record(model: str, chain: Sequence[Candidate], winner: int) -> RoutingDecis
     )
 
 
-def _no_model(chain: Sequence[Candidate]) -> NoModelError:
-    return NoModelError([(link.model, str(link.policy), _against(link)) for link in chain if link.model is not None])
+def _no_model_error(chain: Sequence[Candidate]) -> NoModelError:
+    return NoModelError(
+        [(link.model, str(link.policy), _reasons_against(link)) for link in chain if link.model is not None]
+    )
 
 
-def _against(link: Candidate) -> tuple[tuple[str, str], ...]:
-    found = tuple((str(refused.name), refused.why) for refused in link.refusals)
+def _reasons_against(link: Candidate) -> tuple[tuple[str, str], ...]:
+    found = tuple((str(refused.name), refused.reason) for refused in link.refusals)
     return found if link.failure is None else (*found, (link.failure, "it failed before it answered"))
 
 
-def _may_hand_over(error: DragomanError) -> bool:
+def _can_fall_back(error: DragomanError) -> bool:
     """Whether another model may do better. A filter is not to be got round by asking elsewhere."""
     if isinstance(error, (RequestCancelledError, ContentFilterError)):
         return False

@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Text
 from dragoman.routing.rules import Rule
 
 
-class Configuration(Frozen):
+class RouterConfiguration(FrozenModel):
     """What a file may say."""
 
     rule: tuple[Rule, ...] = ()
@@ -24,31 +24,31 @@ class Configuration(Frozen):
     mentions: bool = True
 
 
-def read_configuration(text: str) -> dict[str, Any]:
+def read_toml(text: str) -> dict[str, Any]:
     """The arguments of a Router, from TOML. Raises ConfigurationError."""
     try:
-        return read_policy(tomllib.loads(text, parse_float=Decimal))
+        return read_mapping(tomllib.loads(text, parse_float=Decimal))
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"the routing configuration is no TOML: {error}") from None
 
 
-def read_policy(data: Mapping[str, Any]) -> dict[str, Any]:
+def read_mapping(data: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a Router, from what `write_policy` made or a file holds. Raises ConfigurationError."""
     try:
-        found = Configuration.model_validate(dict(data))
+        configuration = RouterConfiguration.model_validate(dict(data))
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
         raise ConfigurationError("the routing configuration is not valid:\n  " + "\n  ".join(faults)) from None
     return {
-        "rules": found.rule,
-        "aliases": found.aliases,
-        "workspace_default": found.workspace_default,
-        "global_default": found.global_default,
-        "min_confidence": float(found.min_confidence),
-        "mentions": found.mentions,
+        "rules": configuration.rule,
+        "aliases": configuration.aliases,
+        "workspace_default": configuration.workspace_default,
+        "global_default": configuration.global_default,
+        "min_confidence": float(configuration.min_confidence),
+        "mentions": configuration.mentions,
     }
 
 
-def write_policy(configuration: Configuration) -> dict[str, Any]:
+def dump_configuration(configuration: RouterConfiguration) -> dict[str, Any]:
     """The configuration as JSON takes it, without what is not set."""
     return configuration.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

@@ -6,11 +6,11 @@ from enum import StrEnum
 
 from dragoman.canonical.message import Message
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
-from dragoman.routing.request import RouteRequest, with_text
-from dragoman.routing.validation import Refused
+from dragoman.routing.request import RouteRequest, replace_text
+from dragoman.routing.validation import RefusalReason
 
 
-class Policy(StrEnum):
+class RoutingPolicy(StrEnum):
     """Who may propose a model, in the order of the chain (specification D11)."""
 
     PER_MESSAGE_OVERRIDE = "per_message_override"
@@ -28,13 +28,13 @@ class Policy(StrEnum):
 
 
 _MODES = {
-    Policy.PER_MESSAGE_OVERRIDE: RoutingMode.OVERRIDE,
-    Policy.MANUAL_STICKY: RoutingMode.MANUAL,
-    Policy.RULE: RoutingMode.RULE,
-    Policy.PATTERN: RoutingMode.PATTERN,
-    Policy.DELEGATE_REQUEST: RoutingMode.DELEGATE,
-    Policy.WORKSPACE_DEFAULT: RoutingMode.DEFAULT,
-    Policy.GLOBAL_DEFAULT: RoutingMode.DEFAULT,
+    RoutingPolicy.PER_MESSAGE_OVERRIDE: RoutingMode.OVERRIDE,
+    RoutingPolicy.MANUAL_STICKY: RoutingMode.MANUAL,
+    RoutingPolicy.RULE: RoutingMode.RULE,
+    RoutingPolicy.PATTERN: RoutingMode.PATTERN,
+    RoutingPolicy.DELEGATE_REQUEST: RoutingMode.DELEGATE,
+    RoutingPolicy.WORKSPACE_DEFAULT: RoutingMode.DEFAULT,
+    RoutingPolicy.GLOBAL_DEFAULT: RoutingMode.DEFAULT,
 }
 
 
@@ -55,11 +55,11 @@ class Candidate:
     A model that was outranked was not checked: its ``refusals`` are empty and say nothing.
     """
 
-    policy: Policy
+    policy: RoutingPolicy
     model: str | None
     reason: str
     verdict: Verdict = Verdict.NOT_APPLICABLE
-    refusals: tuple[Refused, ...] = ()
+    refusals: tuple[RefusalReason, ...] = ()
     rule_name: str | None = None
     confidence: float | None = None
     alternatives: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Candidate:
         return named if self.failure is None else (*named, self.failure)
 
     def __str__(self) -> str:
-        against = "; ".join(f"{refused.name}: {refused.why}" for refused in self.refusals) or self.failure
+        against = "; ".join(f"{refused.name}: {refused.reason}" for refused in self.refusals) or self.failure
         model = f" {self.model}" if self.model else ""
         return f"{self.policy}: {self.verdict}{model} ({self.reason}{f'; {against}' if against else ''})"
 
@@ -106,13 +106,13 @@ class RouteDecision:
         return self.chain[self.winner_index]
 
     @property
-    def failed(self) -> tuple[str, ...]:
+    def failed_models(self) -> tuple[str, ...]:
         """The models that were asked before this one, and failed before they answered."""
         return tuple(dict.fromkeys(link.model for link in self.candidates if link.failure is not None and link.model))
 
-    def sent(self, said: Sequence[Message]) -> tuple[Message, ...]:
+    def without_mention(self, prompt: Sequence[Message]) -> tuple[Message, ...]:
         """What the user says as it is to be sent: without the mention. Raises RequestError where nothing is left."""
-        return with_text(said, self.text)
+        return replace_text(prompt, self.text)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.chain))

@@ -4,17 +4,17 @@ from dragoman.events.catalogue import PolicyEvaluation, RouteDecided
 from dragoman.routing.decision import Candidate, RouteDecision
 
 
-def decided(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
+def to_event(decision: RouteDecision, elapsed_ms: float) -> RouteDecided:
     """``elapsed_ms`` is how long the decision took, as the caller measured it."""
     return RouteDecided(
         chosen_model=decision.model,
         winner_index=decision.winner_index,
         elapsed_ms=elapsed_ms,
-        chain=tuple(map(_link, decision.chain)),
+        chain=tuple(map(_to_evaluation, decision.chain)),
     )
 
 
-def _link(link: Candidate) -> PolicyEvaluation:
+def _to_evaluation(link: Candidate) -> PolicyEvaluation:
     failures = tuple(str(refused.name) for refused in link.refusals)
     return PolicyEvaluation.model_validate(
         {

@@ -23,13 +23,16 @@ def label_rules(models: Mapping[str, Iterable[str]]) -> tuple[Rule, ...]:
             raise ConfigurationError(f"the models of the label {label!r:.80} are a list: [{listed!r:.80}]")
         for model in listed:
             labels.setdefault(model, []).append(label)
-    return tuple(_rule(model, seen, models.keys() - set(seen)) for model, seen in labels.items())
+    return tuple(
+        _label_rule(model, allowed_labels, models.keys() - set(allowed_labels))
+        for model, allowed_labels in labels.items()
+    )
 
 
-def _rule(model: str, seen: Iterable[str], hidden: Iterable[str]) -> Rule:
-    when = When(any_of=_each(seen), none_of=_each(hidden))
+def _label_rule(model: str, allowed_labels: Iterable[str], other_labels: Iterable[str]) -> Rule:
+    when = When(any_of=_any_label(allowed_labels), none_of=_any_label(other_labels))
     return Rule(model=model, when=when, name=f"labels for {model}")
 
 
-def _each(labels: Iterable[str]) -> tuple[When, ...]:
+def _any_label(labels: Iterable[str]) -> tuple[When, ...]:
     return tuple(When(labels=frozenset({label})) for label in sorted(labels))

@@ -59,17 +59,17 @@ class RouteRequest:
     def of(
         cls,
         history: Sequence[Message],
-        said: Sequence[Message] = (),
+        prompt: Sequence[Message] = (),
         tools: Sequence[ToolDefinition] = (),
         options: AdapterOptions | None = None,
         **fields: Any,
     ) -> "RouteRequest":
         """The facts of a turn in which ``said`` is said after ``history``; ``fields`` are those that neither tells."""
         options = options or AdapterOptions()
-        messages = [*history, *said]
-        kinds = {kind for message in messages for kind in _kinds(message.content)}
+        messages = [*history, *prompt]
+        kinds = {kind for message in messages for kind in _block_types(message.content)}
         facts: dict[str, Any] = {
-            "text": next((block.text for _, _, block in _user_texts(said)), ""),
+            "text": next((block.text for _, _, block in _user_texts(prompt)), ""),
             "estimated_tokens": lambda model: get_adapter(model).estimate_input_tokens(messages, tools),
             "max_output_tokens": options.max_output_tokens,
             "images": "image" in kinds,
@@ -106,34 +106,38 @@ class Recommender(Protocol):
     def __call__(self, request: RouteRequest, /) -> Recommendation | tuple[str, float, str] | None: ...
 
 
-def _kinds(blocks: Iterable[ContentBlock]) -> Iterable[str]:
+def _block_types(blocks: Iterable[ContentBlock]) -> Iterable[str]:
     for block in blocks:
         yield block.type
         if isinstance(block, ToolResultBlock):
-            yield from _kinds(block.content)
+            yield from _block_types(block.content)
 
 
-def with_text(said: Sequence[Message], text: str) -> tuple[Message, ...]:
+def replace_text(prompt: Sequence[Message], text: str) -> tuple[Message, ...]:
     """What is said, beginning with that text: a mention of a model has been taken out of it.
 
     Raises RequestError where nothing is left of a message.
     """
-    changed = list(said)
-    for place, index, block in _user_texts(said):
+    changed = list(prompt)
+    for index, block_index, block in _user_texts(prompt):
         if block.text == text:
             break
-        content = changed[place].content
-        kept = (*content[:index], *([block.model_copy(update={"text": text})] if text else []), *content[index + 1 :])
+        content = changed[index].content
+        kept = (
+            *content[:block_index],
+            *([block.model_copy(update={"text": text})] if text else []),
+            *content[block_index + 1 :],
+        )
         if not kept:
             raise RequestError("the message names a model and says nothing else")
-        changed[place] = changed[place].model_copy(update={"content": kept})
+        changed[index] = changed[index].model_copy(update={"content": kept})
         break
     return tuple(changed)
 
 
-def _user_texts(said: Sequence[Message]) -> Iterator[tuple[int, int, TextBlock]]:
+def _user_texts(prompt: Sequence[Message]) -> Iterator[tuple[int, int, TextBlock]]:
     """The text blocks of what the user says, with the places of message and block; an image may stand before them."""
-    for place, message in enumerate(said):
-        for index, block in enumerate(message.content):
+    for index, message in enumerate(prompt):
+        for block_index, block in enumerate(message.content):
             if message.role is Role.USER and isinstance(block, TextBlock):
-                yield place, index, block
+                yield index, block_index, block

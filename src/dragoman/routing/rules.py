@@ -11,18 +11,18 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer
 from pydantic_core import PydanticCustomError
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Count, Text
 from dragoman.routing.request import RouteRequest
 
 
-def _exact(value: Any) -> Any:
+def _reject_float(value: Any) -> Any:
     if isinstance(value, float):
         raise PydanticCustomError("not_exact", "money is a Decimal, an int or a text: a float is not exact")
     return value
 
 
-Usd = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, allow_inf_nan=False)]
+Usd = Annotated[Decimal, BeforeValidator(_reject_float), Field(ge=0, allow_inf_nan=False)]
 """An amount of US dollars."""
 
 
@@ -30,7 +30,7 @@ Names = Annotated[frozenset[Text], PlainSerializer(sorted, return_type=list[str]
 """A set that is written in one order, always."""
 
 
-class When(Frozen):
+class When(FrozenModel):
     """Conditions on a turn; all that are given must hold, and where none is given every turn fits.
 
     Sizes and prices are those on the rule's own model. What is unknown, such as a price, fulfils no condition.
@@ -60,22 +60,22 @@ class When(Frozen):
     any_of: tuple["When", ...] = ()
     none_of: tuple["When", ...] = ()
 
-    def holds(
+    def matches(
         self, request: RouteRequest, tokens: Callable[[], int | None], cost: Callable[[], Decimal | None]
     ) -> bool:
         """``tokens`` and ``cost`` are asked for only where a condition needs them."""
         return (
-            self._media_fit(request)
-            and self._people_fit(request)
-            and _between(self.tokens_over, tokens, self.tokens_under)
-            and _between(self.cost_over_usd, cost, self.cost_under_usd)
-            and _between(self.spent_over_usd, lambda: request.spent_usd, None)
-            and (not self.any_of or any(one.holds(request, tokens, cost) for one in self.any_of))
-            and not any(one.holds(request, tokens, cost) for one in self.none_of)
+            self._matches_media(request)
+            and self._matches_people(request)
+            and _is_between(self.tokens_over, tokens, self.tokens_under)
+            and _is_between(self.cost_over_usd, cost, self.cost_under_usd)
+            and _is_between(self.spent_over_usd, lambda: request.spent_usd, None)
+            and (not self.any_of or any(condition.matches(request, tokens, cost) for condition in self.any_of))
+            and not any(condition.matches(request, tokens, cost) for condition in self.none_of)
         )
 
-    def _media_fit(self, request: RouteRequest) -> bool:
-        asked = (
+    def _matches_media(self, request: RouteRequest) -> bool:
+        conditions = (
             (self.has_tools, request.tools),
             (self.has_images, request.images),
             (self.has_audio, request.audio),
@@ -83,9 +83,9 @@ class When(Frozen):
             (self.has_documents, request.documents),
             (self.has_output_schema, request.output_schema),
         )
-        return all(wanted is None or wanted is fact for wanted, fact in asked)
+        return all(expected is None or expected is fact for expected, fact in conditions)
 
-    def _people_fit(self, request: RouteRequest) -> bool:
+    def _matches_people(self, request: RouteRequest) -> bool:
         text = request.text.casefold()
         return (
             (not self.text_contains or any(part.casefold() in text for part in self.text_contains))
@@ -95,7 +95,7 @@ class When(Frozen):
         )
 
 
-class Rule(Frozen):
+class Rule(FrozenModel):
     """Turns that fit ``when`` go to ``model``, a model id or an alias, if it can take them.
 
     A rule without a name is called by its place, ``rule 1`` for the first. For a second choice, write a second rule
@@ -107,7 +107,7 @@ class Rule(Frozen):
     name: Text | None = None
 
 
-def _between(over: Any, value: Callable[[], Any], under: Any) -> bool:
+def _is_between(over: Any, value: Callable[[], Any], under: Any) -> bool:
     if over is None and under is None:
         return True
     found = value()

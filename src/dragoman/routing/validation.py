@@ -14,39 +14,39 @@ from dragoman.routing.availability import Availability
 from dragoman.routing.request import ModelFacts, RouteRequest
 
 
-class Refused(NamedTuple):
+class RefusalReason(NamedTuple):
     name: Refusal
-    why: str
+    reason: str
 
 
-def refusals(
+def find_refusals(
     model: str,
     request: RouteRequest,
     *,
     find: Callable[[str], ModelFacts],
     availability: Availability,
     at: datetime,
-) -> tuple[Refused, ...]:
+) -> tuple[RefusalReason, ...]:
     """Everything that speaks against the model, in the order of the specification; nothing where it may answer."""
     try:
         facts = find(model)
-        abilities = facts.capabilities
+        capabilities = facts.capabilities
     except ConfigurationError as error:
-        return (Refused(Refusal.NOT_CONFIGURED, str(error)),)
-    found: list[Refused] = []
+        return (RefusalReason(Refusal.NOT_CONFIGURED, str(error)),)
+    found: list[RefusalReason] = []
     if outage := availability.outage(model, at):
-        found.append(Refused(Refusal.PROVIDER_UNAVAILABLE, str(outage)))
-    if request.images and not abilities.supports_images:
-        found.append(Refused(Refusal.NO_VISION_SUPPORT, "the turn holds images"))
+        found.append(RefusalReason(Refusal.PROVIDER_UNAVAILABLE, str(outage)))
+    if request.images and not capabilities.supports_images:
+        found.append(RefusalReason(Refusal.NO_VISION_SUPPORT, "the turn holds images"))
     tokens, answer = request.tokens_on(model), request.max_output_tokens or 0
-    if tokens + answer > abilities.max_context_tokens:
+    if tokens + answer > capabilities.max_context_tokens:
         room = f" and an answer of up to {answer:,}" if answer else ""
-        why = f"about {tokens:,} tokens{room} in a window of {abilities.max_context_tokens:,}"
-        found.append(Refused(Refusal.EXCEEDS_CONTEXT_WINDOW, why))
-    if request.tools and not abilities.supports_tools:
-        found.append(Refused(Refusal.NO_TOOL_SUPPORT, "the turn offers tools"))
-    if request.system_prompt and not abilities.supports_system_prompt:
-        found.append(Refused(Refusal.NO_SYSTEM_PROMPT_SUPPORT, "the turn has a system prompt"))
-    if request.output_schema and not abilities.supports_structured_output:
-        found.append(Refused(Refusal.NO_STRUCTURED_OUTPUT_SUPPORT, "the turn asks for a schema"))
+        reason = f"about {tokens:,} tokens{room} in a window of {capabilities.max_context_tokens:,}"
+        found.append(RefusalReason(Refusal.EXCEEDS_CONTEXT_WINDOW, reason))
+    if request.tools and not capabilities.supports_tools:
+        found.append(RefusalReason(Refusal.NO_TOOL_SUPPORT, "the turn offers tools"))
+    if request.system_prompt and not capabilities.supports_system_prompt:
+        found.append(RefusalReason(Refusal.NO_SYSTEM_PROMPT_SUPPORT, "the turn has a system prompt"))
+    if request.output_schema and not capabilities.supports_structured_output:
+        found.append(RefusalReason(Refusal.NO_STRUCTURED_OUTPUT_SUPPORT, "the turn asks for a schema"))
     return tuple(found)

@@ -16,7 +16,7 @@ from dragoman.formats.message_body_schema import MessageBodySchema
 from dragoman.session.events import SessionEvent
 
 
-class Answer:
+class AnswerValidator:
     """Watches one turn. Where the model may call tools, a text may be what it says before a call: such a reply is
     judged when it is all there, and so is one whose blocks do not come in order.
     """
@@ -28,7 +28,7 @@ class Answer:
         self._block = 0
         self._reply: Message | None = None
 
-    def see(self, event: SessionEvent) -> None:
+    def check_event(self, event: SessionEvent) -> None:
         """Raises MessageBodyError where the answer is wrong."""
         match event:
             case MessageStart():
@@ -44,9 +44,9 @@ class Answer:
             case MessageComplete(message=reply):
                 self._reply = reply
                 if not reply.tool_uses:
-                    self.end()
+                    self.finish()
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """The turn is over: its last reply is the answer. Raises MessageBodyError."""
         reply, self._reply = self._reply, None
         if reply is None:
@@ -58,14 +58,14 @@ class Answer:
             raise
 
 
-def watched(schema: Any) -> MessageBodySchema:
+def require_body_schema(schema: Any) -> MessageBodySchema:
     """Raises RequestError where that is no schema of a body."""
     if not isinstance(schema, MessageBodySchema):
         raise RequestError(f"output_schema is a JSON Schema or a MessageBodySchema, not a {type(schema).__name__}")
     return schema
 
 
-def as_asked(options: AdapterOptions) -> AdapterOptions:
+def with_json_schema(options: AdapterOptions) -> AdapterOptions:
     """The options with the JSON Schema that a model answers by in place of a body's. Raises RequestError."""
     schema: Any = options.output_schema
-    return replace(options, output_schema=watched(schema).json_schema())
+    return replace(options, output_schema=require_body_schema(schema).json_schema())

@@ -9,25 +9,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.decoding import decode_async
+from dragoman.adapter.decoding import decode_stream_async
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.session import calls
-from dragoman.session.calls import Prepared
-from dragoman.session.conversation import IN_A_TURN, Conversation
+from dragoman.session.calls import PreparedCall
+from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.events import SessionEvent
 from dragoman.session.keeping import SessionStore
-from dragoman.session.reading import Reading
-from dragoman.session.settings import Options, Said, Settings
-from dragoman.session.turn import Ask, BrokenReplyError, Fill, Judge, Keep, RunTools, Turn, Wait, advance
+from dragoman.session.reading import ReplyReader
+from dragoman.session.settings import SessionSettings, TurnOptions, UserInput
+from dragoman.session.turn import BrokenReplyError, Keep, Read, RunPolicy, RunTools, Send, Turn, Wait, advance
 from dragoman.transport import AsyncTransport
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
-    from dragoman.session.answer import Answer
-    from dragoman.session.gate import Gate
+    from dragoman.session.answer import AnswerValidator
+    from dragoman.session.gate import StreamFilter
 
 ResultT = TypeVar("ResultT")
 
@@ -39,12 +39,16 @@ class AsyncSession(Conversation[AsyncTransport]):
     """
 
     _asynchronous: ClassVar[bool] = True
-    _under_way: AsyncGenerator[SessionEvent, None] | None = None
+    _running: AsyncGenerator[SessionEvent, None] | None = None
 
-    async def ask(self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]) -> Message:
+    async def ask(
+        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
+    ) -> Message:
         """As `Session.ask`."""
         async with aclosing(
-            self._events(self._turn(said, options, stream=False, model=model), self._answer(options))
+            self._turn_events(
+                self._new_turn(prompt, options, stream=False, model=model), self._new_answer_validator(options)
+            )
         ) as events:
             async for event in events:
                 if isinstance(event, MessageComplete):
@@ -52,27 +56,31 @@ class AsyncSession(Conversation[AsyncTransport]):
             return reply
 
     def stream(
-        self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]
+        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> AsyncGenerator[SessionEvent, None]:
         """As `Session.stream`. Cancelling the task, or leaving the loop, cancels the reply.
 
         Python closes an async generator some time after its loop was left; `contextlib.aclosing` makes that at once,
         and so does the session's next turn.
         """
-        return self._events(self._turn(said, options, stream=True, model=model), self._answer(options))
+        return self._turn_events(
+            self._new_turn(prompt, options, stream=True, model=model), self._new_answer_validator(options)
+        )
 
     async def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
     ) -> Message:
         """As `Session.compact`."""
-        async with aclosing(self._events(self._told(self._compaction(model, keep_last, instructions)))) as events:
+        async with aclosing(
+            self._turn_events(self._with_telemetry(self._compaction_turn(model, keep_last, instructions)))
+        ) as events:
             async for _ in events:
                 pass
         return self._messages[-1]
 
     @classmethod
     async def resume(
-        cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[Settings]
+        cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
         """As `Session.resume`; the store is read, and written each turn, in a thread."""
         return await asyncio.to_thread(cls._from_store, session_id, store, model, settings)
@@ -86,16 +94,16 @@ class AsyncSession(Conversation[AsyncTransport]):
         audit: "Callable[[Declassification], Any] | None" = None,
     ) -> "Declassification | None":
         """As `Session.declassify`; with a store it happens in a thread, ``audit`` too."""
-        if self._under_way is not None:
-            raise ConfigurationError(IN_A_TURN)
-        if self._keeper is None:
+        if self._running is not None:
+            raise ConfigurationError(TURN_IN_PROGRESS)
+        if self._persistence is None:
             return self._declassify(labels, actor, reason, audit)
         return await asyncio.to_thread(self._declassify, labels, actor, reason, audit)
 
     async def close(self) -> None:
         """As `Session.close`."""
         await self._end_turn()
-        await self._keep_turn_aside()
+        await self._save_turn_in_thread()
         for transport in self._transports.values():
             await transport.close()
         self._transports.clear()
@@ -108,33 +116,35 @@ class AsyncSession(Conversation[AsyncTransport]):
     ) -> None:
         await self.close()
 
-    async def _events(self, turn: Turn, answer: "Answer | None" = None) -> AsyncGenerator[SessionEvent, None]:
+    async def _turn_events(
+        self, turn: Turn, validator: "AnswerValidator | None" = None
+    ) -> AsyncGenerator[SessionEvent, None]:
         await self._end_turn()
-        self._under_way = driven = self._drive(turn)
+        self._running = running = self._drive(turn)
         try:
-            async for event in driven:
-                if answer is not None:
-                    answer.see(event)
+            async for event in running:
+                if validator is not None:
+                    validator.check_event(event)
                 yield event
-            if answer is not None:
-                answer.end()
+            if validator is not None:
+                validator.finish()
         finally:
-            if self._under_way is driven:
+            if self._running is running:
                 await self._end_turn()
-            await self._keep_turn_aside()
+            await self._save_turn_in_thread()
 
-    async def _keep_turn_aside(self) -> None:
-        if self._keeper is not None:
-            await asyncio.to_thread(self._keep_turn)
+    async def _save_turn_in_thread(self) -> None:
+        if self._persistence is not None:
+            await asyncio.to_thread(self._save_turn)
 
     async def _end_turn(self) -> None:
-        driven = self._under_way
-        if driven is None:
+        running = self._running
+        if running is None:
             return
-        if inspect.isasyncgen(driven) and driven.ag_running:
-            raise ConfigurationError(IN_A_TURN)
-        self._under_way = None
-        await driven.aclose()
+        if inspect.isasyncgen(running) and running.ag_running:
+            raise ConfigurationError(TURN_IN_PROGRESS)
+        self._running = None
+        await running.aclose()
 
     async def _drive(self, turn: Turn) -> AsyncGenerator[SessionEvent, None]:
         with closing(turn):  # what it holds back of a budget is given back at once
@@ -143,9 +153,9 @@ class AsyncSession(Conversation[AsyncTransport]):
                 outcome = None
                 try:
                     match effect:
-                        case Fill():
-                            outcome = await self._aside(self._filled, effect.adapter, effect.history)
-                        case Ask():
+                        case Read():
+                            outcome = await self._in_thread(self._read_files, effect.adapter, effect.history)
+                        case Send():
                             async with aclosing(
                                 self._stream(effect) if effect.request.stream else self._send(effect)
                             ) as events:
@@ -157,82 +167,86 @@ class AsyncSession(Conversation[AsyncTransport]):
                             outcome = await self._run_tools(effect.adapter, effect.calls)
                         case Keep():
                             self._messages += effect.messages
-                            for answered in effect.events:
-                                yield answered
+                            for tool_event in effect.events:
+                                yield tool_event
                         case Wait():
                             await self._timing(effect.provider).sleep_async(effect.seconds)
-                        case Judge():
-                            outcome = await self._judged(effect.steps)
+                        case RunPolicy():
+                            outcome = await self._run_policy(effect.steps)
                 except Exception as error:  # the turn knows which it can do something about, and raises the others
                     outcome = error
 
-    async def _send(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
-        transport = self._transport(ask.adapter)
-        response = await transport.send(ask.adapter, ask.request, timeout=self._timeout(ask.adapter))
+    async def _send(self, send: Send) -> AsyncGenerator[StreamEvent, None]:
+        transport = self._transport(send.adapter)
+        response = await transport.send(send.adapter, send.request, timeout=self._timeout(send.adapter))
         try:
-            reply = ask.adapter.from_wire_response(response, ask.context)
+            reply = send.adapter.from_wire_response(response, send.context)
         except ProviderError as error:
             raise BrokenReplyError(error) from None
-        if self._policing is not None:
-            reply = await self._judged(self._policing.reply(ask.adapter, reply, partial(self._settle, ask)))
-        self._keep(ask, reply)
+        if self._policy_hooks is not None:
+            reply = await self._run_policy(
+                self._policy_hooks.check_reply(send.adapter, reply, partial(self._settle_unkept, send))
+            )
+        self._keep_reply(send, reply)
         yield MessageComplete(reply)
 
-    async def _stream(self, ask: Ask) -> AsyncGenerator[StreamEvent, None]:
-        reading, transport = Reading(ask), self._transport(ask.adapter)
-        gate = self._gate(ask, reading)
+    async def _stream(self, send: Send) -> AsyncGenerator[StreamEvent, None]:
+        reader, transport = ReplyReader(send), self._transport(send.adapter)
+        stream_filter = self._new_stream_filter(send, reader)
         async with (
-            transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply,
-            aclosing(decode_async(reply.chunks, reading.decoder, silence=reply.silence)) as events,
+            transport.stream(send.adapter, send.request, timeout=self._timeout(send.adapter)) as reply,
+            aclosing(decode_stream_async(reply.chunks, reader.decoder, idle_timeout=reply.idle_timeout)) as events,
         ):
             # Kept before the connection is closed, which may take a while and lets other tasks go on.
             try:
                 async for event in events:
-                    for passed in (event,) if gate is None else await self._passed(gate, event):
-                        if isinstance(passed, MessageComplete):
-                            self._keep(ask, passed.message)
-                        for shown in reading.pass_on(passed):
-                            yield shown
+                    for visible in (
+                        (event,) if stream_filter is None else await self._filter_event(stream_filter, event)
+                    ):
+                        if isinstance(visible, MessageComplete):
+                            self._keep_reply(send, visible.message)
+                        for event_now in reader.feed(visible):
+                            yield event_now
             except (GeneratorExit, asyncio.CancelledError):
-                left = kept = reading.left()
-                if self._policing is not None:
-                    kept = await self._judged(self._policing.remains(ask.adapter, left))
-                self._leave(ask, reading, left, kept)
+                received = kept = reader.partial_reply()
+                if self._policy_hooks is not None:
+                    kept = await self._run_policy(self._policy_hooks.check_partial(send.adapter, received))
+                self._keep_partial(send, reader, received, kept)
                 raise
 
-    async def judge(self, hook: str, message: Message, **slots: Any) -> Message:
+    async def apply_policy(self, hook: str, message: Message, **slots: Any) -> Message:
         """What the session's policy lets through of a message that is on its way past that hook, such as
         ``resource_post_fetch``; ``slots`` are those extensions that are about this message alone.
 
         Without a policy it passes as it is. Raises PolicyDeniedError.
         """
-        if self._policing is None:
+        if self._policy_hooks is None:
             return message
-        judged: Message = await self._judged(self._policing.fetching(hook, message, **slots))
-        return judged
+        checked: Message = await self._run_policy(self._policy_hooks.check_fetch(hook, message, **slots))
+        return checked
 
-    async def _passed(self, gate: "Gate", event: StreamEvent) -> Sequence[StreamEvent]:
-        shown = gate.quick(event)
-        return (await self._judged(gate.ask(event))) if shown is None else shown
+    async def _filter_event(self, stream_filter: "StreamFilter", event: StreamEvent) -> Sequence[StreamEvent]:
+        events_now = stream_filter.try_fast(event)
+        return (await self._run_policy(stream_filter.apply(event))) if events_now is None else events_now
 
-    async def _judged(self, steps: Generator[Any, Any, Any]) -> Any:
+    async def _run_policy(self, steps: Generator[Any, Any, Any]) -> Any:
         from dragoman.policy.running import run_async  # loaded by now: there are steps
 
         return await run_async(steps)
 
-    async def _run_tools(self, adapter: Adapter, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
-        prepared = [await self._approved(self.toolbox.prepare(call)) for call in asked]
+    async def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+        prepared = [await self._approve_call(self.toolbox.prepare(call)) for call in requested_calls]
         results = await asyncio.gather(*(calls.run_async(item, asyncio.to_thread) for item in prepared))
-        checked = [await self._aside(self._checked, adapter, result) for result in results]
-        self._note_answers(prepared, checked)
+        checked = [await self._in_thread(self._check_files, adapter, result) for result in results]
+        self._on_tool_results(prepared, checked)
         return checked
 
-    async def _aside(self, read: Callable[..., ResultT], *said: Any) -> ResultT:
+    async def _in_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
         """Files are read where we are; where something may be fetched, a thread waits for it."""
-        return await asyncio.to_thread(read, *said) if self._files.may_fetch else read(*said)
+        return await asyncio.to_thread(function, *arguments) if self._files.can_fetch else function(*arguments)
 
-    async def _approved(self, prepared: Prepared) -> Prepared:
+    async def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
         if self._approve is None or prepared.tool is None:
             return prepared
         allowed = self._approve(prepared.call, prepared.tool.definition)
-        return self._decided(prepared, await allowed if inspect.isawaitable(allowed) else allowed)
+        return self._apply_decision(prepared, await allowed if inspect.isawaitable(allowed) else allowed)

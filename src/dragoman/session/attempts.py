@@ -14,7 +14,7 @@ class Attempts:
     def __init__(self, known: Iterable[Message] = ()) -> None:
         self.all: list[Message] = list(known)
 
-    def note(self, partial: Message | None) -> Usage | None:
+    def record(self, partial: Message | None) -> Usage | None:
         """What a reply was billed that is not kept; None where it had told nothing of that."""
         if partial is None or partial.usage is None:
             return None
@@ -22,10 +22,10 @@ class Attempts:
         self.all.append(attempt)
         return attempt.usage
 
-    def note_broken(self, error: ProviderError) -> Usage | None:
-        return self.note(error.partial)
+    def record_broken(self, error: ProviderError) -> Usage | None:
+        return self.record(error.partial)
 
-    def note_useless(self, reply: Message | None, history: Sequence[Message]) -> None:
+    def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:
         """Remembers what a summary cost that the history does not hold."""
         if reply is not None and all(message.id != reply.id for message in history):
             self.all.append(reply.model_copy(update={"content": ()}))

@@ -26,24 +26,24 @@ _ZERO = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Spend:
     """US dollars as far as they are known, and tokens of all four buckets."""
 
     usd: Decimal = _ZERO
     tokens: int = 0
 
-    def __add__(self, other: "Spent") -> "Spent":
-        return Spent(self.usd + other.usd, self.tokens + other.tokens)
+    def __add__(self, other: "Spend") -> "Spend":
+        return Spend(self.usd + other.usd, self.tokens + other.tokens)
 
-    def __sub__(self, other: "Spent") -> "Spent":
-        return Spent(self.usd - other.usd, self.tokens - other.tokens)
+    def __sub__(self, other: "Spend") -> "Spend":
+        return Spend(self.usd - other.usd, self.tokens - other.tokens)
 
     @classmethod
-    def of(cls, usage: Usage) -> "Spent":
+    def of(cls, usage: Usage) -> "Spend":
         return cls(usage.cost_usd or _ZERO, usage.total_tokens)
 
 
-NOTHING = Spent()
+NO_SPEND = Spend()
 
 
 class Budget:
@@ -82,145 +82,149 @@ class Budget:
         self.per: Per = per
         self.allow_unpriced = allow_unpriced
         self._lock = Lock()
-        self._users: dict[str | None, Account] = {}
+        self._users: dict[str | None, BudgetAccount] = {}
 
     def __repr__(self) -> str:
         limits = [f"usd={self.usd}"] * (self.usd is not None) + [f"tokens={self.tokens}"] * (self.tokens is not None)
         return f"Budget({', '.join(limits)}, per={self.per!r})"
 
-    def spent_by(self, user_id: str | None) -> Spent:
+    def spend_of(self, user_id: str | None) -> Spend:
         """What the requests of that user, or team, came to under this budget, without those under way."""
-        return self.of_user(user_id).spent
+        return self.account_for(user_id).spent
 
-    def count(self, user_id: str | None, *, usd: Decimal = _ZERO, tokens: int = 0) -> None:
+    def add_spend(self, user_id: str | None, *, usd: Decimal = _ZERO, tokens: int = 0) -> None:
         """Counts what that user, or team, spent elsewhere, e.g. in an earlier run of the program."""
-        account = self.of_user(user_id)
+        account = self.account_for(user_id)
         with self._lock:
-            account.spent += Spent(usd, tokens)
+            account.spent += Spend(usd, tokens)
 
-    def of_user(self, user_id: str | None) -> "Account":
+    def account_for(self, user_id: str | None) -> "BudgetAccount":
         with self._lock:
-            return self._users.setdefault(user_id, Account(self))
+            return self._users.setdefault(user_id, BudgetAccount(self))
 
-    def hold(self, account: "Account", most: "Most") -> None:
+    def reserve(self, account: "BudgetAccount", max_spend: "MaxSpend") -> None:
         """Holds back what a request may come to. Raises BudgetExceededError where that is more than is left."""
-        if self.usd is not None and most.unpriced and not self.allow_unpriced:
-            raise UnpricedModelError(most.model, self.per)
+        if self.usd is not None and max_spend.unpriced and not self.allow_unpriced:
+            raise UnpricedModelError(max_spend.model, self.per)
         with self._lock:
-            taken = account.spent + account.held
-            if self.usd is not None and taken.usd + most.spent.usd > self.usd:
-                raise BudgetExceededError(self.per, "usd", self.usd, taken.usd, most.spent.usd)
-            if self.tokens is not None and taken.tokens + most.spent.tokens > self.tokens:
-                raise BudgetExceededError(self.per, "tokens", self.tokens, taken.tokens, most.spent.tokens)
-            account.held += most.spent
+            committed = account.spent + account.reserved
+            if self.usd is not None and committed.usd + max_spend.spent.usd > self.usd:
+                raise BudgetExceededError(self.per, "usd", self.usd, committed.usd, max_spend.spent.usd)
+            if self.tokens is not None and committed.tokens + max_spend.spent.tokens > self.tokens:
+                raise BudgetExceededError(self.per, "tokens", self.tokens, committed.tokens, max_spend.spent.tokens)
+            account.reserved += max_spend.spent
 
-    def settle(self, account: "Account", most: "Most", fact: Spent) -> None:
+    def settle(self, account: "BudgetAccount", max_spend: "MaxSpend", actual: Spend) -> None:
         with self._lock:
-            account.held -= most.spent
-            account.spent += fact
+            account.reserved -= max_spend.spent
+            account.spent += actual
 
 
 @dataclass(slots=True, eq=False)
-class Account:
+class BudgetAccount:
     """What has been spent of one budget by one session, turn, user or team, and what is held back."""
 
     budget: Budget
-    spent: Spent = NOTHING
-    held: Spent = NOTHING
+    spent: Spend = NO_SPEND
+    reserved: Spend = NO_SPEND
 
 
-class Accounts:
+class BudgetAccounts:
     """The accounts of one session, for each of its budgets."""
 
     def __init__(self, budgets: Iterable[Budget]) -> None:
         self._budgets = tuple(budgets)
-        self._of_session: dict[Budget, Account] = {}
+        self._session_accounts: dict[Budget, BudgetAccount] = {}
 
-    def of_turn(self, user_id: str | None, team_id: str | None, spent: Callable[[], Spent]) -> list[Account]:
+    def for_turn(self, user_id: str | None, team_id: str | None, spent: Callable[[], Spend]) -> list[BudgetAccount]:
         """Those that hold for the turn that begins; ``spent`` says what the session had spent by then."""
         return [self._account(budget, user_id, team_id, spent) for budget in self._budgets]
 
-    def _account(self, budget: Budget, user_id: str | None, team_id: str | None, spent: Callable[[], Spent]) -> Account:
+    def _account(
+        self, budget: Budget, user_id: str | None, team_id: str | None, spent: Callable[[], Spend]
+    ) -> BudgetAccount:
         if budget.per in ("user", "team"):
-            return budget.of_user(user_id if budget.per == "user" else team_id)
+            return budget.account_for(user_id if budget.per == "user" else team_id)
         if budget.per == "turn":
-            return Account(budget)
-        if budget not in self._of_session:
-            self._of_session[budget] = Account(budget, spent())
-        return self._of_session[budget]
+            return BudgetAccount(budget)
+        if budget not in self._session_accounts:
+            self._session_accounts[budget] = BudgetAccount(budget, spent())
+        return self._session_accounts[budget]
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
+class MaxSpend:
     """What a request can come to. ``read``: its input alone. ``unpriced``: the dollars are not all known."""
 
     model: str
-    spent: Spent
-    read: Spent
+    spent: Spend
+    input_spend: Spend
     unpriced: bool
 
 
 @dataclass(slots=True, eq=False)
-class Hold:
+class Reservation:
     """What is held back for one request, until it is settled or released; of these only the first counts."""
 
-    most: Most | None = None
-    accounts: list[Account] = field(default_factory=list)
+    max_spend: MaxSpend | None = None
+    accounts: list[BudgetAccount] = field(default_factory=list)
 
     def settle(self, usage: Usage | None) -> None:
         """Puts the fact in the place of what was held. A reply that tells no counts is taken to have been read."""
-        if self.most is not None and usage is None:
-            logger.warning("a reply of %s came without counts: its budget counts the estimated input", self.most.model)
-        self._end(Spent.of(usage) if usage is not None else self.most.read if self.most else NOTHING)
+        if self.max_spend is not None and usage is None:
+            logger.warning(
+                "a reply of %s came without counts: its budget counts the estimated input", self.max_spend.model
+            )
+        self._end(Spend.of(usage) if usage is not None else self.max_spend.input_spend if self.max_spend else NO_SPEND)
 
     def release(self) -> None:
         """Gives back what was held: nothing was billed."""
-        self._end(NOTHING)
+        self._end(NO_SPEND)
 
-    def _end(self, fact: Spent) -> None:
+    def _end(self, actual: Spend) -> None:
         accounts, self.accounts = self.accounts, []
         for account in accounts:
-            assert self.most is not None
-            account.budget.settle(account, self.most, fact)
+            assert self.max_spend is not None
+            account.budget.settle(account, self.max_spend, actual)
 
 
 @dataclass(frozen=True, slots=True)
-class Purse:
+class Budgets:
     """The accounts that a turn's requests are paid from."""
 
-    accounts: Sequence[Account]
+    accounts: Sequence[BudgetAccount]
     prices: Prices
     clock: Callable[[], datetime]
 
-    def hold(
+    def reserve(
         self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> Hold:
+    ) -> Reservation:
         """Holds back for one request, in all accounts or in none. Raises BudgetExceededError, before anything is sent,
         where one of them has too little left, and UnpricedModelError where nobody knows what it would cost."""
         if not self.accounts:
-            return Hold()
-        hold = Hold(self._most(adapter, messages, tools, options))
+            return Reservation()
+        reservation = Reservation(self._estimate_max_spend(adapter, messages, tools, options))
         try:
             for account in self.accounts:
-                assert hold.most is not None
-                account.budget.hold(account, hold.most)
-                hold.accounts.append(account)
+                assert reservation.max_spend is not None
+                account.budget.reserve(account, reservation.max_spend)
+                reservation.accounts.append(account)
         except BudgetExceededError:
-            hold.release()
+            reservation.release()
             raise
-        return hold
+        return reservation
 
-    def _most(
+    def _estimate_max_spend(
         self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> Most:
+    ) -> MaxSpend:
         if options.output_schema is not None:  # providers tell the model of it much as of a tool
             tools = [*tools, ToolDefinition(name="answer", input_schema=dict(options.output_schema))]
-        read = adapter.estimate_input_tokens(messages, tools)
-        written = options.max_output_tokens or adapter.default_output_tokens
+        input_tokens = adapter.estimate_input_tokens(messages, tools)
+        output_tokens = options.max_output_tokens or adapter.default_output_tokens
         # What is written to a cache on request costs more than plain input.
         bucket = "cache_creation_input_tokens" if options.prompt_cache else "input_tokens"
         model, now = str(adapter.model_id), self.clock()
-        input_alone = self.prices.price(model, TokenUsage(**{bucket: read}), now)
-        whole = self.prices.price(model, TokenUsage(**{bucket: read}, output_tokens=written), now)
-        unpriced = whole.cost_status not in (CostStatus.PRICED, CostStatus.FREE)
-        return Most(model, Spent.of(whole), Spent.of(input_alone), unpriced)
+        input_priced = self.prices.price(model, TokenUsage(**{bucket: input_tokens}), now)
+        priced = self.prices.price(model, TokenUsage(**{bucket: input_tokens}, output_tokens=output_tokens), now)
+        unpriced = priced.cost_status not in (CostStatus.PRICED, CostStatus.FREE)
+        return MaxSpend(model, Spend.of(priced), Spend.of(input_priced), unpriced)

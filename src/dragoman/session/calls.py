@@ -28,12 +28,12 @@ DECLINED = "The user declined this call."
 Fault = Literal["not_found", "validation_error", "user_denied"]
 
 _RESULT_BLOCKS = (TextBlock, ResourceBlock, ResourceRefBlock, *MEDIA_BLOCKS)
-_MAX_ERROR = 2000
+_MAX_ERROR_CHARS = 2000
 """Characters of an error that the model is told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedCall:
     """A call that may run: the tool with its arguments; or the answer, where it may not."""
 
     call: ToolUseBlock
@@ -44,40 +44,42 @@ class Prepared:
     """Why it may not, by the name that events have for it."""
 
 
-def run(prepared: Prepared) -> ToolResultBlock:
+def run(prepared: PreparedCall) -> ToolResultBlock:
     """Runs a prepared call; whatever the tool raises becomes its answer."""
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     try:
-        return _answer(prepared.call, _not_awaitable(prepared.tool.function(**prepared.arguments)))
+        return _to_result(prepared.call, _reject_awaitable(prepared.tool.function(**prepared.arguments)))
     except Exception as error:
-        return _failure(prepared.call, error)
+        return _error_answer(prepared.call, error)
 
 
-async def run_async(prepared: Prepared, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]) -> ToolResultBlock:
+async def run_async(
+    prepared: PreparedCall, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+) -> ToolResultBlock:
     """The async twin of `run`; plain functions run in a thread."""
     if prepared.tool is None:
         return error_result(prepared.call.id, prepared.refusal)
     function, arguments = prepared.tool.function, prepared.arguments
     try:
         value = function(**arguments) if prepared.tool.is_async else await in_thread(lambda: function(**arguments))
-        return _answer(prepared.call, await value if inspect.isawaitable(value) else value)
+        return _to_result(prepared.call, await value if inspect.isawaitable(value) else value)
     except Exception as error:
-        return _failure(prepared.call, error)
+        return _error_answer(prepared.call, error)
 
 
 def error_result(tool_use_id: str, text: str) -> ToolResultBlock:
     """An answer that tells the model what went wrong."""
-    return ToolResultBlock(tool_use_id=tool_use_id, content=(TextBlock(text=text[:_MAX_ERROR]),), is_error=True)
+    return ToolResultBlock(tool_use_id=tool_use_id, content=(TextBlock(text=text[:_MAX_ERROR_CHARS]),), is_error=True)
 
 
-def _failure(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
+def _error_answer(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
     logger.warning("the tool %s failed: %s", call.name, type(error).__name__)
     logger.debug("the tool %s failed", call.name, exc_info=error)
     return error_result(call.id, f"{type(error).__name__}: {error}")
 
 
-def _answer(call: ToolUseBlock, value: Any) -> ToolResultBlock:
+def _to_result(call: ToolUseBlock, value: Any) -> ToolResultBlock:
     return ToolResultBlock(tool_use_id=call.id, content=_as_blocks(value))
 
 
@@ -97,7 +99,7 @@ def _as_blocks(value: Any) -> tuple[ContentBlock, ...]:
         ) from error
 
 
-def _not_awaitable(value: Any) -> Any:
+def _reject_awaitable(value: Any) -> Any:
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()

@@ -11,20 +11,20 @@ from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import CompactionError, ConfigurationError
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
-from dragoman.session.cut import Cut, cut_to_last, cut_to_share, pieces
-from dragoman.session.turn import Keep, Plan, Turn, reply_to
+from dragoman.session.cut import HistorySplit, chunk_messages, split_at_share, split_keeping_last
+from dragoman.session.turn import Keep, Turn, TurnPlan, request_reply
 
 MAX_SUMMARY_TOKENS = 8192
 """The most that one summary may take, however much room there is."""
 _SHORT_SUMMARY_TOKENS = 2048
 """What a summary may take even of a shorter history: some models reason first, which counts."""
-_LEAST_SUMMARY_TOKENS = 64
+_MIN_SUMMARY_TOKENS = 64
 """With less, no summary is worth its name."""
 
-LABEL = "Summary of the conversation so far:\n\n"
+SUMMARY_PREFIX = "Summary of the conversation so far:\n\n"
 """What stands in front of a summary, so that the next model knows what it reads."""
 
-PROMPT = (
+SUMMARY_PROMPT = (
     "Summarize the conversation above, so that it can go on from your summary alone. Keep what was asked, what was"
     " decided and why, facts, names, numbers, paths and tool results that may still matter, and what is still open."
     " Write the summary only; answer nothing and call no tool."
@@ -35,11 +35,11 @@ PROMPT = (
 class Compaction:
     """What is to be compacted, by whom and for whom. ``plan`` is that of a turn of the model that writes."""
 
-    plan: Plan
+    plan: TurnPlan
     target: Adapter
     keep_last: int | None
     instructions: str | None
-    new_question: Callable[[str], Message]
+    new_prompt: Callable[[str], Message]
 
     def __post_init__(self) -> None:
         if self.keep_last is not None and self.keep_last < 0:
@@ -53,64 +53,64 @@ def run_compaction(compaction: Compaction) -> Turn:
     Raises ProviderError as the driver reports it, and CompactionError where the history cannot be made to fit.
     """
     plan, target = compaction.plan, compaction.target
-    cut = _cut(compaction, plan.history())
-    summary_limit = _room(target, plan, [*cut.lead, *cut.kept])
-    if summary_limit < _LEAST_SUMMARY_TOKENS:
-        raise CompactionError(_too_large(compaction, cut))
-    sensible = max(_SHORT_SUMMARY_TOKENS, min(_size(plan.adapter)(cut.told), MAX_SUMMARY_TOKENS))
-    summary_limit = min(summary_limit, sensible, _limit(plan.adapter))
-    question = compaction.new_question(_prompt(compaction.instructions))
-    options = _options(plan, summary_limit)
-    room = _room(plan.adapter, replace(plan, options=options), [*cut.lead, question])
+    split = _split_history(compaction, plan.history())
+    summary_limit = _free_tokens(target, plan, [*split.lead, *split.kept])
+    if summary_limit < _MIN_SUMMARY_TOKENS:
+        raise CompactionError(_too_large_message(compaction, split))
+    useful_limit = max(_SHORT_SUMMARY_TOKENS, min(_token_counter(plan.adapter)(split.summarized), MAX_SUMMARY_TOKENS))
+    summary_limit = min(summary_limit, useful_limit, _max_summary_tokens(plan.adapter))
+    prompt = compaction.new_prompt(_summary_prompt(compaction.instructions))
+    options = _summary_options(plan, summary_limit)
+    free_tokens = _free_tokens(plan.adapter, replace(plan, options=options), [*split.lead, prompt])
     earlier: tuple[Message, ...] = ()
-    for piece in pieces(cut.told, room - summary_limit, _size(plan.adapter)):
-        told = (*earlier, *piece)
-        if _size(plan.adapter)(told) > room:
+    for chunk in chunk_messages(split.summarized, free_tokens - summary_limit, _token_counter(plan.adapter)):
+        summarized = (*earlier, *chunk)
+        if _token_counter(plan.adapter)(summarized) > free_tokens:
             raise CompactionError(
                 f"a part of the history that belongs together is too long for {plan.adapter.model_id} to summarise:"
                 " swap to a model with a larger window first"
             )
-        history = [*cut.lead, *told, question]
-        reply = yield from reply_to(plan, history, None, options)
-        summary = _summary(reply, told)
+        history = [*split.lead, *summarized, prompt]
+        reply = yield from request_reply(plan, history, None, options)
+        summary = _to_summary(reply, summarized)
         yield Keep((summary,), ())
         earlier = (summary,)
-    if _room(target, plan, [*cut.lead, *earlier, *cut.kept]) < 0:
-        raise CompactionError(_too_large(compaction, cut), earlier[0])
+    if _free_tokens(target, plan, [*split.lead, *earlier, *split.kept]) < 0:
+        raise CompactionError(_too_large_message(compaction, split), earlier[0])
 
 
-def _cut(compaction: Compaction, history: Sequence[Message]) -> Cut:
+def _split_history(compaction: Compaction, history: Sequence[Message]) -> HistorySplit:
     plan, target = compaction.plan, compaction.target
     if compaction.keep_last is not None:
-        cut = cut_to_last(history, compaction.keep_last)
+        split = split_keeping_last(history, compaction.keep_last)
     else:
-        cut = cut_to_share(history, _room(target, plan, ()), _size(target))
-    if not cut.told:
+        split = split_at_share(history, _free_tokens(target, plan, ()), _token_counter(target))
+    if not split.summarized:
         raise CompactionError(
             "there is nothing to compact: beside what is kept (the messages of the system in front, critical ones, and"
             " the newest) the history is empty"
         )
-    return cut
+    return split
 
 
-def _room(adapter: Adapter, plan: Plan, messages: Sequence[Message]) -> int:
+def _free_tokens(adapter: Adapter, plan: TurnPlan, messages: Sequence[Message]) -> int:
     """Tokens that the model's window still holds beside these messages, the tools, and the answer that is asked for."""
-    asked = plan.options.max_output_tokens or 0
-    return adapter.capabilities.max_context_tokens - asked - adapter.estimate_input_tokens(messages, plan.tools)
+    output_tokens = plan.options.max_output_tokens or 0
+    return adapter.capabilities.max_context_tokens - output_tokens - adapter.estimate_input_tokens(messages, plan.tools)
 
 
-def _size(adapter: Adapter) -> Callable[[Sequence[Message]], int]:
+def _token_counter(adapter: Adapter) -> Callable[[Sequence[Message]], int]:
     """The messages alone, without what any request begins with: so that sizes add up."""
-    beginning = adapter.estimate_input_tokens((), ())
-    return lambda messages: adapter.estimate_input_tokens(messages, ()) - beginning
+    overhead = adapter.estimate_input_tokens((), ())
+    return lambda messages: adapter.estimate_input_tokens(messages, ()) - overhead
 
 
-def _limit(adapter: Adapter) -> int:
+def _max_summary_tokens(adapter: Adapter) -> int:
     """How long a summary by this model may be: half its window is for what it reads."""
     return min(adapter.capabilities.max_output_tokens, adapter.capabilities.max_context_tokens // 4)
 
 
-def _options(plan: Plan, limit: int) -> AdapterOptions:
+def _summary_options(plan: TurnPlan, limit: int) -> AdapterOptions:
     """The session's options, without those that shape or end an answer. Reasoning is left to the provider, as a budget
     for it might be larger than the summary may be."""
     return replace(
@@ -127,11 +127,11 @@ def _options(plan: Plan, limit: int) -> AdapterOptions:
     )
 
 
-def _prompt(instructions: str | None) -> str:
-    return PROMPT if instructions is None else f"{PROMPT}\n\n{instructions}"
+def _summary_prompt(instructions: str | None) -> str:
+    return SUMMARY_PROMPT if instructions is None else f"{SUMMARY_PROMPT}\n\n{instructions}"
 
 
-def _summary(reply: Message, told: Sequence[Message]) -> Message:
+def _to_summary(reply: Message, summarized: Sequence[Message]) -> Message:
     """The reply as the user's message that stands for ``told``, with the model, the usage and the cost of the reply.
 
     Raises CompactionError where the reply is no summary.
@@ -143,18 +143,20 @@ def _summary(reply: Message, told: Sequence[Message]) -> Message:
             " try again, with other instructions, or swap to another model first",
             reply,
         )
-    metadata = reply.metadata.model_copy(update={"summary_of": tuple(dict.fromkeys(message.id for message in told))})
-    content = (TextBlock(text=LABEL + reply.text.strip()),)
+    metadata = reply.metadata.model_copy(
+        update={"summary_of": tuple(dict.fromkeys(message.id for message in summarized))}
+    )
+    content = (TextBlock(text=SUMMARY_PREFIX + reply.text.strip()),)
     return reply.model_copy(update={"role": Role.USER, "content": content, "channel": None, "metadata": metadata})
 
 
-def _too_large(compaction: Compaction, cut: Cut) -> str:
+def _too_large_message(compaction: Compaction, split: HistorySplit) -> str:
     target, plan = compaction.target, compaction.plan
-    size = target.estimate_input_tokens([*cut.lead, *cut.kept], plan.tools)
+    size = target.estimate_input_tokens([*split.lead, *split.kept], plan.tools)
     ways = []
-    if cut.kept and compaction.keep_last:
+    if split.kept and compaction.keep_last:
         ways.append(f"keep fewer messages than keep_last={compaction.keep_last}")
-    if any(message.metadata.critical for message in cut.kept):
+    if any(message.metadata.critical for message in split.kept):
         ways.append("mark fewer messages critical")
     if plan.options.max_output_tokens:
         ways.append(f"ask for fewer output tokens than {plan.options.max_output_tokens:,}")

@@ -13,32 +13,39 @@ from pydantic import BaseModel
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError, SwapRefusedError
-from dragoman.adapter.settled import Encodings
+from dragoman.adapter.settled import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import TokenUsage
-from dragoman.session import spending, stored
+from dragoman.session import cost, snapshot
 from dragoman.session.attempts import Attempts
-from dragoman.session.budget import Accounts, Budget, Purse, Spent
-from dragoman.session.calls import DECLINED, Prepared, error_result
+from dragoman.session.budget import Budget, BudgetAccounts, Budgets, Spend
+from dragoman.session.calls import DECLINED, PreparedCall, error_result
 from dragoman.session.compaction import Compaction, run_compaction
-from dragoman.session.identity import Owned, Pseudonyms, stamped
-from dragoman.session.keeping import Keeper, SessionStore
+from dragoman.session.identity import IdentityMixin, Pseudonyms, with_identity
+from dragoman.session.keeping import Persistence, SessionStore
 from dragoman.session.kinds import check_messages, check_settings
-from dragoman.session.latecomers import new_policing, new_teller
-from dragoman.session.media import Files
+from dragoman.session.latecomers import new_policy_hooks, new_telemetry
+from dragoman.session.media import MediaFiles
 from dragoman.session.preview import Preview, preview
-from dragoman.session.reaching import Reaching, TransportT, new_limiter
-from dragoman.session.reading import Reading
+from dragoman.session.reaching import TransportsMixin, TransportT, new_limiter
+from dragoman.session.reading import ReplyReader
 from dragoman.session.route import Route, Routes
-from dragoman.session.settings import Approve, Options, Said, Settings, asked, awaited
+from dragoman.session.settings import (
+    Approve,
+    SessionSettings,
+    TurnOptions,
+    UserInput,
+    merge_options,
+    new_answer_validator,
+)
 from dragoman.session.spending import Cost
-from dragoman.session.summaries import sent
+from dragoman.session.summaries import apply_summaries
 from dragoman.session.toolbox import Tool, Toolbox
-from dragoman.session.turn import Ask, Judge, Plan, Turn, run_turn
-from dragoman.transport.fetch import Fetched
+from dragoman.session.turn import RunPolicy, Send, Turn, TurnPlan, run_turn
+from dragoman.transport.fetch import FetchedMedia
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions import Extensions
@@ -46,14 +53,14 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Declassification, Pipeline
     from dragoman.routing import RouteDecision, Router
-    from dragoman.session.answer import Answer
-    from dragoman.session.gate import Gate
+    from dragoman.session.answer import AnswerValidator
+    from dragoman.session.gate import StreamFilter
 
 
-IN_A_TURN = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
+TURN_IN_PROGRESS = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
 
 
-class Conversation(Owned, Reaching[TransportT]):
+class Conversation(IdentityMixin, TransportsMixin[TransportT]):
     """A history, the model that answers next, and the tools. Not used by itself: see `Session` and `AsyncSession`."""
 
     def __init__(
@@ -66,7 +73,7 @@ class Conversation(Owned, Reaching[TransportT]):
         providers: Mapping[str, Mapping[str, Any]] | None = None,
         messages: Iterable[Message] = (),
         workspace: str | Path | None = None,
-        fetch: Callable[[str], Fetched] | None = None,
+        fetch: Callable[[str], FetchedMedia] | None = None,
         approve: Approve | None = None,
         max_rounds: int = 20,
         budgets: Iterable[Budget] = (),
@@ -124,28 +131,28 @@ class Conversation(Owned, Reaching[TransportT]):
         self.max_rounds = max_rounds
         self.prices = prices if prices is not None else bundled_prices()
         self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, new_id))
-        self._encodings = Encodings()
+        self._encodings = EncodeCache()
         self._pseudonyms = pseudonyms
         self.identify(user_id, team_id)
         self._approve = approve
-        self._files = Files(workspace, fetch=fetch)
+        self._files = MediaFiles(workspace, fetch=fetch)
         self._new_id = new_id
         self._clock = clock
         if model is None and router is None:
             raise ConfigurationError("a session without a router needs a model")
-        self._teller = new_teller(self, events)
-        self._routes = Routes(router, clock, self._note_decision, self._route_facts)
+        self._telemetry = new_telemetry(self, events)
+        self._routes = Routes(router, clock, self._on_decision, self._route_facts)
         self._adapter = None if model is None else self._routes.find(model)
-        self._accounts = Accounts(budgets)
+        self._accounts = BudgetAccounts(budgets)
         self._limiter = None if limits is None else new_limiter(limits)
         self._attempts = Attempts()
-        self._keeper = None if store is None else Keeper(store)
+        self._persistence = None if store is None else Persistence(store)
         self._transports: dict[str, TransportT] = {}
-        self._messages = [self._own(message) for message in check_messages(messages)]
+        self._messages = [self._adopt(message) for message in check_messages(messages)]
         if system is not None:
-            self._messages.insert(0, self._message(Role.SYSTEM, system))
-        self._beside: dict[str, Any] = {}
-        self._policing = new_policing(self, policy, extensions)
+            self._messages.insert(0, self._new_message(Role.SYSTEM, system))
+        self._message_extensions: dict[str, Any] = {}
+        self._policy_hooks = new_policy_hooks(self, policy, extensions)
         self._refuse_coroutines()
 
     @property
@@ -162,12 +169,12 @@ class Conversation(Owned, Reaching[TransportT]):
     @property
     def usage(self) -> TokenUsage:
         """Tokens of all replies together, and of attempts."""
-        return spending.total_usage(self._billed())
+        return cost.total_usage(self._billed_replies())
 
     @property
     def cost(self) -> Cost:
         """What all replies together cost, and attempts."""
-        return spending.total_cost(self._billed())
+        return cost.total_cost(self._billed_replies())
 
     @property
     def attempts(self) -> tuple[Message, ...]:
@@ -179,11 +186,11 @@ class Conversation(Owned, Reaching[TransportT]):
     @property
     def labels(self) -> frozenset[str]:
         """Security labels of the data in the conversation, as its policy knows them; none without a policy."""
-        return frozenset() if self._policing is None else self._policing.labels
+        return frozenset() if self._policy_hooks is None else self._policy_hooks.labels
 
     def cost_on(self, model: str) -> Cost:
         """What the same replies would have cost on another model, token for token, at today's prices."""
-        return spending.cost_on(self._billed(), model, self.prices, self._clock())
+        return cost.cost_on(self._billed_replies(), model, self.prices, self._clock())
 
     def preview(self, model: str) -> Preview:
         """What moving to that model would lose and cost. Sends and changes nothing, but may wait for ``fetch``, where
@@ -191,48 +198,50 @@ class Conversation(Owned, Reaching[TransportT]):
         """
         adapter = self._routes.find(model)
         tool_ids = ToolIdMap.load(self.tool_ids.dump())
-        trial = replace(self._context(self._routes.own(adapter)), tool_ids=tool_ids, encodings=Encodings())
-        seen = preview(
+        trial = replace(
+            self._new_context(self._routes.own_route(adapter)), tool_ids=tool_ids, encode_cache=EncodeCache()
+        )
+        result = preview(
             adapter,
-            self._sent(),
+            self._history_to_send(),
             self.toolbox.definitions,
-            asked(self.options),
-            with_files=partial(self._filled, adapter),
+            merge_options(self.options),
+            with_files=partial(self._read_files, adapter),
             context=trial,
             prices=self.prices,
             at=self._clock(),
-            answer=spending.average_output(self._messages),
+            answer=cost.average_output(self._messages),
         )
         if self._adapter is None:
-            return seen
-        tokens = self._adapter.estimate_input_tokens(self._sent(), self.toolbox.definitions)
-        return replace(seen, present_model=self.model, present_tokens=tokens)
+            return result
+        tokens = self._adapter.estimate_input_tokens(self._history_to_send(), self.toolbox.definitions)
+        return replace(result, present_model=self.model, present_tokens=tokens)
 
     def swap(self, model: str) -> Preview:
         """Lets another model answer from the next turn on.
 
         Raises SwapRefusedError with every reason where it cannot carry the history; the active model then stays.
         """
-        seen = self.preview(model)
-        if not seen.fits:
-            raise SwapRefusedError(model, list(seen.reasons))
+        result = self.preview(model)
+        if not result.fits:
+            raise SwapRefusedError(model, list(result.reasons))
         self._adapter = self._routes.find(model)
-        return seen
+        return result
 
     def dump(self) -> bytes:
         """The session as JSON: model, history, tool-id map. Tools, keys and options are the program's own."""
-        return stored.write(self._stored())
+        return snapshot.write(self._snapshot())
 
     @classmethod
-    def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[Settings]) -> Self:
+    def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Self:
         """A session from `dump`, to go on with on its model or on another one; ``settings`` as for a new one.
 
         Raises ConfigurationError where the data is no stored session, and SwapRefusedError as `swap` does.
         """
-        return cls._from_stored(stored.read(data, _minting(settings)), model, settings)
+        return cls._from_snapshot(snapshot.read(data, _tool_id_factory(settings)), model, settings)
 
     @classmethod
-    def _from_stored(cls, found: stored.Stored, model: str | None, settings: Settings) -> Self:
+    def _from_snapshot(cls, found: snapshot.Snapshot, model: str | None, settings: SessionSettings) -> Self:
         session = cls(
             model or found.model,
             session_id=found.session_id,
@@ -241,73 +250,75 @@ class Conversation(Owned, Reaching[TransportT]):
             **settings,
         )
         session._attempts = Attempts(found.attempts)
-        session._beside.update(found.extensions)
-        if session._policing is not None:
-            session._policing.restore(found.messages)
+        session._message_extensions.update(found.extensions)
+        if session._policy_hooks is not None:
+            session._policy_hooks.restore(found.messages)
         if session.model is not None and session.model != found.model:
             session.swap(session.model)
         return session
 
     @classmethod
-    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: Settings) -> Self:
+    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
         """A session that its store has, and keeps from here on."""
         found = store.load(session_id)
-        answering = found.model or model
-        if answering is None and settings.get("router") is None:
+        active_model = found.model or model
+        if active_model is None and settings.get("router") is None:
             raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
-        tool_ids = ToolIdMap.load(found.tool_ids, _minting(settings))
-        known = stored.Stored(found.id, answering, found.messages, tool_ids, found.attempts, found.extensions)
-        session = cls._from_stored(known, model, settings)
+        tool_ids = ToolIdMap.load(found.tool_ids, _tool_id_factory(settings))
+        known = snapshot.Snapshot(found.id, active_model, found.messages, tool_ids, found.attempts, found.extensions)
+        session = cls._from_snapshot(known, model, settings)
         session.user_id = session.user_id if "user_id" in settings else found.record.user_id
         session.team_id = session.team_id if "team_id" in settings else found.record.team_id
-        session._keeper = Keeper(
+        session._persistence = Persistence(
             store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
         )
         return session
 
-    def _stored(self) -> stored.Stored:
-        return stored.Stored(
-            self.session_id, self.model, self._messages, self.tool_ids, self._attempts.all, self._beside
+    def _snapshot(self) -> snapshot.Snapshot:
+        return snapshot.Snapshot(
+            self.session_id, self.model, self._messages, self.tool_ids, self._attempts.all, self._message_extensions
         )
 
-    def _keep_turn(self) -> None:
+    def _save_turn(self) -> None:
         """Hands the store what the turn added."""
-        if self._keeper is not None:
-            self._keeper.keep(self._stored(), user_id=self.user_id, team_id=self.team_id)
+        if self._persistence is not None:
+            self._persistence.save(self._snapshot(), user_id=self.user_id, team_id=self.team_id)
 
-    def _turn(self, said: Said | None, options: Options, *, stream: bool, model: str | None) -> Turn:
+    def _new_turn(self, prompt: UserInput | None, options: TurnOptions, *, stream: bool, model: str | None) -> Turn:
         if model is not None and self._routes.router is None:
             raise ConfigurationError("a model for one message needs a router: Session(..., router=Router())")
-        spoken = () if said is None else (self._said(said),)
-        turn = self._routed(spoken, replace(asked(self.options, options), stream=stream), self._adapter, model)
-        return self._told(turn, *spoken)
+        messages = () if prompt is None else (self._user_message(prompt),)
+        turn = self._route_turn(
+            messages, replace(merge_options(self.options, options), stream=stream), self._adapter, model
+        )
+        return self._with_telemetry(turn, *messages)
 
-    def _answer(self, options: Options) -> "Answer | None":
+    def _new_answer_validator(self, options: TurnOptions) -> "AnswerValidator | None":
         """Who watches the turn's answer, where it has to be a message body."""
-        return awaited(self.options, options, early=not self.toolbox.definitions)
+        return new_answer_validator(self.options, options, early=not self.toolbox.definitions)
 
-    def _told(self, turn: Turn, said: Message | None = None) -> Turn:
+    def _with_telemetry(self, turn: Turn, prompt: Message | None = None) -> Turn:
         """The turn, told to the bus, if there is one, from when it begins."""
-        if self._teller is None:
+        if self._telemetry is None:
             yield from turn
             return
-        kept, attempted = len(self._messages), len(self._attempts.all)
+        messages_before, attempts_before = len(self._messages), len(self._attempts.all)
 
         def billed() -> list[Message]:
-            return [*self._messages[kept:], *self._attempts.all[attempted:]]
+            return [*self._messages[messages_before:], *self._attempts.all[attempts_before:]]
 
-        yield from self._teller.told(turn, said, self._messages, billed)
+        yield from self._telemetry.wrap(turn, prompt, self._messages, billed)
 
-    def _routed(
-        self, said: tuple[Message, ...], options: AdapterOptions, sticky: Adapter | None, override: str | None
+    def _route_turn(
+        self, prompt: tuple[Message, ...], options: AdapterOptions, sticky: Adapter | None, override: str | None
     ) -> Turn:
         """The turn, with the model that it has when it begins."""
-        if self._policing is not None:
+        if self._policy_hooks is not None:
             known = sticky if self._routes.router is None else None
-            said = yield Judge(self._policing.admitted(self._messages, said, known))
+            prompt = yield RunPolicy(self._policy_hooks.admit(self._messages, prompt, known))
         tools = self.toolbox.definitions
-        route, sent_now = self._routes.of_turn(sticky, override, self._sent(), said, tools, options)
-        yield from run_turn(self._plan(route, sent_now, options))
+        route, routed_prompt = self._routes.for_turn(sticky, override, self._history_to_send(), prompt, tools, options)
+        yield from run_turn(self._new_plan(route, routed_prompt, options))
 
     def _route_facts(self) -> dict[str, Any]:
         """What a session spent is nothing before its first reply."""
@@ -318,11 +329,11 @@ class Conversation(Owned, Reaching[TransportT]):
     def _declassify(
         self, labels: Iterable[str], actor: str, reason: str, audit: "Callable[[Declassification], Any] | None"
     ) -> "Declassification | None":
-        if self._policing is None:
+        if self._policy_hooks is None:
             from dragoman.policy.errors import DeclassificationError
 
             raise DeclassificationError("a session without a policy has no labels, and no grant to remove any")
-        return self._policing.declassify(
+        return self._policy_hooks.declassify(
             labels,
             actor=actor,
             reason=reason,
@@ -332,53 +343,53 @@ class Conversation(Owned, Reaching[TransportT]):
             at=self._clock(),
         )
 
-    def _annotate(self, message_id: str, beside: Mapping[str, Any]) -> None:
-        if self._keeper is not None:
-            self._keeper.annotate(self._stored(), message_id, beside)
+    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
+        if self._persistence is not None:
+            self._persistence.annotate(self._snapshot(), message_id, extensions)
 
-    def _compaction(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
-        if self._policing is not None:
-            yield Judge(self._policing.admitted(self._messages, (), self._adapter))
-        writer = self._routes.of_summary(self._adapter)
+    def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
+        if self._policy_hooks is not None:
+            yield RunPolicy(self._policy_hooks.admit(self._messages, (), self._adapter))
+        writer = self._routes.for_summary(self._adapter)
         compaction = Compaction(
-            plan=self._plan(writer, (), self.options),
+            plan=self._new_plan(writer, (), self.options),
             target=writer.adapter if model is None else self._routes.find(model),
             keep_last=keep_last,
             instructions=instructions,
-            new_question=self._said,
+            new_prompt=self._user_message,
         )
         try:
             yield from run_compaction(compaction)
         except CompactionError as error:
-            self._attempts.note_useless(error.reply, self._messages)
+            self._attempts.record_unused(error.reply, self._messages)
             raise
 
-    def _plan(self, route: Route, said: tuple[Message, ...], options: AdapterOptions) -> Plan:
-        return Plan(
+    def _new_plan(self, route: Route, prompt: tuple[Message, ...], options: AdapterOptions) -> TurnPlan:
+        return TurnPlan(
             route=route,
-            history=self._sent,
-            said=said,
+            history=self._history_to_send,
+            prompt=prompt,
             tools=self.toolbox.definitions,
             options=options,
-            new_context=self._context,
-            new_result=self._result,
+            new_context=self._new_context,
+            new_tool_message=self._tool_message,
             max_rounds=self.max_rounds,
             retry_delay=self._retry_delay,
-            purse=self._purse(),
-            broken=self._attempts.note_broken,
-            policing=self._policing,
+            budgets=self._budgets_for_turn(),
+            on_broken_reply=self._attempts.record_broken,
+            policy_hooks=self._policy_hooks,
         )
 
-    def _sent(self) -> list[Message]:
+    def _history_to_send(self) -> list[Message]:
         """The history as it is sent: summaries in place of what they stand for."""
-        return sent(self._messages)
+        return apply_summaries(self._messages)
 
-    def _context(self, route: Route) -> RequestContext:
+    def _new_context(self, route: Route) -> RequestContext:
         return RequestContext(
             model=str(route.adapter.model_id),
             session_id=self.session_id,
             tool_ids=self.tool_ids,
-            encodings=self._encodings,
+            encode_cache=self._encodings,
             prices=self.prices,
             new_id=self._new_id,
             clock=self._clock,
@@ -388,71 +399,71 @@ class Conversation(Owned, Reaching[TransportT]):
             team_id=self.team_id,
         )
 
-    def _filled(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
+    def _read_files(self, adapter: Adapter, history: Sequence[Message]) -> list[Message]:
         """The history as it is sent to that model: its files read. Raises RequestError."""
-        return self._files.fill(history, self._files.fetches(adapter.capabilities))
+        return self._files.inline(history, self._files.inlined_kinds(adapter.capabilities))
 
-    def _keep(self, ask: Ask, reply: Message | None) -> None:
+    def _keep_reply(self, send: Send, reply: Message | None) -> None:
         """Puts a reply, if there is one, into the history behind what it answers."""
         if reply is not None:
-            ask.hold.settle(reply.usage)
-            if self._teller is not None:
-                self._teller.replied(reply)
-        if reply is not None and ask.unkept is not None:
-            self._messages += (*ask.unkept, reply)
+            send.reservation.settle(reply.usage)
+            if self._telemetry is not None:
+                self._telemetry.on_reply(reply)
+        if reply is not None and send.new_messages is not None:
+            self._messages += (*send.new_messages, reply)
 
-    def _note_decision(self, decision: "RouteDecision", elapsed_ms: float) -> None:
-        if self._teller is not None:
-            self._teller.decided(decision, elapsed_ms)
+    def _on_decision(self, decision: "RouteDecision", elapsed_ms: float) -> None:
+        if self._telemetry is not None:
+            self._telemetry.on_route_decision(decision, elapsed_ms)
 
-    def _note_answers(self, prepared: Sequence[Prepared], results: Sequence[ToolResultBlock]) -> None:
-        if self._teller is not None:
-            self._teller.answered(prepared, results, judged=self._policing is not None)
+    def _on_tool_results(self, prepared: Sequence[PreparedCall], results: Sequence[ToolResultBlock]) -> None:
+        if self._telemetry is not None:
+            self._telemetry.on_tool_results(prepared, results, deferred=self._policy_hooks is not None)
 
-    def _purse(self) -> Purse:
-        accounts = self._accounts.of_turn(self.user_id, self.team_id, self._spent)
+    def _budgets_for_turn(self) -> Budgets:
+        accounts = self._accounts.for_turn(self.user_id, self.team_id, self._spend_so_far)
         if self._limiter is None:
-            return Purse(accounts, self.prices, self._clock)
-        return self._limiter.purse(accounts, self.prices, self._clock)
+            return Budgets(accounts, self.prices, self._clock)
+        return self._limiter.new_budgets(accounts, self.prices, self._clock)
 
-    def _spent(self) -> Spent:
-        return Spent(self.cost.usd or Decimal(0), self.usage.total_tokens)
+    def _spend_so_far(self) -> Spend:
+        return Spend(self.cost.usd or Decimal(0), self.usage.total_tokens)
 
-    def _leave(self, ask: Ask, reading: Reading, left: Message | None, kept: Message | None) -> None:
+    def _keep_partial(self, send: Send, reader: ReplyReader, received: Message | None, kept: Message | None) -> None:
         """Keeps what may be kept of a reply that the caller leaves, else its bill alone. ``left`` is what arrived."""
-        self._keep(ask, kept)
+        self._keep_reply(send, kept)
         if kept is None:
-            self._settle(ask, reading.unsaid if left is None else left)
+            self._settle_unkept(send, reader.billed_only if received is None else received)
 
-    def _settle(self, ask: Ask, unkept: Message | None) -> None:
+    def _settle_unkept(self, send: Send, reply: Message | None) -> None:
         """Notes what was billed for a reply that is not kept."""
-        if (billed := self._attempts.note(unkept)) is not None:
-            ask.hold.settle(billed)
+        if (billed := self._attempts.record(reply)) is not None:
+            send.reservation.settle(billed)
 
-    def _gate(self, ask: Ask, reading: Reading) -> "Gate | None":
+    def _new_stream_filter(self, send: Send, reader: ReplyReader) -> "StreamFilter | None":
         """What stands between a streamed reply and its caller; a reply that is denied there was paid for."""
-        if self._policing is None:
+        if self._policy_hooks is None:
             return None
-        return self._policing.gate(
-            ask.adapter, lambda reply: self._settle(ask, reply or reading.left() or reading.unsaid)
+        return self._policy_hooks.gate(
+            send.adapter, lambda reply: self._settle_unkept(send, reply or reader.partial_reply() or reader.billed_only)
         )
 
-    def _billed(self) -> list[Message]:
+    def _billed_replies(self) -> list[Message]:
         return [*self._messages, *self._attempts.all]
 
-    def _decided(self, prepared: Prepared, allowed: object) -> Prepared:
+    def _apply_decision(self, prepared: PreparedCall, allowed: object) -> PreparedCall:
         """The call as it was approved, or declined."""
         if inspect.isawaitable(allowed):
             if inspect.iscoroutine(allowed):
                 allowed.close()
             raise ConfigurationError("approve has to be awaited, which only an AsyncSession does")
-        return prepared if allowed else Prepared(prepared.call, refusal=DECLINED, fault="user_denied")
+        return prepared if allowed else PreparedCall(prepared.call, refusal=DECLINED, fault="user_denied")
 
-    def _checked(self, adapter: Adapter, result: ToolResultBlock) -> ToolResultBlock:
+    def _check_files(self, adapter: Adapter, result: ToolResultBlock) -> ToolResultBlock:
         """A tool's answer, or an error in its place where it names a file that cannot be read: left as it is, it would
         fail every request from here on."""
         try:
-            self._files.blocks(result.content, self._files.fetches(adapter.capabilities))
+            self._files.inline_blocks(result.content, self._files.inlined_kinds(adapter.capabilities))
         except RequestError as error:
             return error_result(result.tool_use_id, str(error))
         return result
@@ -461,27 +472,27 @@ class Conversation(Owned, Reaching[TransportT]):
         if self._asynchronous:
             return
         names = [*self.toolbox.async_names, *(["approve"] if inspect.iscoroutinefunction(self._approve) else [])]
-        names += [] if self._policing is None else self._policing.pipeline.async_names
+        names += [] if self._policy_hooks is None else self._policy_hooks.pipeline.async_names
         if names:
             raise ConfigurationError(f"{', '.join(names)}: coroutines need an AsyncSession")
 
-    def _said(self, said: Said) -> Message:
-        if isinstance(said, Message):
-            return self._own(said)
+    def _user_message(self, prompt: UserInput) -> Message:
+        if isinstance(prompt, Message):
+            return self._adopt(prompt)
         # A block is iterable as well (over its fields), so it is told apart by its class.
-        return self._message(Role.USER, (said,) if isinstance(said, BaseModel) else said)
+        return self._new_message(Role.USER, (prompt,) if isinstance(prompt, BaseModel) else prompt)
 
-    def _own(self, message: Message) -> Message:
+    def _adopt(self, message: Message) -> Message:
         """A message that belongs to no session yet becomes one of this."""
         return message if message.session_id else message.model_copy(update={"session_id": self.session_id})
 
-    def _result(self, result: ToolResultBlock) -> Message:
+    def _tool_message(self, result: ToolResultBlock) -> Message:
         metadata = MessageMetadata(parent_tool_use_id=result.tool_use_id)
-        return self._message(Role.TOOL, (result,), metadata=metadata)
+        return self._new_message(Role.TOOL, (result,), metadata=metadata)
 
-    def _message(self, role: Role, content: Any, **fields: Any) -> Message:
+    def _new_message(self, role: Role, content: Any, **fields: Any) -> Message:
         if self.user_id is not None or self.team_id is not None:
-            fields["metadata"] = stamped(fields.get("metadata"), self.user_id, self.team_id)
+            fields["metadata"] = with_identity(fields.get("metadata"), self.user_id, self.team_id)
         return Message(
             id=self._new_id(),
             session_id=self.session_id,
@@ -492,7 +503,7 @@ class Conversation(Owned, Reaching[TransportT]):
         )
 
 
-def _minting(settings: Settings) -> Callable[[], str]:
+def _tool_id_factory(settings: SessionSettings) -> Callable[[], str]:
     return partial(_new_tool_id, settings.get("new_id", new_message_id))
 
 

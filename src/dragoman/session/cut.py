@@ -16,112 +16,114 @@ _LINKS = ("prompt_request_id", "resource_request_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class HistorySplit:
     """A history in three parts; each message is in one of them, and each keeps the history's order."""
 
     lead: tuple[Message, ...]
     """The system's and developer's messages in front."""
-    told: tuple[Message, ...]
+    summarized: tuple[Message, ...]
     """What a summary is to stand for."""
     kept: tuple[Message, ...]
     """What stays whole: the newest messages, critical ones, and whatever belongs to these."""
 
 
-def cut_to_last(history: Sequence[Message], keep_last: int) -> Cut:
+def split_keeping_last(history: Sequence[Message], keep_last: int) -> HistorySplit:
     """Keeps that many messages at the end, and more where a call and its result would be parted."""
-    lead, body = _parts(history)
-    return _cut(lead, body, threads(body), max(0, len(body) - keep_last))
+    lead, body = _split_lead(history)
+    return _split_at(lead, body, group_linked(body), max(0, len(body) - keep_last))
 
 
-def cut_to_share(history: Sequence[Message], room: int, size: Size) -> Cut:
+def split_at_share(history: Sequence[Message], max_tokens: int, size: Size) -> HistorySplit:
     """Keeps the newer half of the history, or as much of it as takes half of ``room`` tokens; whole turns of the user
     where one fits, else whole rounds of tools.
     """
-    lead, body = _parts(history)
-    together = threads(body)
-    share = min(room, size(body)) // 2
+    lead, body = _split_lead(history)
+    groups = group_linked(body)
+    kept_tokens = min(max_tokens, size(body)) // 2
     turns = [start for start, message in enumerate(body) if start and message.role is Role.USER]
     for starts in (turns, range(1, len(body))):
-        first = bisect_left(starts, True, key=lambda start: size(_cut(lead, body, together, start).kept) <= share)
+        first = bisect_left(
+            starts, True, key=lambda start: size(_split_at(lead, body, groups, start).kept) <= kept_tokens
+        )
         if first < len(starts):
-            return _cut(lead, body, together, starts[first])
-    return _cut(lead, body, together, len(body))
+            return _split_at(lead, body, groups, starts[first])
+    return _split_at(lead, body, groups, len(body))
 
 
-def pieces(told: Sequence[Message], room: int, size: Size) -> Iterator[tuple[Message, ...]]:
+def chunk_messages(summarized: Sequence[Message], max_tokens: int, size: Size) -> Iterator[tuple[Message, ...]]:
     """The messages in runs of at most ``room`` tokens, as long as can be, that part no call from its result. A run
     that cannot be made so short is longer."""
-    ends, start = _seams(threads(told)), 0
+    ends, start = _group_ends(group_linked(summarized)), 0
     while ends:
-        fitting = bisect_left(ends, True, key=lambda end: size(told[start:end]) > room)
-        taken = max(1, fitting)
-        yield tuple(told[start : ends[taken - 1]])
-        start, ends = ends[taken - 1], ends[taken:]
+        fitting_count = bisect_left(ends, True, key=lambda end: size(summarized[start:end]) > max_tokens)
+        chunk_count = max(1, fitting_count)
+        yield tuple(summarized[start : ends[chunk_count - 1]])
+        start, ends = ends[chunk_count - 1], ends[chunk_count:]
 
 
-def _parts(history: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+def _split_lead(history: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     lead = tuple(takewhile(lambda message: message.role in (Role.SYSTEM, Role.DEVELOPER), history))
     return lead, tuple(history[len(lead) :])
 
 
-def _cut(lead: tuple[Message, ...], body: tuple[Message, ...], together: Sequence[int], start: int) -> Cut:
+def _split_at(lead: tuple[Message, ...], body: tuple[Message, ...], groups: Sequence[int], start: int) -> HistorySplit:
     """The cut in front of that message, with all that hangs together on one side of it."""
-    whole = {
-        thread
-        for place, (thread, message) in enumerate(zip(together, body, strict=True))
-        if place >= start or message.metadata.critical
+    kept_groups = {
+        group
+        for index, (group, message) in enumerate(zip(groups, body, strict=True))
+        if index >= start or message.metadata.critical
     }
-    stays = [thread in whole for thread in together]
-    told = tuple(message for message, stay in zip(body, stays, strict=True) if not stay)
-    return Cut(lead, told, tuple(message for message, stay in zip(body, stays, strict=True) if stay))
+    is_kept = [group in kept_groups for group in groups]
+    summarized = tuple(message for message, keep in zip(body, is_kept, strict=True) if not keep)
+    return HistorySplit(lead, summarized, tuple(message for message, keep in zip(body, is_kept, strict=True) if keep))
 
 
-def _seams(together: Sequence[int]) -> list[int]:
+def _group_ends(groups: Sequence[int]) -> list[int]:
     """The places behind which nothing belongs to what is in front of them; the end is the last one."""
-    last = {thread: place for place, thread in enumerate(together)}
-    found, reach = [], 0
-    for place, thread in enumerate(together):
-        reach = max(reach, last[thread])
-        if reach == place:
-            found.append(place + 1)
-    return found
+    last = {group: index for index, group in enumerate(groups)}
+    group_ends, reach = [], 0
+    for index, group in enumerate(groups):
+        reach = max(reach, last[group])
+        if reach == index:
+            group_ends.append(index + 1)
+    return group_ends
 
 
-def threads(messages: Sequence[Message]) -> list[int]:
+def group_linked(messages: Sequence[Message]) -> list[int]:
     """A number for each message, the same for those that must stay together: calls and their results, the messages
     that one paused reply is made of, and what bears the same id.
     """
-    leader = list(range(len(messages)))
+    parents = list(range(len(messages)))
 
-    def find(place: int) -> int:
-        while leader[place] != place:
-            leader[place] = leader[leader[place]]
-            place = leader[place]
-        return place
+    def find_root(index: int) -> int:
+        while parents[index] != index:
+            parents[index] = parents[parents[index]]
+            index = parents[index]
+        return index
 
     open_calls: dict[str, list[int]] = {}
     answered: set[str] = set()
     first_with: dict[tuple[str, str], int] = {}
-    for place, message in enumerate(messages):
-        linked = [first_with.setdefault(key, place) for key in _keys(message)]
-        if place and messages[place - 1].stop_reason is StopReason.PAUSE:
-            linked.append(place - 1)
+    for index, message in enumerate(messages):
+        linked = [first_with.setdefault(key, index) for key in _link_keys(message)]
+        if index and messages[index - 1].stop_reason is StopReason.PAUSE:
+            linked.append(index - 1)
         for block in message.content:
             if isinstance(block, ToolUseBlock):
                 # An id that is used again after its result means another call.
                 if block.id in answered:
                     answered.remove(block.id)
                     open_calls[block.id] = []
-                open_calls.setdefault(block.id, []).append(place)
+                open_calls.setdefault(block.id, []).append(index)
             elif isinstance(block, ToolResultBlock):
                 linked += open_calls.get(block.tool_use_id, ())
                 answered.add(block.tool_use_id)
         for other in linked:
-            leader[find(place)] = find(other)
-    return [find(place) for place in range(len(messages))]
+            parents[find_root(index)] = find_root(other)
+    return [find_root(index) for index in range(len(messages))]
 
 
-def _keys(message: Message) -> Iterator[tuple[str, str]]:
+def _link_keys(message: Message) -> Iterator[tuple[str, str]]:
     """What a message shares with those that it belongs to, the calls of tools aside."""
     yield "id", message.id
     for block in message.content:

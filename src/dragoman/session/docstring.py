@@ -5,8 +5,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 _PARAMETERS = frozenset({"args", "arguments", "parameters", "params", "keyword args", "keyword arguments"})
-_OTHERS = frozenset({"return", "returns", "yields", "raises", "example", "examples", "other parameters", "see also"})
-_SECTIONS = _PARAMETERS | _OTHERS
+_OTHER_SECTIONS = frozenset(
+    {"return", "returns", "yields", "raises", "example", "examples", "other parameters", "see also"}
+)
+_SECTIONS = _PARAMETERS | _OTHER_SECTIONS
 
 _GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)")
 _NUMPY_ENTRY = re.compile(r"\*{0,2}(\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?()")
@@ -70,12 +72,12 @@ def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, list[str
             break
         match = entry.fullmatch(line.strip()) if indent == depth else None
         if match is None:
-            for told in open_entry:
-                told.append(line.strip())
+            for lines_of_entry in open_entry:
+                lines_of_entry.append(line.strip())
             continue
-        named = {name.strip(" *"): [match[2]] for name in match[1].split(",")}
-        texts |= named
-        open_entry = list(named.values())
+        new_entries = {name.strip(" *"): [match[2]] for name in match[1].split(",")}
+        texts |= new_entries
+        open_entry = list(new_entries.values())
     return texts
 
 

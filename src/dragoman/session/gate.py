@@ -27,9 +27,9 @@ from dragoman.canonical.events import (
 from dragoman.canonical.message import Message, Role
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.running import Steps
-from dragoman.session.policing import Policing
+from dragoman.session.policing import PolicyHooks
 
-Shown = Sequence[StreamEvent]
+Events = Sequence[StreamEvent]
 
 
 @dataclass(slots=True)
@@ -38,33 +38,33 @@ class _Piece:
 
     kind: type[TextDelta] | type[ThinkingDelta]
     index: int
-    enough: int
+    check_at: int
     """How many held characters are worth judging."""
-    held: str = ""
-    shown: str = ""
+    buffer: str = ""
+    released: str = ""
     signature: str | None = None
     ended: bool = False
 
 
 @dataclass(slots=True)
-class Gate:
+class StreamFilter:
     """Stands between one streamed reply and its caller."""
 
-    policing: Policing
+    policy_hooks: PolicyHooks
     adapter: Adapter
     session_id: str
-    denied: Callable[[Message | None], object]
+    on_denied: Callable[[Message | None], object]
     """Is given the reply that was denied, as it was paid for; None where it was not complete."""
     _window: int | None = 0
     _message_id: str = ""
-    _held: list[StreamEvent] = field(default_factory=list)
+    _buffer: list[StreamEvent] = field(default_factory=list)
     _pieces: dict[int, _Piece] = field(default_factory=dict)
     _calls: dict[str, list[StreamEvent]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._window = self.policing.pipeline.window
+        self._window = self.policy_hooks.pipeline.window
 
-    def quick(self, event: StreamEvent) -> Shown | None:
+    def try_fast(self, event: StreamEvent) -> Events | None:
         """What is shown for an event about which nobody has to be asked yet; None where someone has to: see `ask`."""
         match event:
             case MessageComplete() | ErrorEvent():
@@ -73,61 +73,61 @@ class Gate:
                 self._message_id = event.message_id
                 return (event,)
             case _ if self._window is None:
-                self._held.append(event)
+                self._buffer.append(event)
                 return ()
             case UsageUpdate():
                 return (event,)
             case _ if self._window == 0:
                 return (event,)
-            case TextDelta() | ThinkingDelta() if (piece := self._alone(event)) is not None:
-                piece.held += event.text
+            case TextDelta() | ThinkingDelta() if (piece := self._current_piece(event)) is not None:
+                piece.buffer += event.text
                 piece.signature = getattr(event, "signature", None) or piece.signature
-                return () if len(piece.held) < piece.enough else None
+                return () if len(piece.buffer) < piece.check_at else None
             case ToolUseInputDelta():
                 self._calls.setdefault(event.tool_use_id, []).append(event)
                 return ()
             case _:
                 return None
 
-    def ask(self, event: StreamEvent) -> Steps[Shown]:
+    def apply(self, event: StreamEvent) -> Steps[Events]:
         """What is shown for an event that `quick` gave None for. Raises PolicyDeniedError: that is the stream's end."""
         match event:
             case MessageComplete():
-                return (yield from self._complete(event.message))
+                return (yield from self._finish(event.message))
             case ErrorEvent():
-                remains = yield from self.policing.remains(self.adapter, event.partial)
+                remains = yield from self.policy_hooks.check_partial(self.adapter, event.partial)
                 if remains is None and event.partial is not None:
                     remains = event.partial.model_copy(update={"content": ()})
                 return (replace(event, partial=remains),)
         try:
-            return (yield from self._pieces_of(event))
+            return (yield from self._filter_event(event))
         except PolicyDeniedError:
-            self.denied(None)
+            self.on_denied(None)
             raise
 
-    def _pieces_of(self, event: StreamEvent) -> Steps[Shown]:
-        shown: list[StreamEvent] = []
+    def _filter_event(self, event: StreamEvent) -> Steps[Events]:
+        released: list[StreamEvent] = []
         index = getattr(event, "content_block_index", None)
         for piece in list(self._pieces.values()):
             if piece.index != index and not piece.ended:
-                shown += yield from self._end(piece)
+                released += yield from self._finish_piece(piece)
         match event:
             case TextDelta() | ThinkingDelta():
                 if index not in self._pieces:
-                    self._begin(event)
-                    again = self.quick(event)
-                    if again is not None:
-                        return (*shown, *again)
+                    self._start_piece(event)
+                    released_now = self.try_fast(event)
+                    if released_now is not None:
+                        return (*released, *released_now)
                 piece = self._pieces[event.content_block_index]
                 if not piece.ended:
-                    shown += yield from self._advance(piece)
+                    released += yield from self._release_prefix(piece)
             case ToolUseStart():
                 self._calls.setdefault(event.tool_use_id, []).append(event)
             case ToolUseEnd():
-                shown += yield from self._whole_call(event)
-        return shown
+                released += yield from self._filter_call(event)
+        return released
 
-    def _alone(self, event: TextDelta | ThinkingDelta) -> _Piece | None:
+    def _current_piece(self, event: TextDelta | ThinkingDelta) -> _Piece | None:
         """The piece that the event goes on with, if no other one is to be ended before."""
         piece = self._pieces.get(event.content_block_index)
         if piece is None or type(event) is not piece.kind:
@@ -136,111 +136,113 @@ class Gate:
             return piece
         return None
 
-    def _begin(self, event: TextDelta | ThinkingDelta) -> None:
+    def _start_piece(self, event: TextDelta | ThinkingDelta) -> None:
         window = self._window or 0
         self._pieces[event.content_block_index] = _Piece(type(event), event.content_block_index, 2 * window)
 
-    def _advance(self, piece: _Piece) -> Steps[Shown]:
+    def _release_prefix(self, piece: _Piece) -> Steps[Events]:
         """Shows what no later text can change: all but the last window, cut where that changes nothing."""
         window = self._window or 0
-        made = yield from self._made_of(piece, piece.held)
-        cut = _cut(piece.held, window)
-        first = piece.held[:cut]
-        if made != piece.held:
-            before = yield from self._made_of(piece, first)
-            behind = yield from self._made_of(piece, piece.held[cut:])
-            if before + behind != made:  # what was changed lies across the cut: wait for one that does not
-                piece.enough = len(piece.held) + window
+        checked = yield from self._run_policy(piece, piece.buffer)
+        cut = _split_point(piece.buffer, window)
+        first = piece.buffer[:cut]
+        if checked != piece.buffer:
+            checked_first = yield from self._run_policy(piece, first)
+            checked_rest = yield from self._run_policy(piece, piece.buffer[cut:])
+            if (
+                checked_first + checked_rest != checked
+            ):  # what was changed lies across the cut: wait for one that does not
+                piece.check_at = len(piece.buffer) + window
                 return ()
-            first = before
-        piece.held = piece.held[cut:]
-        piece.enough = len(piece.held) + window
-        return self._delta(piece, first)
+            first = checked_first
+        piece.buffer = piece.buffer[cut:]
+        piece.check_at = len(piece.buffer) + window
+        return self._emit(piece, first)
 
-    def _end(self, piece: _Piece) -> Steps[Shown]:
+    def _finish_piece(self, piece: _Piece) -> Steps[Events]:
         """Shows what was held back of a block that is complete."""
-        made = yield from self._made_of(piece, piece.held)
-        piece.held, piece.ended = "", True
-        return self._delta(piece, made)
+        checked = yield from self._run_policy(piece, piece.buffer)
+        piece.buffer, piece.ended = "", True
+        return self._emit(piece, checked)
 
-    def _made_of(self, piece: _Piece, text: str) -> Steps[str]:
+    def _run_policy(self, piece: _Piece, text: str) -> Steps[str]:
         if not text:
             return ""
         kind = TextBlock if piece.kind is TextDelta else ThinkingBlock
-        made = yield from self.policing.piece(self.adapter, self._message((kind(text=text),)))
-        return "".join(block.text for block in made.content if isinstance(block, kind))
+        checked = yield from self.policy_hooks.check_piece(self.adapter, self._message((kind(text=text),)))
+        return "".join(block.text for block in checked.content if isinstance(block, kind))
 
-    def _delta(self, piece: _Piece, text: str) -> Shown:
+    def _emit(self, piece: _Piece, text: str) -> Events:
         if not text:
             return ()
-        piece.shown += text
+        piece.released += text
         return (piece.kind(self._message_id, piece.index, text),)
 
-    def _whole_call(self, event: ToolUseEnd) -> Steps[Shown]:
-        held = self._calls.pop(event.tool_use_id, [])
-        start = next((each for each in held if isinstance(each, ToolUseStart)), None)
+    def _filter_call(self, event: ToolUseEnd) -> Steps[Events]:
+        buffered = self._calls.pop(event.tool_use_id, [])
+        start = next((each for each in buffered if isinstance(each, ToolUseStart)), None)
         if start is None:
             return ()
         call = ToolUseBlock(id=event.tool_use_id, name=start.tool_name, input=event.final_input)
-        made = yield from self.policing.piece(self.adapter, self._message((call,)))
-        if made.content == (call,):
-            return (*held, event)
-        return tuple(each for use in made.tool_uses for each in _call_events(self._message_id, start, use))
+        checked = yield from self.policy_hooks.check_piece(self.adapter, self._message((call,)))
+        if checked.content == (call,):
+            return (*buffered, event)
+        return tuple(each for use in checked.tool_uses for each in _call_events(self._message_id, start, use))
 
-    def _complete(self, message: Message) -> Steps[Shown]:
-        final = yield from self.policing.reply(self.adapter, message, self.denied)
+    def _finish(self, message: Message) -> Steps[Events]:
+        final = yield from self.policy_hooks.check_reply(self.adapter, message, self.on_denied)
         done = MessageComplete(final)
-        same = final.content == message.content
+        unchanged = final.content == message.content
         if self._window is None:
-            counted = [event for event in self._held if isinstance(event, UsageUpdate)]
-            return (*(self._held if same else [*_told(final), *counted]), done)
-        shown: list[StreamEvent] = []
+            usage_updates = [event for event in self._buffer if isinstance(event, UsageUpdate)]
+            return (*(self._buffer if unchanged else [*_to_events(final), *usage_updates]), done)
+        released: list[StreamEvent] = []
         for piece in self._pieces.values():
             kind = TextBlock if piece.kind is TextDelta else ThinkingBlock
             if not piece.ended:
-                made = piece.held if same else (yield from self._made_of(piece, piece.held))
+                checked = piece.buffer if unchanged else (yield from self._run_policy(piece, piece.buffer))
                 whole = [block.text for block in final.content if isinstance(block, kind)]
                 # Where the whole was changed in another way than its pieces, the rest is in message_complete alone.
-                shown += self._delta(piece, made) if same or piece.shown + made in whole else ()
+                released += self._emit(piece, checked) if unchanged or piece.released + checked in whole else ()
             signatures = [block.signature for block in final.content if isinstance(block, ThinkingBlock)]
             if piece.signature is not None and piece.signature in signatures:
-                shown.append(ThinkingDelta(self._message_id, piece.index, "", piece.signature))
-        if same:
-            shown += [event for held in self._calls.values() for event in held]
-        return (*shown, done)
+                released.append(ThinkingDelta(self._message_id, piece.index, "", piece.signature))
+        if unchanged:
+            released += [event for buffered in self._calls.values() for event in buffered]
+        return (*released, done)
 
     def _message(self, content: tuple[ContentBlock, ...]) -> Message:
         fields = {"id": self._message_id, "session_id": self.session_id}
         return Message(role=Role.ASSISTANT, content=content, **fields)
 
 
-def _cut(text: str, window: int) -> int:
+def _split_point(text: str, window: int) -> int:
     """Behind the last white space that lies a window before the end; without any, a window before the end."""
     last = len(text) - window
-    for place in range(last, 0, -1):
-        if text[place - 1].isspace():
-            return place
+    for position in range(last, 0, -1):
+        if text[position - 1].isspace():
+            return position
     return last
 
 
-def _told(message: Message) -> list[StreamEvent]:
+def _to_events(message: Message) -> list[StreamEvent]:
     """A whole message as events."""
-    told: list[StreamEvent] = []
+    events: list[StreamEvent] = []
     for index, block in enumerate(message.content):
         match block:
             case TextBlock(text=text) if text:
-                told.append(TextDelta(message.id, index, text))
+                events.append(TextDelta(message.id, index, text))
             case ThinkingBlock():
-                told.append(ThinkingDelta(message.id, index, block.text, block.signature))
+                events.append(ThinkingDelta(message.id, index, block.text, block.signature))
             case ToolUseBlock() if block.raw_input is None:
                 start = ToolUseStart(message.id, index, block.id, block.name)
-                told += _call_events(message.id, start, block)
+                events += _call_events(message.id, start, block)
             case _:  # what streams as no delta either
                 pass
-    return told
+    return events
 
 
-def _call_events(message_id: str, start: ToolUseStart, use: ToolUseBlock) -> Shown:
+def _call_events(message_id: str, start: ToolUseStart, use: ToolUseBlock) -> Events:
     index = start.content_block_index
     return (
         start,

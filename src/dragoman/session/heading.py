@@ -12,57 +12,61 @@ from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.extensions import Extensions, HttpExtension
 from dragoman.canonical.headers import SENSITIVE_HEADERS, is_sensitive
-from dragoman.transport.prepare import checked_headers
+from dragoman.transport.prepare import validate_headers
 
 
-class Heading:
+class PolicyHeaders:
     """What was written for the request that comes next. ``host`` is the slot as the program gave it."""
 
-    def __init__(self, host: HttpExtension | None) -> None:
-        self._host = host
+    def __init__(self, http: HttpExtension | None) -> None:
+        self._given_http = http
         self._provider: str | None = None
         """Whom the slot was last written for; None where that was not known."""
 
-    def begin(self, state: Extensions) -> Extensions:
+    def begin_request(self, state: Extensions) -> Extensions:
         """Another request begins."""
         self._provider = None
-        return self._with(state, self._host)
+        return self._replace_http(state, self._given_http)
 
-    def turned_to(self, state: Extensions, adapter: Adapter | None) -> Extensions:
+    def set_provider(self, state: Extensions, adapter: Adapter | None) -> Extensions:
         """The request goes to this provider: what was written for another one is gone, and keys that were written
         while nobody knew for whom."""
         known, self._provider = self._provider, None if adapter is None else adapter.provider
         if known == self._provider:
             return state
         if known is not None:
-            return self._with(state, self._host)
-        if any(map(_is_key, self._written(state))):
-            kept = {name: value for name, value in self._written(state).items() if not _is_key(name)}
-            return self._with(state, HttpExtension(headers={**_headers(self._host), **kept}))
+            return self._replace_http(state, self._given_http)
+        if any(map(_is_credential, self._plugin_headers(state))):
+            kept = {name: value for name, value in self._plugin_headers(state).items() if not _is_credential(name)}
+            return self._replace_http(state, HttpExtension(headers={**_headers(self._given_http), **kept}))
         return state
 
-    def headed(self, state: Extensions, adapter: Adapter, options: AdapterOptions) -> tuple[AdapterOptions, list[str]]:
+    def add_headers(
+        self, state: Extensions, adapter: Adapter, options: AdapterOptions
+    ) -> tuple[AdapterOptions, list[str]]:
         """The options with the headers that were written for this provider, which go before those of the program, and
         their names. Raises RequestError where one is no header, the transport's own, or a key of another provider's.
         """
         if self._provider != adapter.provider:
             return options, []
-        written = checked_headers(self._written(state))
-        if not written:
+        plugin_headers = validate_headers(self._plugin_headers(state))
+        if not plugin_headers:
             return options, []
-        own = adapter.endpoint.key_header.lower()
-        for name in written:
-            if name != own and _is_key(name):
+        key_header = adapter.endpoint.key_header.lower()
+        for name in plugin_headers:
+            if name != key_header and _is_credential(name):
                 raise RequestError(f"a plugin wrote the header {name}, which holds no key of {adapter.provider}")
-        others = {name: value for name, value in options.headers.items() if name.lower() not in written}
-        return replace(options, headers={**others, **written}), sorted(written)
+        others = {name: value for name, value in options.headers.items() if name.lower() not in plugin_headers}
+        return replace(options, headers={**others, **plugin_headers}), sorted(plugin_headers)
 
-    def _written(self, state: Extensions) -> dict[str, str]:
+    def _plugin_headers(self, state: Extensions) -> dict[str, str]:
         """What is in the slot, and was not given."""
-        given = {name.lower(): value for name, value in _headers(self._host).items()}
-        return {name: value for name, value in _headers(state.http).items() if given.get(name.lower()) != value}
+        program_headers = {name.lower(): value for name, value in _headers(self._given_http).items()}
+        return {
+            name: value for name, value in _headers(state.http).items() if program_headers.get(name.lower()) != value
+        }
 
-    def _with(self, state: Extensions, http: HttpExtension | None) -> Extensions:
+    def _replace_http(self, state: Extensions, http: HttpExtension | None) -> Extensions:
         return state if state.http == http else state.model_copy(update={"http": http})
 
 
@@ -70,7 +74,7 @@ def _headers(http: HttpExtension | None) -> Mapping[str, str]:
     return {} if http is None else http.headers
 
 
-def _is_key(name: str) -> bool:
+def _is_credential(name: str) -> bool:
     """Whether it may hold a credential, of any provider's."""
-    plain = name.lower()
-    return plain in SENSITIVE_HEADERS or (plain.endswith("key") and is_sensitive(plain))
+    lowered = name.lower()
+    return lowered in SENSITIVE_HEADERS or (lowered.endswith("key") and is_sensitive(lowered))

@@ -10,10 +10,10 @@ import re
 import unicodedata
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import MessageMetadata
 
-_LEAST_KEY = 16
+_MIN_KEY_BYTES = 16
 """Bytes. Names are few: with a key that can be guessed, they can be guessed as well."""
 _PSEUDONYM = re.compile("(?:usr|team)_[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _PERSONAL = re.compile(r"[@\s]")
@@ -31,8 +31,10 @@ class Pseudonyms:
 
     def __init__(self, key: str | bytes) -> None:
         self._key = key.encode() if isinstance(key, str) else bytes(key)
-        if len(self._key) < _LEAST_KEY:
-            raise ConfigurationError(f"the key of pseudonyms has {_LEAST_KEY} bytes or more: secrets.token_bytes(32)")
+        if len(self._key) < _MIN_KEY_BYTES:
+            raise ConfigurationError(
+                f"the key of pseudonyms has {_MIN_KEY_BYTES} bytes or more: secrets.token_bytes(32)"
+            )
 
     def user(self, name: str) -> str:
         """The id of a user; one that is a pseudonym already stays as it is."""
@@ -44,16 +46,18 @@ class Pseudonyms:
     def _id(self, kind: str, prefix: str, name: str) -> str:
         if _PSEUDONYM.fullmatch(name) and name.startswith(prefix):
             return name
-        said = f"{kind}\0{unicodedata.normalize('NFC', name)}".encode(errors="surrogatepass")
-        return prefix + encode_ulid(int.from_bytes(hmac.digest(self._key, said, hashlib.sha256)[:16]))
+        payload = f"{kind}\0{unicodedata.normalize('NFC', name)}".encode(errors="surrogatepass")
+        return prefix + format_ulid(int.from_bytes(hmac.digest(self._key, payload, hashlib.sha256)[:16]))
 
 
-def resolve(user_id: str | None, team_id: str | None, pseudonyms: Pseudonyms | None) -> tuple[str | None, str | None]:
+def resolve_identity(
+    user_id: str | None, team_id: str | None, pseudonyms: Pseudonyms | None
+) -> tuple[str | None, str | None]:
     """Whose a session is. Raises ConfigurationError where an id is empty, or, without pseudonyms, personal."""
-    for name, given in (("user_id", user_id), ("team_id", team_id)):
-        if given == "":
+    for name, value in (("user_id", user_id), ("team_id", team_id)):
+        if value == "":
             raise ConfigurationError(f"{name} is None or names somebody")
-        if given is not None and pseudonyms is None and _PERSONAL.search(given):
+        if value is not None and pseudonyms is None and _PERSONAL.search(value):
             raise ConfigurationError(
                 f"{name} looks like an address or a name, and would be noted on every message: give an id that says"
                 " nothing, or pseudonyms=Pseudonyms(key), which make one"
@@ -63,12 +67,12 @@ def resolve(user_id: str | None, team_id: str | None, pseudonyms: Pseudonyms | N
     return user_id and pseudonyms.user(user_id), team_id and pseudonyms.team(team_id)
 
 
-def stamped(metadata: MessageMetadata | None, user_id: str | None, team_id: str | None) -> MessageMetadata:
+def with_identity(metadata: MessageMetadata | None, user_id: str | None, team_id: str | None) -> MessageMetadata:
     """The metadata of a message that this user makes."""
     return (metadata or MessageMetadata()).model_copy(update={"user_id": user_id, "team_id": team_id})
 
 
-class Owned:
+class IdentityMixin:
     """Something that belongs to somebody: the part of a session that knows who asks."""
 
     user_id: str | None
@@ -80,4 +84,4 @@ class Owned:
 
         Raises ConfigurationError where an id is empty, or, without pseudonyms, personal.
         """
-        self.user_id, self.team_id = resolve(user_id, team_id, self._pseudonyms)
+        self.user_id, self.team_id = resolve_identity(user_id, team_id, self._pseudonyms)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
-from dragoman.session.stored import Stored
+from dragoman.session.stored import Snapshot
 
 
 class SessionStore(Protocol):
@@ -46,7 +46,7 @@ class SessionStore(Protocol):
         ...
 
 
-class Keeper:
+class Persistence:
     """Knows what the store has of one session. ``version`` is the store's; None where it does not know it yet."""
 
     def __init__(
@@ -57,45 +57,49 @@ class Keeper:
         self._messages = messages
         self._attempts = attempts
 
-    def keep(self, session: Stored, *, user_id: str | None, team_id: str | None) -> None:
+    def save(self, snapshot: Snapshot, *, user_id: str | None, team_id: str | None) -> None:
         """Adds what is new; nothing where nothing is. Raises ConflictError where another program added to the session
         meanwhile: nothing is overwritten, and what this one holds is not lost. StoreError.
         """
-        messages, attempts = session.messages[self._messages :], session.attempts[self._attempts :]
+        messages, attempts = snapshot.messages[self._messages :], snapshot.attempts[self._attempts :]
         if not (messages or attempts):
             return
-        kept = {message.id: session.extensions[message.id] for message in messages if message.id in session.extensions}
-        beside = {"extensions": kept} if kept else {}  # a store of a session without a policy need not know of them
+        new_extensions = {
+            message.id: snapshot.extensions[message.id] for message in messages if message.id in snapshot.extensions
+        }
+        extra = (
+            {"extensions": new_extensions} if new_extensions else {}
+        )  # a store of a session without a policy need not know of them
         if self._version is None:
             record = self._store.create(
-                session.model,
+                snapshot.model,
                 messages,
-                session_id=session.session_id,
-                tool_ids=session.tool_ids,
+                session_id=snapshot.session_id,
+                tool_ids=snapshot.tool_ids,
                 attempts=attempts,
                 user_id=user_id,
                 team_id=team_id,
-                **beside,
+                **extra,
             )
             self._version = record.version
         else:
             self._version = self._store.append(
-                session.session_id,
+                snapshot.session_id,
                 messages,
                 expected_version=self._version,
-                tool_ids=session.tool_ids,
-                model=session.model,
+                tool_ids=snapshot.tool_ids,
+                model=snapshot.model,
                 attempts=attempts,
-                **beside,
+                **extra,
             )
-        self._messages, self._attempts = len(session.messages), len(session.attempts)
+        self._messages, self._attempts = len(snapshot.messages), len(snapshot.attempts)
 
-    def annotate(self, session: Stored, message_id: str, beside: Mapping[str, Any]) -> None:
+    def annotate(self, snapshot: Snapshot, message_id: str, extensions: Mapping[str, Any]) -> None:
         """Writes anew what is kept beside a message; where the store has it not yet, that comes with the message.
         Raises as `keep` does.
         """
-        there = any(message.id == message_id for message in session.messages[: self._messages])
-        if self._version is None or not there:
+        is_stored = any(message.id == message_id for message in snapshot.messages[: self._messages])
+        if self._version is None or not is_stored:
             return
         annotate = getattr(self._store, "annotate", None)  # most sessions never need it of their store
         if annotate is None:
@@ -103,4 +107,4 @@ class Keeper:
                 f"a {type(self._store).__name__} cannot write anew what stands beside a message, which records of"
                 " declassification need: give it a method annotate, as dragoman.store.Store has"
             )
-        self._version = annotate(session.session_id, message_id, beside, expected_version=self._version)
+        self._version = annotate(snapshot.session_id, message_id, extensions, expected_version=self._version)

@@ -10,7 +10,7 @@ from dragoman.canonical.message import Message
 from dragoman.session.budget import Budget
 from dragoman.session.toolbox import Tool
 
-_KINDS = {
+_CLASSES = {
     "options": ("dragoman.adapter.contract", "AdapterOptions", "AdapterOptions(temperature=0)"),
     "limits": ("dragoman.limits.limits", "Limits", "Limits([Limit(...)])"),
     "router": ("dragoman.routing.chain", "Router", "Router(...)"),
@@ -21,41 +21,41 @@ _KINDS = {
 }
 """Where the class of an argument is, and how one is made."""
 
-_LISTS: Mapping[str, type] = {"messages": Message, "budgets": Budget, "tools": Tool}
+_ELEMENT_CLASSES: Mapping[str, type] = {"messages": Message, "budgets": Budget, "tools": Tool}
 
 
-_FUNCTIONS = ("fetch", "approve", "new_id", "clock")
+_CALLABLES = ("fetch", "approve", "new_id", "clock")
 
 
-def check_settings(given: Mapping[str, Any]) -> None:
+def check_settings(arguments: Mapping[str, Any]) -> None:
     """Raises ConfigurationError where an argument is of another kind than its own; None is none.
 
     A class that was not loaded yet has no objects, so nothing is imported to find out.
     """
-    for name, value in given.items():
-        if name in _LISTS:
+    for name, value in arguments.items():
+        if name in _ELEMENT_CLASSES:
             _check_list(name, value)
         elif value is None:
             continue
-        elif name in _KINDS:
-            _check_kind(name, value)
+        elif name in _CLASSES:
+            _check_class(name, value)
         elif name == "store":
             _check_store(value)
-        elif name in _FUNCTIONS and not callable(value):
-            raise ConfigurationError(f"{name}: {_shown(value)} cannot be called; give a function")
+        elif name in _CALLABLES and not callable(value):
+            raise ConfigurationError(f"{name}: {_describe(value)} cannot be called; give a function")
 
 
-def _check_kind(name: str, value: Any) -> None:
-    module, kind, example = _KINDS[name]
+def _check_class(name: str, value: Any) -> None:
+    module, class_name, example = _CLASSES[name]
     loaded = sys.modules.get(module)
-    if loaded is None or not isinstance(value, getattr(loaded, kind)):
-        raise ConfigurationError(f"{name}: {_shown(value)} is no {kind}; one is made by {example}")
+    if loaded is None or not isinstance(value, getattr(loaded, class_name)):
+        raise ConfigurationError(f"{name}: {_describe(value)} is no {class_name}; one is made by {example}")
 
 
 def _check_list(name: str, value: Any) -> None:
     """One object does not stand in the place of a list."""
-    if isinstance(value, (str, bytes, Mapping, _LISTS[name])) or not isinstance(value, Iterable):
-        raise ConfigurationError(f"{name}: {_shown(value)} is no list; write {name}=[...]")
+    if isinstance(value, (str, bytes, Mapping, _ELEMENT_CLASSES[name])) or not isinstance(value, Iterable):
+        raise ConfigurationError(f"{name}: {_describe(value)} is no list; write {name}=[...]")
 
 
 def check_messages(messages: Iterable[Any]) -> list[Message]:
@@ -64,7 +64,7 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
     for index, message in enumerate(found):
         if not isinstance(message, Message):
             raise ConfigurationError(
-                f"messages[{index}]: {_shown(message)} is no Message; dragoman.formats reads those of other libraries"
+                f"messages[{index}]: {_describe(message)} is no Message; dragoman.formats reads those of other libraries"
             )
     return found
 
@@ -73,9 +73,9 @@ def _check_store(store: Any) -> None:
     """Of an AsyncStore, sessions take its ``store``: they would never await what it gives."""
     append = getattr(store, "append", None)
     if not callable(append) or inspect.iscoroutinefunction(append):
-        raise ConfigurationError(f"store: {_shown(store)} is no Store; one is made by Store('sqlite:///chats.db')")
+        raise ConfigurationError(f"store: {_describe(store)} is no Store; one is made by Store('sqlite:///chats.db')")
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     """Its class: what is in it may be secret."""
     return f"a value of the class {type(value).__name__}"

@@ -9,27 +9,29 @@ if TYPE_CHECKING:
     from dragoman.events.bus import EventBus
     from dragoman.policy import Pipeline
     from dragoman.session.conversation import Conversation
-    from dragoman.session.policing import Policing
-    from dragoman.session.telling import Teller
+    from dragoman.session.policing import PolicyHooks
+    from dragoman.session.telling import TurnTelemetry
 
 
-def new_teller(session: "Conversation[Any]", bus: "EventBus | None") -> "Teller | None":
+def new_telemetry(session: "Conversation[Any]", bus: "EventBus | None") -> "TurnTelemetry | None":
     if bus is None:
         return None
-    from dragoman.session.telling import Teller
+    from dragoman.session.telling import TurnTelemetry
 
     tools = session.toolbox
-    return Teller(bus, session.session_id, session._clock, tools.side_effects, lambda: tools.definitions)
+    return TurnTelemetry(bus, session.session_id, session._clock, tools.side_effects, lambda: tools.definitions)
 
 
-def new_policing(
+def new_policy_hooks(
     session: "Conversation[Any]", policy: "Pipeline | None", extensions: "Extensions | None"
-) -> "Policing | None":
+) -> "PolicyHooks | None":
     """Raises ConfigurationError on extensions that nobody would heed."""
     if policy is None:
         if extensions is not None:
             raise ConfigurationError("extensions are for the plugins of a policy: give policy=Pipeline([...]) too")
         return None
-    from dragoman.session.policing import Policing
+    from dragoman.session.policing import PolicyHooks
 
-    return Policing(policy, extensions, session.session_id, session.toolbox, session._beside, session._teller)
+    return PolicyHooks(
+        policy, extensions, session.session_id, session.toolbox, session._message_extensions, session._telemetry
+    )

@@ -18,14 +18,14 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.limits import Grant, Limits
-from dragoman.session.budget import Account, Hold, Purse
+from dragoman.session.budget import BudgetAccount, Budgets, Reservation
 from dragoman.transport import AsyncStreamedReply, AsyncTransport, StreamedReply, Transport
 
 logger = logging.getLogger("dragoman.limits")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class LimitedHold(Hold):
+class LimitedReservation(Reservation):
     """What one request holds of budgets and of limits."""
 
     limiter: "Limiter"
@@ -35,18 +35,18 @@ class LimitedHold(Hold):
     grant: Grant | None = None
     requests: int = 0
     """How often it was sent."""
-    begun: bool = False
+    started: bool = False
     """Whether the provider has begun to answer, and so has read it."""
 
     def settle(self, usage: Usage | None) -> None:
-        Hold.settle(self, usage)
+        Reservation.settle(self, usage)
         if usage is None:  # nobody knows what it took: what was held stays held
             self.grant = None
         self._settle_grant(usage)
 
     def release(self) -> None:
-        Hold.release(self)
-        self._settle_grant(TokenUsage(input_tokens=self.input_tokens) if self.begun else None)
+        Reservation.release(self)
+        self._settle_grant(TokenUsage(input_tokens=self.input_tokens) if self.started else None)
 
     def _settle_grant(self, usage: TokenUsage | None) -> None:
         grant, self.grant = self.grant, None
@@ -55,23 +55,23 @@ class LimitedHold(Hold):
 
 
 @dataclass(frozen=True, slots=True)
-class LimitedPurse(Purse):
+class LimitedBudgets(Budgets):
     limiter: "Limiter"
 
-    def hold(
+    def reserve(
         self, adapter: Adapter, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
-    ) -> Hold:
+    ) -> Reservation:
         """As `Purse.hold`; limits are waited for when the request is about to be sent."""
-        hold = Purse.hold(self, adapter, messages, tools, options)
-        read = adapter.estimate_input_tokens(messages, tools)
-        written = options.max_output_tokens or self.limiter.limits.reply_tokens or adapter.default_output_tokens
-        self.limiter.next = limited = LimitedHold(
-            most=hold.most,
-            accounts=hold.accounts,
+        reservation = Budgets.reserve(self, adapter, messages, tools, options)
+        input_tokens = adapter.estimate_input_tokens(messages, tools)
+        output_tokens = options.max_output_tokens or self.limiter.limits.reply_tokens or adapter.default_output_tokens
+        self.limiter.next_reservation = limited = LimitedReservation(
+            max_spend=reservation.max_spend,
+            accounts=reservation.accounts,
             limiter=self.limiter,
             model=str(adapter.model_id),
-            input_tokens=read,
-            output_tokens=written,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
         )
         return limited
 
@@ -81,51 +81,51 @@ class Limiter:
     """The limits as one session sees them, which has one request under way at a time."""
 
     limits: Limits
-    next: LimitedHold | None = None
+    next_reservation: LimitedReservation | None = None
     """The request that is about to be sent."""
-    _unsettled: set[asyncio.Task[None]] = field(default_factory=set)
+    _settling: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def purse(self, accounts: Sequence[Account], prices: Prices, clock: Callable[[], Any]) -> Purse:
-        return LimitedPurse(accounts, prices, clock, self)
+    def new_budgets(self, accounts: Sequence[BudgetAccount], prices: Prices, clock: Callable[[], Any]) -> Budgets:
+        return LimitedBudgets(accounts, prices, clock, self)
 
-    def around(self, transport: Any, *, asynchronous: bool) -> Any:
+    def wrap_transport(self, transport: Any, *, asynchronous: bool) -> Any:
         """The transport, whose requests wait for their turn."""
         return AsyncLimitedTransport(transport, self) if asynchronous else LimitedTransport(transport, self)
 
     def settle(self, grant: Grant, usage: TokenUsage | None, requests: int) -> None:
         """A reply that is there is worth more than a count: where the counts cannot be reached, that is logged."""
-        if not self.limits.local:
+        if not self.limits.is_local:
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:
                 pass
             else:
                 settling = self.limits.settle_async(grant, usage, requests=requests)
-                task = loop.create_task(_tolerant(settling))
-                self._unsettled.add(task)
-                task.add_done_callback(self._unsettled.discard)
+                task = loop.create_task(_log_errors(settling))
+                self._settling.add(task)
+                task.add_done_callback(self._settling.discard)
                 return
         try:
             self.limits.settle(grant, usage, requests=requests)
         except DragomanError as error:
-            _not_counted(error)
+            _log_uncounted(error)
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Waits until everything is."""
-        await asyncio.gather(*self._unsettled)
+        await asyncio.gather(*self._settling)
 
-    def heed(self, model: str, told: Any) -> None:
+    def observe(self, model: str, headers_or_error: Any) -> None:
         try:
-            self.limits.heed(model, told)
+            self.limits.observe(model, headers_or_error)
         except DragomanError as error:
-            _not_counted(error)
+            _log_uncounted(error)
 
-    async def heed_async(self, model: str, told: Any) -> None:
-        await _tolerant(self.limits.heed_async(model, told))
+    async def observe_async(self, model: str, headers_or_error: Any) -> None:
+        await _log_errors(self.limits.observe_async(model, headers_or_error))
 
-    def taken(self) -> LimitedHold | None:
-        hold, self.next = self.next, None
-        return hold
+    def take_next(self) -> LimitedReservation | None:
+        reservation, self.next_reservation = self.next_reservation, None
+        return reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,47 +136,49 @@ class LimitedTransport:
     limiter: Limiter
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        hold = self._acquire()
+        reservation = self._acquire()
         try:
             response = self.inner.send(adapter, request, timeout=timeout)
         except Exception as error:
-            self._failed(hold, error)
+            self._observe_failure(reservation, error)
             raise
-        self._answered(hold, response)
+        self._observe_reply(reservation, response)
         return response
 
     @contextmanager
     def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> Iterator[StreamedReply]:
-        hold = self._acquire()
+        reservation = self._acquire()
         try:
             with self.inner.stream(adapter, request, timeout=timeout) as reply:
-                self._answered(hold, reply)
+                self._observe_reply(reservation, reply)
                 yield reply
         except Exception as error:
-            if hold is not None and not hold.begun:
-                self._failed(hold, error)
+            if reservation is not None and not reservation.started:
+                self._observe_failure(reservation, error)
             raise
 
     def close(self) -> None:
         self.inner.close()
 
-    def _acquire(self) -> LimitedHold | None:
-        hold = self.limiter.taken()
-        if hold is not None:
-            hold.grant = self.limiter.limits.acquire(hold.model, hold.input_tokens, hold.output_tokens)
-        return hold
+    def _acquire(self) -> LimitedReservation | None:
+        reservation = self.limiter.take_next()
+        if reservation is not None:
+            reservation.grant = self.limiter.limits.acquire(
+                reservation.model, reservation.input_tokens, reservation.output_tokens
+            )
+        return reservation
 
-    def _answered(self, hold: LimitedHold | None, reply: WireResponse | StreamedReply) -> None:
-        if hold is not None:
-            _note_answer(hold, reply.attempts)
-            self.limiter.heed(hold.model, reply.headers)
+    def _observe_reply(self, reservation: LimitedReservation | None, reply: WireResponse | StreamedReply) -> None:
+        if reservation is not None:
+            _mark_started(reservation, reply.attempts)
+            self.limiter.observe(reservation.model, reply.headers)
 
-    def _failed(self, hold: LimitedHold | None, error: Exception) -> None:
-        if hold is not None and isinstance(error, ProviderError):
-            hold.requests = max(len(error.attempts), 1)
-            self.limiter.heed(hold.model, error)
+    def _observe_failure(self, reservation: LimitedReservation | None, error: Exception) -> None:
+        if reservation is not None and isinstance(error, ProviderError):
+            reservation.requests = max(len(error.attempts), 1)
+            self.limiter.observe(reservation.model, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,60 +189,64 @@ class AsyncLimitedTransport:
     limiter: Limiter
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        hold = await self._acquire()
+        reservation = await self._acquire()
         try:
             response = await self.inner.send(adapter, request, timeout=timeout)
         except Exception as error:
-            await self._failed(hold, error)
+            await self._observe_failure(reservation, error)
             raise
-        await self._answered(hold, response)
+        await self._observe_reply(reservation, response)
         return response
 
     @asynccontextmanager
     async def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> AsyncIterator[AsyncStreamedReply]:
-        hold = await self._acquire()
+        reservation = await self._acquire()
         try:
             async with self.inner.stream(adapter, request, timeout=timeout) as reply:
-                await self._answered(hold, reply)
+                await self._observe_reply(reservation, reply)
                 yield reply
         except Exception as error:
-            if hold is not None and not hold.begun:
-                await self._failed(hold, error)
+            if reservation is not None and not reservation.started:
+                await self._observe_failure(reservation, error)
             raise
 
     async def close(self) -> None:
         await self.inner.close()
-        await self.limiter.settled()
+        await self.limiter.wait_until_settled()
 
-    async def _acquire(self) -> LimitedHold | None:
-        hold = self.limiter.taken()
-        if hold is not None:
-            hold.grant = await self.limiter.limits.acquire_async(hold.model, hold.input_tokens, hold.output_tokens)
-        return hold
+    async def _acquire(self) -> LimitedReservation | None:
+        reservation = self.limiter.take_next()
+        if reservation is not None:
+            reservation.grant = await self.limiter.limits.acquire_async(
+                reservation.model, reservation.input_tokens, reservation.output_tokens
+            )
+        return reservation
 
-    async def _answered(self, hold: LimitedHold | None, reply: WireResponse | AsyncStreamedReply) -> None:
-        if hold is not None:
-            _note_answer(hold, reply.attempts)
-            await self.limiter.heed_async(hold.model, reply.headers)
+    async def _observe_reply(
+        self, reservation: LimitedReservation | None, reply: WireResponse | AsyncStreamedReply
+    ) -> None:
+        if reservation is not None:
+            _mark_started(reservation, reply.attempts)
+            await self.limiter.observe_async(reservation.model, reply.headers)
 
-    async def _failed(self, hold: LimitedHold | None, error: Exception) -> None:
-        if hold is not None and isinstance(error, ProviderError):
-            hold.requests = max(len(error.attempts), 1)
-            await self.limiter.heed_async(hold.model, error)
-
-
-def _note_answer(hold: LimitedHold, attempts: Sequence[Any]) -> None:
-    hold.begun, hold.requests = True, max(len(attempts), 1)
+    async def _observe_failure(self, reservation: LimitedReservation | None, error: Exception) -> None:
+        if reservation is not None and isinstance(error, ProviderError):
+            reservation.requests = max(len(error.attempts), 1)
+            await self.limiter.observe_async(reservation.model, error)
 
 
-async def _tolerant(work: Awaitable[None]) -> None:
+def _mark_started(reservation: LimitedReservation, attempts: Sequence[Any]) -> None:
+    reservation.started, reservation.requests = True, max(len(attempts), 1)
+
+
+async def _log_errors(work: Awaitable[None]) -> None:
     try:
         await work
     except DragomanError as error:
-        _not_counted(error)
+        _log_uncounted(error)
 
 
-def _not_counted(error: DragomanError) -> None:
+def _log_uncounted(error: DragomanError) -> None:
     logger.warning("what a request took of the limits could not be counted: %s", error)

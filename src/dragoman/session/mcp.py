@@ -28,7 +28,7 @@ from dragoman.canonical.extensions import ProvenanceExtension
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.mcp import MCPExtension, PromptMetadata, ResourceMetadata, ToolMetadata
 from dragoman.canonical.message import Message, Role
-from dragoman.session import mcp_parts
+from dragoman.session import mcp_decode
 from dragoman.session.async_session import AsyncSession
 from dragoman.session.toolbox import Tool
 
@@ -36,7 +36,7 @@ _REASONS = {
     "left_out": "what was to be fetched was left out",
     "redirected": "something else was named in the place of what was to be fetched",
 }
-_NEEDED = ("list_tools", "call_tool", "list_prompts", "get_prompt", "list_resources", "read_resource")
+_REQUIRED_METHODS = ("list_tools", "call_tool", "list_prompts", "get_prompt", "list_resources", "read_resource")
 
 
 class McpToolError(DragomanError):
@@ -50,7 +50,7 @@ class McpTool(Tool):
     metadata: ToolMetadata | None = None
 
 
-class McpServer:
+class McpConnection:
     """``client`` is an open ``mcp.Client``, or a ``ClientSession``; ``name`` is what policies call the server by. It is
     what the server calls itself, unless another one is given.
 
@@ -59,7 +59,7 @@ class McpServer:
     """
 
     def __init__(self, client: Any, name: str | None = None) -> None:
-        if missing := [each for each in _NEEDED if not callable(getattr(client, each, None))]:
+        if missing := [item for item in _REQUIRED_METHODS if not callable(getattr(client, item, None))]:
             raise ConfigurationError(
                 f"a {type(client).__name__} is no MCP client, it has no {missing[0]}: give an open mcp.Client"
                 " (pip install dragoman[mcp])"
@@ -72,8 +72,8 @@ class McpServer:
     @property
     def name(self) -> str:
         if self._name is None:
-            told = getattr(self._client, "server_info", None)
-            self._name = str(getattr(told, "name", None) or "mcp")
+            server_info = getattr(self._client, "server_info", None)
+            self._name = str(getattr(server_info, "name", None) or "mcp")
         return self._name
 
     async def tools(self, *, prefix: str = "", trust_hints: bool = False) -> list[McpTool]:
@@ -83,26 +83,26 @@ class McpServer:
         says of its tools is believed.
         """
         found: list[McpTool] = []
-        for tool in await self._all("list_tools", "tools"):
-            name = mcp_parts.tool_name(tool.name, prefix, [each.name for each in found])
-            effects = mcp_parts.side_effects(tool, trusted=trust_hints)
-            definition = mcp_parts.tool_definition(tool, name, effects)
-            metadata = mcp_parts.tool_metadata(tool, name, self.name, effects)
+        for tool in await self._list_all("list_tools", "tools"):
+            name = mcp_decode.tool_name(tool.name, prefix, [item.name for item in found])
+            effects = mcp_decode.side_effects(tool, trusted=trust_hints)
+            definition = mcp_decode.tool_definition(tool, name, effects)
+            metadata = mcp_decode.tool_metadata(tool, name, self.name, effects)
             found.append(McpTool(definition, _Call(self._client, tool.name), metadata=metadata))
         return found
 
     async def prompts(self) -> tuple[PromptMetadata, ...]:
         """The prompts that the server offers."""
         if self._prompts is None:
-            listed = await self._all("list_prompts", "prompts")
-            self._prompts = {each.name: mcp_parts.prompt_metadata(each, self.name) for each in listed}
+            listed = await self._list_all("list_prompts", "prompts")
+            self._prompts = {item.name: mcp_decode.prompt_metadata(item, self.name) for item in listed}
         return tuple(self._prompts.values())
 
     async def resources(self) -> tuple[ResourceMetadata, ...]:
         """The resources that the server lists; it may have more, behind templates."""
         if self._resources is None:
-            listed = await self._all("list_resources", "resources")
-            self._resources = {str(each.uri): mcp_parts.resource_metadata(each, self.name) for each in listed}
+            listed = await self._list_all("list_resources", "resources")
+            self._resources = {str(item.uri): mcp_decode.resource_metadata(item, self.name) for item in listed}
         return tuple(self._resources.values())
 
     async def prompt(
@@ -115,56 +115,64 @@ class McpServer:
         """
         await self.prompts()
         metadata = (self._prompts or {}).get(name) or PromptMetadata(name=name, server_id=self.name)
-        ask = partial(self._judged, session, MCPExtension(prompt=metadata))
+        check = partial(self._apply_policy, session, MCPExtension(prompt=metadata))
         request_id = f"pr_{new_ulid()}"
         request = PromptRequestBlock(
             prompt_request_id=request_id, name=name, arguments=dict(arguments or {}), server_id=self.name
         )
-        asked = _only(await ask("prompt_pre_fetch", Role.USER, (request,)), PromptRequestBlock)
-        _same(session, "prompt_pre_fetch", None if asked is None else asked.name, name)
-        rendered = await self._client.get_prompt(name, {key: str(value) for key, value in asked.arguments.items()})
-        messages = [_spoken(each, session.session_id) for each in rendered.messages]
+        checked_request = _single_block(await check("prompt_pre_fetch", Role.USER, (request,)), PromptRequestBlock)
+        _require_same(session, "prompt_pre_fetch", None if checked_request is None else checked_request.name, name)
+        rendered = await self._client.get_prompt(
+            name, {key: str(value) for key, value in checked_request.arguments.items()}
+        )
+        messages = [_to_message(item, session.session_id) for item in rendered.messages]
         result = PromptResultBlock(
             prompt_request_id=request_id,
             prompt_name=name,
             messages=tuple(message.model_dump(mode="json", exclude_none=True) for message in messages),
             content="\n".join(message.text for message in messages if message.text) or None,
         )
-        taken = _only(await ask("prompt_post_fetch", Role.USER, (result,)), PromptResultBlock)
-        _same(session, "prompt_post_fetch", None if taken is None else taken.prompt_name, name)
-        if taken.messages != result.messages:
-            messages = [read_message(message) for message in taken.messages]
-        elif taken.content != result.content:  # what was changed in the text stands for all that was in the messages
-            messages = [Message.user(taken.content or "", session_id=session.session_id)]
-        said = [await ask("prompt_post_fetch", message.role, message.content) for message in messages]
-        if any(message.content and not kept.content for message, kept in zip(messages, said, strict=True)):
+        checked_result = _single_block(await check("prompt_post_fetch", Role.USER, (result,)), PromptResultBlock)
+        _require_same(
+            session, "prompt_post_fetch", None if checked_result is None else checked_result.prompt_name, name
+        )
+        if checked_result.messages != result.messages:
+            messages = [read_message(message) for message in checked_result.messages]
+        elif (
+            checked_result.content != result.content
+        ):  # what was changed in the text stands for all that was in the messages
+            messages = [Message.user(checked_result.content or "", session_id=session.session_id)]
+        checked_messages = [await check("prompt_post_fetch", message.role, message.content) for message in messages]
+        if any(message.content and not kept.content for message, kept in zip(messages, checked_messages, strict=True)):
             _refuse(session, "prompt_post_fetch", "left_out")
-        return tuple(said)
+        return tuple(checked_messages)
 
     async def resource(self, uri: str, *, session: AsyncSession) -> tuple[ResourceBlock, ...]:
         """A resource, as blocks to say: one, or those that it consists of. The session's policy is asked as for
         `prompt`. Raises PolicyDeniedError."""
         await self.resources()
         metadata = (self._resources or {}).get(uri) or ResourceMetadata(uri=uri, server_id=self.name)
-        ask = partial(self._judged, session, MCPExtension(resource=metadata))
-        asked = await ask("resource_pre_fetch", Role.USER, (mcp_parts.resource_ref(uri, metadata.name),))
-        _same(session, "resource_pre_fetch", getattr(_only(asked, ResourceRefBlock), "uri", None), uri)
+        check = partial(self._apply_policy, session, MCPExtension(resource=metadata))
+        checked_request = await check("resource_pre_fetch", Role.USER, (mcp_decode.resource_ref(uri, metadata.name),))
+        _require_same(
+            session, "resource_pre_fetch", getattr(_single_block(checked_request, ResourceRefBlock), "uri", None), uri
+        )
         read = await self._client.read_resource(uri)
-        found = mcp_parts.resources(read.contents, metadata.name)
-        taken = await ask("resource_post_fetch", Role.USER, found)
-        kept = tuple(block for block in taken.content if isinstance(block, ResourceBlock))
+        found = mcp_decode.resources(read.contents, metadata.name)
+        checked_result = await check("resource_post_fetch", Role.USER, found)
+        kept = tuple(block for block in checked_result.content if isinstance(block, ResourceBlock))
         if len(kept) < len(found):
             _refuse(session, "resource_post_fetch", "left_out")
         return kept
 
-    async def _judged(
+    async def _apply_policy(
         self, session: AsyncSession, mcp: MCPExtension, hook: str, role: Role, content: Sequence[ContentBlock]
     ) -> Message:
         message = Message(role=role, content=tuple(content), session_id=session.session_id)
         provenance = ProvenanceExtension(source=f"mcp-server:{self.name}", message_id=message.id)
-        return await session.judge(hook, message, mcp=mcp, provenance=provenance)
+        return await session.apply_policy(hook, message, mcp=mcp, provenance=provenance)
 
-    async def _all(self, method: str, what: str) -> list[Any]:
+    async def _list_all(self, method: str, what: str) -> list[Any]:
         """All pages of a list; nothing where the server has none of its kind."""
         capabilities = getattr(self._client, "server_capabilities", None)
         if capabilities is not None and getattr(capabilities, what, None) is None:
@@ -190,14 +198,14 @@ class _Call:
         result = await self.client.call_tool(self.name, arguments)
         if getattr(result, "result_type", "complete") not in ("complete", None):
             raise RequestError("the tool asks for more input, which nobody here can give")
-        content = mcp_parts.blocks(result.content)
+        content = mcp_decode.blocks(result.content)
         if result.is_error:
             raise McpToolError(
                 "\n".join(block.text for block in content if isinstance(block, TextBlock)) or "it failed"
             )
         if not content and result.structured_content is not None:
-            return mcp_parts.structured(result.structured_content)
-        return content or mcp_parts.nothing()
+            return mcp_decode.structured_blocks(result.structured_content)
+        return content or mcp_decode.empty_blocks()
 
 
 async def _page(listing: Any, cursor: str | None) -> Any:
@@ -211,22 +219,22 @@ async def _page(listing: Any, cursor: str | None) -> Any:
         return await listing(params=PaginatedRequestParams(cursor=cursor))
 
 
-def _spoken(message: Any, session_id: str) -> Message:
-    return Message(role=Role(message.role), content=mcp_parts.blocks([message.content]), session_id=session_id)
+def _to_message(message: Any, session_id: str) -> Message:
+    return Message(role=Role(message.role), content=mcp_decode.blocks([message.content]), session_id=session_id)
 
 
-def _only(message: Message, kind: type[Any]) -> Any:
+def _single_block(message: Message, kind: type[Any]) -> Any:
     """The one block of a fetch; None where it was left out, or there are several."""
     found = [block for block in message.content if isinstance(block, kind)]
     return found[0] if len(found) == 1 else None
 
 
-def _same(session: AsyncSession, hook: str, asked: str | None, meant: str) -> None:
-    if asked != meant:
-        _refuse(session, hook, "left_out" if asked is None else "redirected")
+def _require_same(session: AsyncSession, hook: str, actual: str | None, expected: str) -> None:
+    if actual != expected:
+        _refuse(session, hook, "left_out" if actual is None else "redirected")
 
 
 def _refuse(session: AsyncSession, hook: str, code: str) -> None:
     """Raises PolicyDeniedError, which the session's bus is told of."""
-    if session._policing is not None:  # as it is: nobody else changes what is fetched
-        session._policing.refuse_fetch(hook, code, _REASONS[code])
+    if session._policy_hooks is not None:  # as it is: nobody else changes what is fetched
+        session._policy_hooks.refuse_fetch(hook, code, _REASONS[code])

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import RequestError
-from dragoman.adapter.schemas import SchemaRule, fitted
+from dragoman.adapter.schemas import SchemaRule, fit_schema
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,
@@ -29,17 +29,17 @@ MCP_NAME = "mcpName"
 """The annotation with a tool's own name, where the session calls it by another one."""
 
 _SUBSET = SchemaRule(keywords=tuple(sorted(KEYWORDS)), values={"additionalProperties": (True, False)}, root="object")
-_LONGEST_NAME = 64
+_MAX_NAME_LENGTH = 64
 
 
 def blocks(content: Iterable[Any]) -> tuple[ContentBlock, ...]:
     """The content of a tool's result or of a prompt's message. Raises RequestError on a kind that is not known."""
-    return tuple(map(_block, content))
+    return tuple(map(_decode_block, content))
 
 
 def resources(contents: Iterable[Any], name: str | None = None) -> tuple[ResourceBlock, ...]:
     """The contents of a resource that was read: itself, or those that it consists of."""
-    return tuple(_resource(each, name) for each in contents)
+    return tuple(_decode_resource(item, name) for item in contents)
 
 
 def resource_ref(uri: str, name: str | None = None) -> ResourceRefBlock:
@@ -50,7 +50,7 @@ def resource_ref(uri: str, name: str | None = None) -> ResourceRefBlock:
 
 def tool_definition(tool: Any, name: str, effects: SideEffects) -> ToolDefinition:
     """The tool as models are told of it; its schema is brought into the subset, and what had to go is described."""
-    schema = fitted(tool.input_schema or {"type": "object"}, _SUBSET).schema
+    schema = fit_schema(tool.input_schema or {"type": "object"}, _SUBSET).schema
     return ToolDefinition(
         name=name,
         description=tool.description or tool.title or "",
@@ -87,7 +87,7 @@ def side_effects(tool: Any, *, trusted: bool) -> SideEffects:
 def prompt_metadata(prompt: Any, server_id: str) -> PromptMetadata:
     arguments = None
     if prompt.arguments is not None:
-        arguments = [_plain(each) for each in prompt.arguments]
+        arguments = [_to_dict(item) for item in prompt.arguments]
     return PromptMetadata(
         name=prompt.name, description=prompt.description, arguments=arguments, server_id=server_id, annotations={}
     )
@@ -106,18 +106,18 @@ def resource_metadata(resource: Any, server_id: str) -> ResourceMetadata:
 
 def tool_name(name: str, prefix: str, taken: Sequence[str]) -> str:
     """A name that models may call the tool by: in snake_case, and no other tool's."""
-    plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
-    wanted = f"{prefix}{plain or 'tool'}"[:_LONGEST_NAME]
-    wanted = wanted if wanted[0].isalpha() else f"t_{wanted}"[:_LONGEST_NAME]
-    found, number = wanted, 1
-    while found in taken:
+    snake_name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
+    base_name = f"{prefix}{snake_name or 'tool'}"[:_MAX_NAME_LENGTH]
+    base_name = base_name if base_name[0].isalpha() else f"t_{base_name}"[:_MAX_NAME_LENGTH]
+    candidate, number = base_name, 1
+    while candidate in taken:
         number += 1
-        ending = f"_{number}"
-        found = wanted[: _LONGEST_NAME - len(ending)] + ending
-    return found
+        suffix = f"_{number}"
+        candidate = base_name[: _MAX_NAME_LENGTH - len(suffix)] + suffix
+    return candidate
 
 
-def _block(part: Any) -> ContentBlock:
+def _decode_block(part: Any) -> ContentBlock:
     match part.type:
         case "text":
             return TextBlock(text=part.text)
@@ -126,14 +126,14 @@ def _block(part: Any) -> ContentBlock:
         case "audio":
             return AudioBlock(source=MediaSource(kind="base64", data=part.data), media_type=part.mime_type)
         case "resource":
-            return _resource(part.resource, None)
+            return _decode_resource(part.resource, None)
         case "resource_link":
             return resource_ref(str(part.uri), part.name)
         case other:
             raise RequestError(f"the MCP server sent content of the kind {other!r:.80}, which is not known")
 
 
-def _resource(contents: Any, name: str | None) -> ResourceBlock:
+def _decode_resource(contents: Any, name: str | None) -> ResourceBlock:
     uri = str(contents.uri)
     text, blob = getattr(contents, "text", None), getattr(contents, "blob", None)
     return ResourceBlock(
@@ -147,12 +147,12 @@ def _resource(contents: Any, name: str | None) -> ResourceBlock:
     )
 
 
-def structured(value: Any) -> tuple[ContentBlock, ...]:
+def structured_blocks(value: Any) -> tuple[ContentBlock, ...]:
     """Structured content that came without any other."""
     return (TextBlock(text=wirejson.dumps_text(value)),)
 
 
-def nothing() -> tuple[ContentBlock, ...]:
+def empty_blocks() -> tuple[ContentBlock, ...]:
     """What stands for an answer without any content."""
     return (TextBlock(text=""),)
 
@@ -161,10 +161,10 @@ def _is_file(uri: str) -> bool:
     return uri.startswith("file:")
 
 
-def _annotations(of: Any) -> dict[str, Any]:
-    return {} if of.annotations is None else _plain(of.annotations)
+def _annotations(item: Any) -> dict[str, Any]:
+    return {} if item.annotations is None else _to_dict(item.annotations)
 
 
-def _plain(model: Any) -> dict[str, Any]:
-    written: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return written
+def _to_dict(model: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return fields

@@ -29,7 +29,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message
-from dragoman.transport.fetch import Fetched
+from dragoman.transport.fetch import FetchedMedia
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
 
@@ -51,30 +51,30 @@ _FAMILIES: dict[type, tuple[str, ...]] = {
     DocumentBlock: ("application/", "text/"),
 }
 
-_FLAGS = {
+_CAPABILITY_OF_KIND = {
     "image": "supports_images",
     "audio": "supports_audio",
     "video": "supports_video",
     "document": "supports_documents",
 }
-_UNTOLD = frozenset({"application/octet-stream", "binary/octet-stream"})
+_UNKNOWN_TYPES = frozenset({"application/octet-stream", "binary/octet-stream"})
 """What servers say that know no type."""
 
-_SHOWN_PATH = 120
-_DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_MAX_SHOWN_PATH = 120
+_DIRECTORY_FLAGS = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # A pipe that takes the file's place between look and open must not make us wait for its writer.
-_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_FILE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _SAFE_OPEN = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
 Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 
 
-Fetch = Callable[[str], Fetched]
+Fetch = Callable[[str], FetchedMedia]
 Kinds = frozenset[str]
 """Kinds of media blocks."""
 
 
-class Files:
+class MediaFiles:
     """The files of one session. ``workspace`` None means that it may read none, ``fetch`` None that it fetches nothing.
 
     Paths are relative and use forward slashes. Neither ``..`` nor a link leads out of the workspace: every step is
@@ -85,42 +85,43 @@ class Files:
     def __init__(
         self, workspace: str | Path | None, *, fetch: Fetch | None = None, max_bytes: int = MAX_FILE_BYTES
     ) -> None:
-        self._root = None if workspace is None else _checked_root(workspace)
+        self._root = None if workspace is None else _resolve_root(workspace)
         self._fetch = fetch
         self._max_bytes = max_bytes
         self._sources: dict[tuple[str, bool], MediaSource] = {}
-        self._fetched: dict[str, Fetched] = {}
+        self._fetched: dict[str, FetchedMedia] = {}
         self._filled: dict[tuple[str, Kinds], tuple[Message, Message]] = {}
 
     @property
-    def may_fetch(self) -> bool:
+    def can_fetch(self) -> bool:
         """Whether filling may wait for the network."""
         return self._fetch is not None
 
-    def fetches(self, abilities: AdapterCapabilities) -> Kinds:
+    def inlined_kinds(self, capabilities: AdapterCapabilities) -> Kinds:
         """The kinds of media that are fetched for a model: those that it takes, but not by URL."""
         if self._fetch is None:
             return frozenset()
-        return frozenset(kind for kind in _FLAGS if _takes_content_alone(abilities, kind))
+        return frozenset(kind for kind in _CAPABILITY_OF_KIND if _needs_inline_content(capabilities, kind))
 
-    def fill(self, history: Sequence[Message], fetched: Kinds = frozenset()) -> list[Message]:
+    def inline(self, history: Sequence[Message], fetched: Kinds = frozenset()) -> list[Message]:
         """The history with its files in place of their paths; messages without any are passed on as they are.
 
         ``fetched`` are the kinds of media whose URLs are replaced as well.
         """
         return [
-            self._message(message, fetched) if _refers(message.content, fetched) else message for message in history
+            self._message(message, fetched) if _has_references(message.content, fetched) else message
+            for message in history
         ]
 
-    def blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
+    def inline_blocks(self, content: Sequence[ContentBlock], fetched: Kinds = frozenset()) -> tuple[ContentBlock, ...]:
         """The blocks with files in place of paths, those inside tool results included."""
-        return tuple(self._block(block, fetched) if _refers((block,), fetched) else block for block in content)
+        return tuple(self._block(block, fetched) if _has_references((block,), fetched) else block for block in content)
 
     def _message(self, message: Message, fetched: Kinds) -> Message:
         known, filled = self._filled.get((message.id, fetched), (None, None))
         if filled is None or known is not message:
             try:
-                filled = message.model_copy(update={"content": self.blocks(message.content, fetched)})
+                filled = message.model_copy(update={"content": self.inline_blocks(message.content, fetched)})
             except ValueError as error:
                 raise RequestError(f"message {message.id} cannot be sent with its files: {error}") from None
             self._filled[message.id, fetched] = (message, filled)
@@ -128,7 +129,7 @@ class Files:
 
     def _block(self, block: ContentBlock, fetched: Kinds) -> ContentBlock:
         if isinstance(block, ToolResultBlock):
-            return block.model_copy(update={"content": self.blocks(block.content, fetched)})
+            return block.model_copy(update={"content": self.inline_blocks(block.content, fetched)})
         if not isinstance(block, MEDIA_BLOCKS):
             return block
         source, media_type = self._from_url(block) if block.source.kind == "url" else self._from_file(block)
@@ -137,11 +138,11 @@ class Files:
     def _from_file(self, block: Media) -> tuple[MediaSource, str]:
         """The file's content: text of a text document, base64 of everything else."""
         path = block.source.data
-        media_type = block.media_type or _media_type(block, path)
+        media_type = block.media_type or _guess_media_type(block, path)
         as_text = _is_text(block, media_type)
         if (path, as_text) not in self._sources:
             if self._root is None:
-                raise _refusal(path, "cannot be read: the session has no workspace; give it one, or send base64")
+                raise _file_error(path, "cannot be read: the session has no workspace; give it one, or send base64")
             data = read_inside(self._root, path, self._max_bytes)
             self._sources[path, as_text] = _as_text(data, path) if as_text else _as_base64(data)
         return self._sources[path, as_text], media_type
@@ -153,35 +154,35 @@ class Files:
             # Two threads may have fetched it: what came first stays, so that requests repeat each other.
             self._fetched.setdefault(url, self._fetch(url))
         found = self._fetched[url]
-        media_type = _fetched_type(block, found.media_type)
+        media_type = _check_served_type(block, found.media_type)
         # Errors name the file, never the query, which may hold a secret.
-        source = _as_text(found.data, _name(url)) if _is_text(block, media_type) else _as_base64(found.data)
+        source = _as_text(found.data, _name_of_url(url)) if _is_text(block, media_type) else _as_base64(found.data)
         return source, media_type
 
 
-def _takes_content_alone(abilities: AdapterCapabilities, kind: str) -> bool:
-    sources = abilities.media_sources.get(kind)
-    by_url = bool(abilities.supports_media_urls) and (sources is None or "url" in sources)
-    return bool(getattr(abilities, _FLAGS[kind])) and not by_url
+def _needs_inline_content(capabilities: AdapterCapabilities, kind: str) -> bool:
+    sources = capabilities.media_sources.get(kind)
+    by_url = bool(capabilities.supports_media_urls) and (sources is None or "url" in sources)
+    return bool(getattr(capabilities, _CAPABILITY_OF_KIND[kind])) and not by_url
 
 
 def _is_text(block: Media, media_type: str) -> bool:
     return isinstance(block, DocumentBlock) and media_type.startswith("text/")
 
 
-def _fetched_type(block: Media, told: str) -> str:
+def _check_served_type(block: Media, served_type: str) -> str:
     """The server's word, unless it knows none. Raises RequestError where it is of another kind than the block, as the
     page is that many sites show in place of what is not there."""
-    name = _name(block.source.data)
-    if told in _UNTOLD:
-        return block.media_type or _media_type(block, name)
+    name = _name_of_url(block.source.data)
+    if served_type in _UNKNOWN_TYPES:
+        return block.media_type or _guess_media_type(block, name)
     expected = _FAMILIES[type(block)] if block.media_type is None else (block.media_type.partition("/")[0] + "/",)
-    if not told.startswith(expected):
-        raise _refusal(name, f"was fetched and is {told}, no {block.media_type or block.type}: check its URL")
-    return told
+    if not served_type.startswith(expected):
+        raise _file_error(name, f"was fetched and is {served_type}, no {block.media_type or block.type}: check its URL")
+    return served_type
 
 
-def _name(url: str) -> str:
+def _name_of_url(url: str) -> str:
     return PurePosixPath(urlsplit(url).path).name
 
 
@@ -193,82 +194,84 @@ def _as_text(data: bytes, path: str) -> MediaSource:
     try:
         return MediaSource(kind="text", data=data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise _refusal(path, "is no UTF-8 text: convert it, or give the block the media_type that it has") from None
+        raise _file_error(path, "is no UTF-8 text: convert it, or give the block the media_type that it has") from None
 
 
 def read_inside(root: Path, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The bytes of a regular file below ``root``, without following any link below it. Raises RequestError."""
     if not _SAFE_OPEN:
-        raise _refusal(path, "cannot be read safely on this system: send base64 instead")
-    *folders, name = _steps(path)
-    with _opened(path, root, *folders) as folder:
+        raise _file_error(path, "cannot be read safely on this system: send base64 instead")
+    *folders, name = _split_path(path)
+    with _open_folder(path, root, *folders) as folder:
         try:
             # Looked at before it is opened, because opening a device can do something.
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                raise _refusal(path, "is no regular file, and links are not followed: copy the file there")
-            handle = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
+                raise _file_error(path, "is no regular file, and links are not followed: copy the file there")
+            handle = os.open(name, os.O_RDONLY | _FILE_FLAGS, dir_fd=folder)
         except OSError as error:
-            raise _refusal(path, _told(error)) from None
+            raise _file_error(path, _describe_os_error(error)) from None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise _refusal(path, "is no regular file")
+            raise _file_error(path, "is no regular file")
         # One byte more than allowed: the size may be wrong, as it is under /proc, or change while we read.
         data = b"" if found.st_size > max_bytes else file.read(max_bytes + 1)
     if found.st_size > max_bytes or len(data) > max_bytes:
-        raise _refusal(path, f"is over {max_bytes:,} bytes: send a smaller one, or keep it with the provider (file_id)")
+        raise _file_error(
+            path, f"is over {max_bytes:,} bytes: send a smaller one, or keep it with the provider (file_id)"
+        )
     return data
 
 
 @contextmanager
-def _opened(path: str, root: Path, *folders: str) -> Iterator[int]:
+def _open_folder(path: str, root: Path, *folders: str) -> Iterator[int]:
     """The descriptor of the innermost folder."""
     handle = -1
     try:
         handle = os.open(root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
         for folder in folders:
-            inner = os.open(folder, os.O_RDONLY | _DIRECTORY, dir_fd=handle)
+            inner = os.open(folder, os.O_RDONLY | _DIRECTORY_FLAGS, dir_fd=handle)
             os.close(handle)
             handle = inner
     except OSError as error:
         if handle >= 0:
             os.close(handle)
-        raise _refusal(path, _told(error)) from None
+        raise _file_error(path, _describe_os_error(error)) from None
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def _steps(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     """The names on the way. Raises RequestError for a path that is not plainly inside."""
     if not path or "\0" in path or "\\" in path:
-        raise _refusal(path, "is no path: write it relative to the workspace, with forward slashes")
+        raise _file_error(path, "is no path: write it relative to the workspace, with forward slashes")
     steps = PurePosixPath(path)
     if steps.is_absolute() or ".." in steps.parts or not steps.parts:
-        raise _refusal(path, "does not lie inside the workspace: write it relative to the workspace, without '..'")
+        raise _file_error(path, "does not lie inside the workspace: write it relative to the workspace, without '..'")
     if path.endswith(("/", "/.")):
-        raise _refusal(path, "names a folder, not a file")
+        raise _file_error(path, "names a folder, not a file")
     return list(steps.parts)
 
 
-def _checked_root(workspace: str | Path) -> Path:
+def _resolve_root(workspace: str | Path) -> Path:
     root = Path(workspace).expanduser().resolve()
     if not root.is_dir():
         raise ConfigurationError(f"the workspace {str(workspace)!r} is no folder")
     return root
 
 
-def _media_type(block: Media, path: str) -> str:
+def _guess_media_type(block: Media, path: str) -> str:
     known = _MEDIA_TYPES.get(PurePosixPath(path).suffix.lower())
     if known is None:
-        raise _refusal(path, "has an extension that tells no media type: give the block its media_type")
+        raise _file_error(path, "has an extension that tells no media type: give the block its media_type")
     if not known.startswith(_FAMILIES[type(block)]):
-        raise _refusal(path, f"is {known}, no {block.type}: use the block of its kind, or give it its media_type")
+        raise _file_error(path, f"is {known}, no {block.type}: use the block of its kind, or give it its media_type")
     return known
 
 
-def _refers(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
+def _has_references(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
     """Whether any block, or one inside a tool's answer, names a file. Each request asks this of every message."""
     for block in content:
         if type(block) is TextBlock:  # most are
@@ -277,12 +280,12 @@ def _refers(content: Sequence[ContentBlock], fetched: Kinds) -> bool:
             block.source.kind == "file_ref" or (block.source.kind == "url" and block.type in fetched)
         ):
             return True
-        if isinstance(block, ToolResultBlock) and _refers(block.content, fetched):
+        if isinstance(block, ToolResultBlock) and _has_references(block.content, fetched):
             return True
     return False
 
 
-def _told(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     match error.errno:
         case errno.ENOENT:
             return "is not there: put it into the workspace"
@@ -292,6 +295,6 @@ def _told(error: OSError) -> str:
             return f"cannot be read: {os.strerror(error.errno) if error.errno else type(error).__name__}"
 
 
-def _refusal(path: str, why: str) -> RequestError:
-    shown = path if len(path) <= _SHOWN_PATH else path[:_SHOWN_PATH] + "…"
+def _file_error(path: str, why: str) -> RequestError:
+    shown = path if len(path) <= _MAX_SHOWN_PATH else path[:_MAX_SHOWN_PATH] + "…"
     return RequestError(f"the file {shown!r} {why}")

@@ -16,7 +16,7 @@ from dragoman.canonical.routing import Refusal
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
-_LEAST_SHOWN = Decimal("0.000001")
+_MIN_SHOWN_USD = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Preview:
         lines = [f"{self.model}: {possible}, {size}, {cost}"]
         if self.present_tokens is not None:
             lines.append(f"  now: about {self.present_tokens:,} tokens on {self.present_model}")
-        lines.append(f"  next turn: {self._next_turn()}")
+        lines.append(f"  next turn: {self._describe_next_turn()}")
         lines += [f"  refused: {reason}" for reason in self.reasons]
         lost = [loss for loss in self.losses if loss.severity is Severity.WARNING]
         changed = len(self.losses) - len(lost)
@@ -90,7 +90,7 @@ class Preview:
             lines.append("  nothing is lost")
         return "\n".join(lines)
 
-    def _next_turn(self) -> str:
+    def _describe_next_turn(self) -> str:
         answer = "" if self.answer_tokens is None else f" with an answer of {self.answer_tokens:,} tokens"
         if self.next_turn_cost_status is CostStatus.FREE:
             return f"free{answer}"
@@ -103,7 +103,7 @@ class Preview:
 
 def _usd(cost: Decimal) -> str:
     """What is not nothing is not shown as 0."""
-    return f"under ${_LEAST_SHOWN:f}" if 0 < cost < _LEAST_SHOWN else f"about ${cost:.6f}"
+    return f"under ${_MIN_SHOWN_USD:f}" if 0 < cost < _MIN_SHOWN_USD else f"about ${cost:.6f}"
 
 
 def preview(
@@ -121,24 +121,27 @@ def preview(
     """Projects the history without sending anything. ``context`` should be a copy: ids may be made in its map.
     ``answer`` are the output tokens that a reply is expected to take."""
     tokens = adapter.estimate_input_tokens(history, tools)
-    refused = {**_absent(adapter, history, tools, options), **_too_long(adapter, tokens, options.max_output_tokens)}
+    refused = {
+        **_missing_capabilities(adapter, history, tools, options),
+        **_context_overflow(adapter, tokens, options.max_output_tokens),
+    }
     reasons = [f"{why}: {name}" for name, why in refused.items()]
     losses: tuple[Loss, ...] = ()
     try:
         filled = with_files(history)
-        losses = adapter.to_wire([*filled, _NEXT], tools, options.with_context(context)).losses
+        losses = adapter.to_wire([*filled, _PLACEHOLDER_PROMPT], tools, options.with_context(context)).losses
     except (ProjectionError, RequestError) as error:
         reasons.append(str(error))
     model = str(adapter.model_id)
-    read = prices.price(model, TokenUsage(input_tokens=tokens), at)
-    turn = _next_turn(read, answer, lambda usage: prices.price(model, usage, at))
+    input_price = prices.price(model, TokenUsage(input_tokens=tokens), at)
+    turn = _price_next_turn(input_price, answer, lambda usage: prices.price(model, usage, at))
     return Preview(
         model=model,
         reasons=tuple(reasons),
         losses=losses,
         input_tokens=tokens,
         max_context_tokens=adapter.capabilities.max_context_tokens,
-        input_cost_usd=read.cost_usd,
+        input_cost_usd=input_price.cost_usd,
         refusals=tuple(refused),
         max_output_tokens=options.max_output_tokens,
         answer_tokens=answer,
@@ -147,36 +150,36 @@ def preview(
     )
 
 
-_NEXT = Message.user("…")
+_PLACEHOLDER_PROMPT = Message.user("…")
 """What the user says next stands behind the history: how a history must end is no question of the swap."""
 
 
-def _next_turn(read: Usage, answer: int | None, price: Callable[[TokenUsage], Usage]) -> Usage:
+def _price_next_turn(input_price: Usage, answer: int | None, price: Callable[[TokenUsage], Usage]) -> Usage:
     """The price of reading and answering. Before a first reply only what is free or has no price at all is known."""
     if answer is not None:
-        return price(TokenUsage(input_tokens=read.input_tokens, output_tokens=answer))
-    if read.cost_status in (CostStatus.FREE, CostStatus.UNPRICED):
-        return read
-    return read.model_copy(update={"cost_usd": None, "cost_status": CostStatus.PARTIAL})
+        return price(TokenUsage(input_tokens=input_price.input_tokens, output_tokens=answer))
+    if input_price.cost_status in (CostStatus.FREE, CostStatus.UNPRICED):
+        return input_price
+    return input_price.model_copy(update={"cost_usd": None, "cost_status": CostStatus.PARTIAL})
 
 
-def _absent(
+def _missing_capabilities(
     adapter: Adapter, history: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
 ) -> dict[Refusal, str]:
     """What the model cannot do at all and the session needs."""
-    abilities, found = adapter.capabilities, {}
-    if not abilities.supports_images and any(_has_image(message.content) for message in history):
+    capabilities, found = adapter.capabilities, {}
+    if not capabilities.supports_images and any(_has_image(message.content) for message in history):
         found[Refusal.NO_VISION_SUPPORT] = "the history holds images"
-    if tools and not abilities.supports_tools:
+    if tools and not capabilities.supports_tools:
         found[Refusal.NO_TOOL_SUPPORT] = "the session has tools"
-    if not abilities.supports_system_prompt and any(message.role is Role.SYSTEM for message in history):
+    if not capabilities.supports_system_prompt and any(message.role is Role.SYSTEM for message in history):
         found[Refusal.NO_SYSTEM_PROMPT_SUPPORT] = "the history holds a system prompt"
-    if options.output_schema is not None and not abilities.supports_structured_output:
+    if options.output_schema is not None and not capabilities.supports_structured_output:
         found[Refusal.NO_STRUCTURED_OUTPUT_SUPPORT] = "the session asks for a schema"
     return found
 
 
-def _too_long(adapter: Adapter, tokens: int, max_output_tokens: int | None) -> dict[Refusal, str]:
+def _context_overflow(adapter: Adapter, tokens: int, max_output_tokens: int | None) -> dict[Refusal, str]:
     window = adapter.capabilities.max_context_tokens
     if tokens + (max_output_tokens or 0) <= window:
         return {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TransportT = TypeVar("TransportT")
 
 
-class Reaching(Generic[TransportT]):
+class TransportsMixin(Generic[TransportT]):
     """What a `Conversation` and its drivers need of transports; one for each provider, made when it is first asked."""
 
     _asynchronous: ClassVar[bool]
@@ -51,11 +51,13 @@ class Reaching(Generic[TransportT]):
             # A time limit goes with each request: every transport takes it there.
             settings = {name: value for name, value in self._settings(provider).items() if name != "timeout"}
             try:
-                made: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
+                transport: Any = transport_for(adapter, asynchronous=self._asynchronous, **settings)
             except TypeError as error:
                 raise ConfigurationError(f"the settings in providers[{provider!r}] do not fit: {error}") from None
             self._transports[provider] = (
-                made if self._limiter is None else self._limiter.around(made, asynchronous=self._asynchronous)
+                transport
+                if self._limiter is None
+                else self._limiter.wrap_transport(transport, asynchronous=self._asynchronous)
             )
         return self._transports[provider]
 

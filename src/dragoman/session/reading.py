@@ -4,21 +4,21 @@ from dragoman.adapter.errors import ProviderError, RequestCancelledError
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.usage import CostStatus
-from dragoman.session.turn import Ask, BrokenReplyError
+from dragoman.session.turn import BrokenReplyError, Send
 
 
-class Reading:
+class ReplyReader:
     """What opens a stream is held back until its first real content, so that an early failure can still be retried."""
 
-    def __init__(self, ask: Ask) -> None:
-        self.decoder = ask.adapter.reader(ask.context)
+    def __init__(self, send: Send) -> None:
+        self.decoder = send.adapter.reply_decoder(send.context)
         self._seen = False
         self._complete = False
-        self.unsaid: Message | None = None
+        self.billed_only: Message | None = None
         """What was billed of a reply that the caller left before it said anything."""
-        self._held: list[StreamEvent] = []
+        self._buffer: list[StreamEvent] = []
 
-    def pass_on(self, event: StreamEvent) -> list[StreamEvent]:
+    def feed(self, event: StreamEvent) -> list[StreamEvent]:
         """The events that may be shown now.
 
         Raises what an error event holds, the partial message on it; as BrokenReplyError where it may be retried.
@@ -29,15 +29,15 @@ class Reading:
             event.error.partial = event.partial
             raise BrokenReplyError(event.error, seen=self._seen)
         if not self._seen and isinstance(event, (MessageStart, UsageUpdate)):
-            self._held.append(event)
+            self._buffer.append(event)
             return []
         self._seen = True
         self._complete = isinstance(event, MessageComplete)
-        shown = [*self._held, event]
-        self._held = []
-        return shown
+        released = [*self._buffer, event]
+        self._buffer = []
+        return released
 
-    def left(self) -> Message | None:
+    def partial_reply(self) -> Message | None:
         """What had arrived when the caller left, with status cancelled; None where nothing had, or all was passed on.
 
         The end may have arrived unseen, behind the event at which the caller left: then it is the whole reply.
@@ -45,21 +45,21 @@ class Reading:
         if self._complete:
             return None
         if self.decoder.message is not None:
-            return _cancelled(self.decoder.message)
+            return _mark_cancelled(self.decoder.message)
         for event in self.decoder.fail(RequestCancelledError("the caller left the stream")):
             if isinstance(event, ErrorEvent) and event.partial is not None:
-                if _says_anything(event.partial):
+                if _has_content(event.partial):
                     return with_lower_bound(event.partial)
-                self.unsaid = event.partial
+                self.billed_only = event.partial
         return None
 
 
-def _says_anything(partial: Message) -> bool:
+def _has_content(partial: Message) -> bool:
     """Whether there is more than the beginning of an empty block."""
     return any(getattr(block, "text", block) for block in partial.content)
 
 
-def _cancelled(reply: Message) -> Message:
+def _mark_cancelled(reply: Message) -> Message:
     changed = {"status": MessageStatus.CANCELLED, "stop_reason": StopReason.CANCELLED}
     return reply.model_copy(update={"metadata": reply.metadata.model_copy(update=changed)})
 

@@ -28,14 +28,14 @@ class Route:
     decision: "RouteDecision | None" = None
     """None where the session's own model answers, or a summary is written: nobody steps in there."""
 
-    def ended(self, error: ProviderError | None) -> None:
+    def report_outcome(self, error: ProviderError | None) -> None:
         """Has the router remember how a call ended, with all its tries; None is success."""
         if self.routes.router is not None:
             self.routes.router.availability.report(self.record.chosen_model, error, self.routes.clock())
 
-    def after(self, error: DragomanError, *, seen: bool) -> "Route | None":
+    def choose_fallback(self, error: DragomanError, *, seen: bool) -> "Route | None":
         """Who steps in after that error; None where it stands. ``seen``: the caller has been shown a part already."""
-        return None if self.decision is None else self.routes.after(self.decision, error, seen=seen)
+        return None if self.decision is None else self.routes.choose_fallback(self.decision, error, seen=seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Routes:
 
     router: "Router | None"
     clock: Callable[[], datetime]
-    decided: Callable[["RouteDecision", float], None]
+    on_decision: Callable[["RouteDecision", float], None]
     """Is told each decision, and the milliseconds that it took."""
     facts: Callable[[], Mapping[str, Any]]
     """What a router is told beside what is said: fields of `RouteRequest`."""
@@ -53,18 +53,18 @@ class Routes:
         """The adapter of a model, or of what the router calls so. Raises UnknownProviderError."""
         return get_adapter(model if self.router is None else self.router.aliases.resolve(model))
 
-    def own(self, adapter: Adapter) -> Route:
+    def own_route(self, adapter: Adapter) -> Route:
         """The session's own model, whatever a router would say."""
         model = str(adapter.model_id)
         record = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model=model, reason="the session's model")
         return Route(adapter=adapter, record=record, routes=self)
 
-    def of_turn(
+    def for_turn(
         self,
         sticky: Adapter | None,
         override: str | None,
         history: Sequence[Message],
-        said: tuple[Message, ...],
+        prompt: tuple[Message, ...],
         tools: Sequence[ToolDefinition],
         options: AdapterOptions,
     ) -> tuple[Route, tuple[Message, ...]]:
@@ -74,36 +74,38 @@ class Routes:
         """
         if self.router is None:
             assert sticky is not None
-            return self.own(sticky), said
+            return self.own_route(sticky), prompt
         from dragoman.routing import RouteRequest
 
-        set_to = None if sticky is None else str(sticky.model_id)
-        request = RouteRequest.of(history, said, tools, options, override=override, sticky=set_to, **self.facts())
-        decision = self._timed(lambda router: router.choose(request))
-        return self._route(decision), decision.sent(said)
+        sticky_model = None if sticky is None else str(sticky.model_id)
+        request = RouteRequest.of(
+            history, prompt, tools, options, override=override, sticky=sticky_model, **self.facts()
+        )
+        decision = self._decide(lambda router: router.choose(request))
+        return self._to_route(decision), decision.without_mention(prompt)
 
-    def of_summary(self, sticky: Adapter | None) -> Route:
+    def for_summary(self, sticky: Adapter | None) -> Route:
         """Who writes summaries: the session's own model, or whom the router would choose for a short text, since what
         is to be told may be too long for any."""
         if sticky is not None:
-            return self.own(sticky)
+            return self.own_route(sticky)
         from dragoman.routing import RouteRequest
 
-        decision = self._timed(lambda router: router.choose(RouteRequest(**self.facts())))
+        decision = self._decide(lambda router: router.choose(RouteRequest(**self.facts())))
         return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self)
 
-    def after(self, decision: "RouteDecision", error: DragomanError, *, seen: bool) -> Route | None:
-        found = self._timed(lambda router: router.next_after(decision, error, seen=seen))
-        return None if found is None else self._route(found)
+    def choose_fallback(self, decision: "RouteDecision", error: DragomanError, *, seen: bool) -> Route | None:
+        found = self._decide(lambda router: router.choose_fallback(decision, error, seen=seen))
+        return None if found is None else self._to_route(found)
 
-    def _route(self, decision: "RouteDecision") -> Route:
+    def _to_route(self, decision: "RouteDecision") -> Route:
         return Route(adapter=get_adapter(decision.model), record=decision.record, routes=self, decision=decision)
 
-    def _timed(self, decide: Callable[["Router"], DecisionT]) -> DecisionT:
+    def _decide(self, decide: Callable[["Router"], DecisionT]) -> DecisionT:
         """The decision, which is told. A clock that was set back meanwhile tells of no negative time."""
         assert self.router is not None
-        begun = self.clock()
+        started_at = self.clock()
         decision = decide(self.router)
         if decision is not None:
-            self.decided(decision, max((self.clock() - begun) / timedelta(milliseconds=1), 0.0))
+            self.on_decision(decision, max((self.clock() - started_at) / timedelta(milliseconds=1), 0.0))
         return decision

@@ -11,25 +11,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.decoding import decode
+from dragoman.adapter.decoding import decode_stream
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.session import calls
-from dragoman.session.calls import Prepared
-from dragoman.session.conversation import IN_A_TURN, Conversation
+from dragoman.session.calls import PreparedCall
+from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.events import SessionEvent
 from dragoman.session.keeping import SessionStore
-from dragoman.session.reading import Reading
-from dragoman.session.settings import Options, Said, Settings
-from dragoman.session.turn import Ask, BrokenReplyError, Fill, Judge, Keep, RunTools, Turn, Wait, advance
+from dragoman.session.reading import ReplyReader
+from dragoman.session.settings import SessionSettings, TurnOptions, UserInput
+from dragoman.session.turn import BrokenReplyError, Keep, Read, RunPolicy, RunTools, Send, Turn, Wait, advance
 from dragoman.transport import Transport
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
-    from dragoman.session.answer import Answer
-    from dragoman.session.gate import Gate
+    from dragoman.session.answer import AnswerValidator
+    from dragoman.session.gate import StreamFilter
 
 MAX_PARALLEL_TOOLS = 8
 
@@ -42,9 +42,9 @@ class Session(Conversation[Transport]):
     """
 
     _asynchronous: ClassVar[bool] = False
-    _under_way: Generator[SessionEvent, None, None] | None = None
+    _running: Generator[SessionEvent, None, None] | None = None
 
-    def ask(self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]) -> Message:
+    def ask(self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]) -> Message:
         """The assistant's answer, after all the tools it called.
 
         ``model`` is for this turn alone, before what a router would choose; it needs one. A forced ``tool_choice``
@@ -56,13 +56,15 @@ class Session(Conversation[Transport]):
         With a `MessageBodySchema` as ``output_schema`` the answer is a message body, which the schema's `read` gives;
         MessageBodyError is raised with every violation, and the answer stays in the history.
         """
-        for event in self._events(self._turn(said, options, stream=False, model=model), self._answer(options)):
+        for event in self._turn_events(
+            self._new_turn(prompt, options, stream=False, model=model), self._new_answer_validator(options)
+        ):
             if isinstance(event, MessageComplete):
                 reply = event.message
         return reply
 
     def stream(
-        self, said: Said | None, *, model: str | None = None, **options: Unpack[Options]
+        self, prompt: UserInput | None, *, model: str | None = None, **options: Unpack[TurnOptions]
     ) -> Generator[SessionEvent, None, None]:
         """The same turn as it happens: stream events of each reply, and ToolAnswered for each tool.
 
@@ -72,7 +74,9 @@ class Session(Conversation[Transport]):
         body is left at the first event that makes a violation certain, and MessageBodyError raised in its place; in a
         session with tools, at its end.
         """
-        return self._events(self._turn(said, options, stream=True, model=model), self._answer(options))
+        return self._turn_events(
+            self._new_turn(prompt, options, stream=True, model=model), self._new_answer_validator(options)
+        )
 
     def compact(
         self, model: str | None = None, *, keep_last: int | None = None, instructions: str | None = None
@@ -89,13 +93,13 @@ class Session(Conversation[Transport]):
         Raises CompactionError, saying what to do, where the rest would not fit, the reply is no summary, or there is
         nothing to compact; ProviderError as `ask` does, and the history is as before.
         """
-        for _ in self._events(self._told(self._compaction(model, keep_last, instructions))):
+        for _ in self._turn_events(self._with_telemetry(self._compaction_turn(model, keep_last, instructions))):
             pass
         return self._messages[-1]
 
     @classmethod
     def resume(
-        cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[Settings]
+        cls, session_id: str, store: SessionStore, *, model: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Self:
         """A session of a store, to go on with on its model or on another one; ``settings`` as for a new one. Its next
         turns are kept there.
@@ -123,14 +127,14 @@ class Session(Conversation[Transport]):
         Raises DeclassificationError without the grant, or without an actor and a reason; ConfigurationError in the
         middle of a turn. Where ``audit`` or the store raises, the labels stay.
         """
-        if self._under_way is not None:
-            raise ConfigurationError(IN_A_TURN)
+        if self._running is not None:
+            raise ConfigurationError(TURN_IN_PROGRESS)
         return self._declassify(labels, actor, reason, audit)
 
     def close(self) -> None:
         """Releases the connections. The conversation stays readable, and asking again opens new ones."""
         self._end_turn()
-        self._keep_turn()
+        self._save_turn()
         for transport in self._transports.values():
             transport.close()
         self._transports.clear()
@@ -143,32 +147,34 @@ class Session(Conversation[Transport]):
     ) -> None:
         self.close()
 
-    def _events(self, turn: Turn, answer: "Answer | None" = None) -> Generator[SessionEvent, None, None]:
+    def _turn_events(
+        self, turn: Turn, validator: "AnswerValidator | None" = None
+    ) -> Generator[SessionEvent, None, None]:
         """The turn's events, as long as its answer is right; only one turn is under way at a time."""
         self._end_turn()
-        self._under_way = driven = self._drive(turn)
+        self._running = running = self._drive(turn)
         try:
-            if answer is None:
-                yield from driven
+            if validator is None:
+                yield from running
                 return
-            for event in driven:
-                answer.see(event)
+            for event in running:
+                validator.check_event(event)
                 yield event
-            answer.end()
+            validator.finish()
         finally:
-            if self._under_way is driven:
+            if self._running is running:
                 self._end_turn()
-            self._keep_turn()
+            self._save_turn()
 
     def _end_turn(self) -> None:
         """Leaves a stream that is still open. Raises ConfigurationError where it is called from inside a turn."""
-        driven = self._under_way
-        if driven is None:
+        running = self._running
+        if running is None:
             return
-        if inspect.isgenerator(driven) and driven.gi_running:
-            raise ConfigurationError(IN_A_TURN)
-        self._under_way = None
-        driven.close()
+        if inspect.isgenerator(running) and running.gi_running:
+            raise ConfigurationError(TURN_IN_PROGRESS)
+        self._running = None
+        running.close()
 
     def _drive(self, turn: Turn) -> Generator[SessionEvent, None, None]:
         """Carries out what the turn asks for; the async twin differs in its awaits alone."""
@@ -178,9 +184,9 @@ class Session(Conversation[Transport]):
                 outcome = None
                 try:
                     match effect:
-                        case Fill():
-                            outcome = self._filled(effect.adapter, effect.history)
-                        case Ask():
+                        case Read():
+                            outcome = self._read_files(effect.adapter, effect.history)
+                        case Send():
                             with closing(
                                 self._stream(effect) if effect.request.stream else self._send(effect)
                             ) as events:
@@ -195,81 +201,83 @@ class Session(Conversation[Transport]):
                             yield from effect.events
                         case Wait():
                             self._timing(effect.provider).sleep(effect.seconds)
-                        case Judge():
-                            outcome = self._judged(effect.steps)
+                        case RunPolicy():
+                            outcome = self._run_policy(effect.steps)
                 except Exception as error:  # the turn knows which it can do something about, and raises the others
                     outcome = error
 
-    def _send(self, ask: Ask) -> Generator[StreamEvent, None, None]:
+    def _send(self, send: Send) -> Generator[StreamEvent, None, None]:
         """A whole reply, as the one event that tells of it."""
-        transport = self._transport(ask.adapter)
-        response = transport.send(ask.adapter, ask.request, timeout=self._timeout(ask.adapter))
+        transport = self._transport(send.adapter)
+        response = transport.send(send.adapter, send.request, timeout=self._timeout(send.adapter))
         try:
-            reply = ask.adapter.from_wire_response(response, ask.context)
+            reply = send.adapter.from_wire_response(response, send.context)
         except ProviderError as error:
             raise BrokenReplyError(error) from None
-        if self._policing is not None:
-            reply = self._judged(self._policing.reply(ask.adapter, reply, partial(self._settle, ask)))
-        self._keep(ask, reply)
+        if self._policy_hooks is not None:
+            reply = self._run_policy(
+                self._policy_hooks.check_reply(send.adapter, reply, partial(self._settle_unkept, send))
+            )
+        self._keep_reply(send, reply)
         yield MessageComplete(reply)
 
-    def _stream(self, ask: Ask) -> Generator[StreamEvent, None, None]:
-        reading, transport = Reading(ask), self._transport(ask.adapter)
-        gate = self._gate(ask, reading)
-        with transport.stream(ask.adapter, ask.request, timeout=self._timeout(ask.adapter)) as reply:
+    def _stream(self, send: Send) -> Generator[StreamEvent, None, None]:
+        reader, transport = ReplyReader(send), self._transport(send.adapter)
+        stream_filter = self._new_stream_filter(send, reader)
+        with transport.stream(send.adapter, send.request, timeout=self._timeout(send.adapter)) as reply:
             try:
-                for event in decode(reply.chunks, reading.decoder, silence=reply.silence):
-                    for passed in (event,) if gate is None else self._passed(gate, event):
-                        if isinstance(passed, MessageComplete):
-                            self._keep(ask, passed.message)
-                        yield from reading.pass_on(passed)
+                for event in decode_stream(reply.chunks, reader.decoder, idle_timeout=reply.idle_timeout):
+                    for visible in (event,) if stream_filter is None else self._filter_event(stream_filter, event):
+                        if isinstance(visible, MessageComplete):
+                            self._keep_reply(send, visible.message)
+                        yield from reader.feed(visible)
             except (GeneratorExit, KeyboardInterrupt):
-                left = kept = reading.left()
-                if self._policing is not None:
-                    kept = self._judged(self._policing.remains(ask.adapter, left))
-                self._leave(ask, reading, left, kept)
+                received = kept = reader.partial_reply()
+                if self._policy_hooks is not None:
+                    kept = self._run_policy(self._policy_hooks.check_partial(send.adapter, received))
+                self._keep_partial(send, reader, received, kept)
                 raise
 
-    def judge(self, hook: str, message: Message, **slots: Any) -> Message:
+    def apply_policy(self, hook: str, message: Message, **slots: Any) -> Message:
         """What the session's policy lets through of a message that is on its way past that hook, such as
         ``resource_post_fetch``; ``slots`` are those extensions that are about this message alone.
 
         Without a policy it passes as it is. Raises PolicyDeniedError.
         """
-        if self._policing is None:
+        if self._policy_hooks is None:
             return message
-        judged: Message = self._judged(self._policing.fetching(hook, message, **slots))
-        return judged
+        checked: Message = self._run_policy(self._policy_hooks.check_fetch(hook, message, **slots))
+        return checked
 
-    def _passed(self, gate: "Gate", event: StreamEvent) -> Sequence[StreamEvent]:
-        shown = gate.quick(event)
-        return self._judged(gate.ask(event)) if shown is None else shown
+    def _filter_event(self, stream_filter: "StreamFilter", event: StreamEvent) -> Sequence[StreamEvent]:
+        events_now = stream_filter.try_fast(event)
+        return self._run_policy(stream_filter.apply(event)) if events_now is None else events_now
 
-    def _judged(self, steps: Generator[Any, Any, Any]) -> Any:
+    def _run_policy(self, steps: Generator[Any, Any, Any]) -> Any:
         from dragoman.policy.running import run  # loaded by now: there are steps
 
         return run(steps)
 
-    def _run_tools(self, adapter: Adapter, asked: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
-        prepared = [self._approved(self.toolbox.prepare(call)) for call in asked]
-        results = [self._checked(adapter, result) for result in self._run(prepared)]
-        self._note_answers(prepared, results)
+    def _run_tools(self, adapter: Adapter, requested_calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+        prepared = [self._approve_call(self.toolbox.prepare(call)) for call in requested_calls]
+        results = [self._check_files(adapter, result) for result in self._run(prepared)]
+        self._on_tool_results(prepared, results)
         return results
 
-    def _run(self, prepared: Sequence[Prepared]) -> list[ToolResultBlock]:
+    def _run(self, prepared: Sequence[PreparedCall]) -> list[ToolResultBlock]:
         if len(prepared) == 1:
             return [calls.run(prepared[0])]
         with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL_TOOLS, len(prepared))) as pool:
             runs = [partial(copy_context().run, calls.run, item) for item in prepared]
             return list(pool.map(operator.call, runs))
 
-    def _approved(self, prepared: Prepared) -> Prepared:
+    def _approve_call(self, prepared: PreparedCall) -> PreparedCall:
         if self._approve is None or prepared.tool is None:
             return prepared
-        return self._decided(prepared, self._approve(prepared.call, prepared.tool.definition))
+        return self._apply_decision(prepared, self._approve(prepared.call, prepared.tool.definition))
 
 
-def ask(model: str, said: Said, *, system: str | None = None, **settings: Unpack[Settings]) -> Message:
+def ask(model: str, prompt: UserInput, *, system: str | None = None, **settings: Unpack[SessionSettings]) -> Message:
     """One question, one answer: a session that is closed again. ``settings`` are those of `Session`."""
     with Session(model, system=system, **settings) as session:
-        return session.ask(said)
+        return session.ask(prompt)

@@ -13,7 +13,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.budget import Budget
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.toolbox import Tool
-from dragoman.transport.fetch import Fetched
+from dragoman.transport.fetch import FetchedMedia
 
 if TYPE_CHECKING:
     from dragoman.canonical.extensions import Extensions
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
-    from dragoman.session.answer import Answer
+    from dragoman.session.answer import AnswerValidator
 
-Said = str | ContentBlock | Iterable[ContentBlock] | Message
+UserInput = str | ContentBlock | Iterable[ContentBlock] | Message
 """What a user says: a text, a block, several blocks, or a whole message."""
 
 Approve = Callable[[ToolUseBlock, ToolDefinition], bool | Awaitable[bool]]
 """Whether a call may run. Only an AsyncSession can await the answer."""
 
 
-class Settings(TypedDict, total=False):
+class SessionSettings(TypedDict, total=False):
     """What the program brings to a session, and a stored session does not hold; see `Conversation` for each."""
 
     tools: Iterable[Tool | Callable[..., Any]]
     options: AdapterOptions | None
     providers: Mapping[str, Mapping[str, Any]] | None
     workspace: str | Path | None
-    fetch: Callable[[str], Fetched] | None
+    fetch: Callable[[str], FetchedMedia] | None
     approve: Approve | None
     max_rounds: int
     budgets: Iterable[Budget]
@@ -55,7 +55,7 @@ class Settings(TypedDict, total=False):
     pseudonyms: Pseudonyms | None
 
 
-class Options(TypedDict, total=False):
+class TurnOptions(TypedDict, total=False):
     """The options of one turn, in place of the session's own; see `AdapterOptions` for each."""
 
     max_output_tokens: int | None
@@ -76,22 +76,24 @@ class Options(TypedDict, total=False):
     extra: Mapping[str, Mapping[str, Any]]
 
 
-def asked(options: AdapterOptions, turn: Options | None = None) -> AdapterOptions:
+def merge_options(options: AdapterOptions, overrides: TurnOptions | None = None) -> AdapterOptions:
     """The options of a session with those of one turn, as adapters take them. Raises RequestError."""
-    fields: dict[str, Any] = {**(turn or {})}
-    together = replace(options, **fields)
-    if together.output_schema is None or isinstance(together.output_schema, Mapping):
-        return together
-    from dragoman.session.answer import as_asked  # few answers are message bodies, and the others need not wait for it
+    fields: dict[str, Any] = {**(overrides or {})}
+    merged = replace(options, **fields)
+    if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
+        return merged
+    from dragoman.session.answer import (
+        with_json_schema,  # few answers are message bodies, and the others need not wait for it
+    )
 
-    return as_asked(together)
+    return with_json_schema(merged)
 
 
-def awaited(options: AdapterOptions, turn: Options, *, early: bool) -> "Answer | None":
+def new_answer_validator(options: AdapterOptions, overrides: TurnOptions, *, early: bool) -> "AnswerValidator | None":
     """Who watches the answer of the turn where it has to be a message body. Raises RequestError."""
-    schema = turn.get("output_schema", options.output_schema)
+    schema = overrides.get("output_schema", options.output_schema)
     if schema is None or isinstance(schema, Mapping):
         return None
-    from dragoman.session.answer import Answer, watched
+    from dragoman.session.answer import AnswerValidator, require_body_schema
 
-    return Answer(watched(schema), early=early)
+    return AnswerValidator(require_body_schema(schema), early=early)

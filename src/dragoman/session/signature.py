@@ -11,12 +11,12 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticErrorMixin
 from pydantic_core import to_jsonable_python
 
-from dragoman.canonical.guard import own_json
+from dragoman.canonical.guard import copy_json
 from dragoman.session import docstring
 
-_PLACES = {"items", "additionalProperties", "not"}
+_SCHEMA_KEYWORDS = {"items", "additionalProperties", "not"}
 """Keywords whose value is a schema."""
-_LISTS = {"anyOf", "oneOf", "allOf", "prefixItems"}
+_SCHEMA_LIST_KEYWORDS = {"anyOf", "oneOf", "allOf", "prefixItems"}
 """Keywords whose value is a list of schemas."""
 
 
@@ -33,40 +33,40 @@ class Signature:
 
 def read(function: Callable[..., Any]) -> Signature:
     """Reads a signature and its docstring. Never raises for what it finds there."""
-    plain = _plain(function)
-    doc = inspect.getdoc(plain) or ""
+    unwrapped = _unwrap(function)
+    doc = inspect.getdoc(unwrapped) or ""
     parameters = inspect.signature(function).parameters
-    hints, problems = _hints(plain)
-    described = docstring.parameters(doc, parameters)
+    hints, problems = _resolve_hints(unwrapped)
+    descriptions = docstring.parameters(doc, parameters)
     arguments: dict[str, TypeAdapter[Any]] = {}
     properties: dict[str, Any] = {}
     for name, parameter in parameters.items():
         try:
             arguments[name], properties[name] = _argument(parameter, hints)
-        except _ProblemError as problem:
+        except _UnsupportedParameterError as problem:
             problems.append(f"$.properties.{name}: {problem}")
             continue
-        if name in described:
-            properties[name].setdefault("description", described[name])
+        if name in descriptions:
+            properties[name].setdefault("description", descriptions[name])
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required := [name for name in properties if parameters[name].default is inspect.Parameter.empty]:
         schema["required"] = required
-    name = str(getattr(function, "__name__", plain.__name__))
+    name = str(getattr(function, "__name__", unwrapped.__name__))
     return Signature(name, docstring.summary(doc), schema, arguments, tuple(problems))
 
 
-class _ProblemError(Exception):
+class _UnsupportedParameterError(Exception):
     """Why a parameter cannot be an argument of a tool."""
 
 
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function that holds name, docstring and annotations: that of a partial, or the call of an object."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
 
 
-def _hints(function: Callable[..., Any]) -> tuple[dict[str, Any], list[str]]:
+def _resolve_hints(function: Callable[..., Any]) -> tuple[dict[str, Any], list[str]]:
     """The annotations, those written as strings resolved; or what keeps them from being resolved."""
     try:
         return get_type_hints(function, include_extras=True), []
@@ -77,26 +77,26 @@ def _hints(function: Callable[..., Any]) -> tuple[dict[str, Any], list[str]]:
 def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     """The type that checks an argument, and its schema. Raises _ProblemError."""
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-        raise _ProblemError("a model can only pass single arguments, by name")
+        raise _UnsupportedParameterError("a model can only pass single arguments, by name")
     if parameter.name not in hints:
-        raise _ProblemError("needs a type annotation")
+        raise _UnsupportedParameterError("needs a type annotation")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
         schema = adapter.json_schema()
     except Exception as error:  # pydantic has many ways to say that it does not know a type
-        said = error.message if isinstance(error, PydanticErrorMixin) else str(error)
-        raise _ProblemError(said.partition("\n")[0]) from None
+        reason = error.message if isinstance(error, PydanticErrorMixin) else str(error)
+        raise _UnsupportedParameterError(reason.partition("\n")[0]) from None
     definitions = schema.pop("$defs", {})
     simplified = _simplify(schema, definitions)
     if parameter.default is not parameter.empty and parameter.default is not None:
-        _note_default(simplified, parameter.default)
+        _add_default(simplified, parameter.default)
     return adapter, simplified
 
 
-def _note_default(schema: dict[str, Any], default: Any) -> None:
+def _add_default(schema: dict[str, Any], default: Any) -> None:
     """A default that is no JSON stays the function's own business."""
     try:
-        schema["default"] = own_json(to_jsonable_python(default))
+        schema["default"] = copy_json(to_jsonable_python(default))
     except ValueError:
         return
 
@@ -112,20 +112,20 @@ def _simplify(schema: dict[str, Any], definitions: Mapping[str, Any], inside: tu
     for key, value in schema.items():
         if key == "properties":
             simplified[key] = {name: _simplify(inner, definitions, inside) for name, inner in value.items()}
-        elif key in _PLACES and isinstance(value, dict):
+        elif key in _SCHEMA_KEYWORDS and isinstance(value, dict):
             simplified[key] = _simplify(value, definitions, inside)
-        elif key in _LISTS:
+        elif key in _SCHEMA_LIST_KEYWORDS:
             simplified[key] = [_simplify(inner, definitions, inside) for inner in value]
         elif key != "title":
             simplified[key] = value
-    return _without_union(simplified)
+    return _merge_union(simplified)
 
 
-_NOTES = {"description", "default", "examples"}
+_ANNOTATION_KEYWORDS = {"description", "default", "examples"}
 """Keywords that restrict nothing."""
 
 
-def _without_union(schema: dict[str, Any]) -> dict[str, Any]:
+def _merge_union(schema: dict[str, Any]) -> dict[str, Any]:
     """``anyOf`` of types becomes a list of types where that means the same; any other union is left as it is.
 
     Most keywords speak of values of one type only, so those of different types can stand side by side. An enum speaks
@@ -141,7 +141,7 @@ def _without_union(schema: dict[str, Any]) -> dict[str, Any]:
         for key in branch:
             if key == "type":
                 continue
-            if key in _NOTES:
+            if key in _ANNOTATION_KEYWORDS:
                 merged.setdefault(key, branch[key])
             elif key in merged or kinds["number" if kind == "integer" else kind] > 1:
                 return schema

@@ -44,30 +44,30 @@ def total_usage(history: Iterable[Message]) -> TokenUsage:
         tools.update(usage.server_tools)
     sums = {name: sum(getattr(usage, name) for usage in counted) for name in _BUCKETS}
     for name in _SUBSETS:
-        told = [value for usage in counted if (value := getattr(usage, name)) is not None]
-        if told:
-            sums[name] = sum(told)
+        values = [value for usage in counted if (value := getattr(usage, name)) is not None]
+        if values:
+            sums[name] = sum(values)
     return TokenUsage(**sums, server_tools=dict(tools))
 
 
 def total_cost(history: Iterable[Message]) -> Cost:
     """The sum of all replies' costs. A reply that came without token counts has an unknown one."""
-    return _sum(_replies(history))
+    return _sum_costs(_replies(history))
 
 
 def cost_on(history: Iterable[Message], model: str, prices: Prices, at: datetime) -> Cost:
     """The sum of what the same token counts would have cost on that model."""
-    return _sum([(model, usage and prices.price(model, usage, at)) for _, usage in _replies(history)])
+    return _sum_costs([(model, usage and prices.price(model, usage, at)) for _, usage in _replies(history)])
 
 
 def average_output(history: Iterable[Message]) -> int | None:
     """Output tokens of one reply, on average and rounded up; None where no reply told any. Summaries are none."""
-    told = [
+    values = [
         message.metadata.usage.output_tokens
         for message in history
         if message.role is Role.ASSISTANT and message.metadata.usage is not None
     ]
-    return -(-sum(told) // len(told)) if told else None
+    return -(-sum(values) // len(values)) if values else None
 
 
 def _replies(history: Iterable[Message]) -> list[tuple[str, Usage | None]]:
@@ -79,7 +79,7 @@ def _replies(history: Iterable[Message]) -> list[tuple[str, Usage | None]]:
     ]
 
 
-def _sum(replies: Sequence[tuple[str, Usage | None]]) -> Cost:
+def _sum_costs(replies: Sequence[tuple[str, Usage | None]]) -> Cost:
     by_model: dict[str, Decimal | None] = {model: None for model, _ in replies}
     statuses: set[CostStatus] = set()
     for model, usage in replies:
@@ -87,10 +87,10 @@ def _sum(replies: Sequence[tuple[str, Usage | None]]) -> Cost:
         if usage is not None and usage.cost_usd is not None:
             by_model[model] = (by_model[model] or Decimal(0)) + usage.cost_usd
     known = [cost for cost in by_model.values() if cost is not None]
-    return Cost(sum(known, Decimal(0)) if known else None, _status(statuses), by_model, len(replies))
+    return Cost(sum(known, Decimal(0)) if known else None, _combine_statuses(statuses), by_model, len(replies))
 
 
-def _status(statuses: set[CostStatus]) -> CostStatus:
+def _combine_statuses(statuses: set[CostStatus]) -> CostStatus:
     if statuses <= {CostStatus.FREE}:
         return CostStatus.FREE
     if statuses <= {CostStatus.FREE, CostStatus.PRICED}:

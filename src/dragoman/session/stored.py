@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.decoding import MALFORMED
+from dragoman.adapter.decoding import MALFORMED_ERRORS
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.evolve import read_message
@@ -16,7 +16,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Snapshot:
     session_id: str
     model: str | None
     """The one that the session was set to; None where its router chooses."""
@@ -28,27 +28,31 @@ class Stored:
     """What is kept beside messages, as JSON by message id: the labels of their data."""
 
 
-def write(stored: Stored) -> bytes:
-    written = {
+def write(snapshot: Snapshot) -> bytes:
+    document = {
         "dragoman_session": VERSION,
-        "session_id": stored.session_id,
-        "model": stored.model,
-        "tool_ids": stored.tool_ids.dump(),
-        "messages": list(map(_written, stored.messages)),
+        "session_id": snapshot.session_id,
+        "model": snapshot.model,
+        "tool_ids": snapshot.tool_ids.dump(),
+        "messages": list(map(_to_json, snapshot.messages)),
     }
-    if stored.attempts:
-        written["attempts"] = list(map(_written, stored.attempts))
-    beside = {of.id: stored.extensions[of.id] for of in stored.messages if of.id in stored.extensions}
-    if beside:
-        written["extensions"] = beside
-    return wirejson.dumps(written)
+    if snapshot.attempts:
+        document["attempts"] = list(map(_to_json, snapshot.attempts))
+    extensions = {
+        message.id: snapshot.extensions[message.id]
+        for message in snapshot.messages
+        if message.id in snapshot.extensions
+    }
+    if extensions:
+        document["extensions"] = extensions
+    return wirejson.dumps(document)
 
 
-def _written(message: Message) -> dict[str, Any]:
+def _to_json(message: Message) -> dict[str, Any]:
     return message.model_dump(mode="json", exclude_none=True)
 
 
-def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
+def read(data: bytes | str, mint: Callable[[], str]) -> Snapshot:
     """What `write` wrote; ``mint`` makes the tool ids to come. Raises ConfigurationError where it is something else."""
     try:
         raw: dict[str, Any] = wirejson.loads_object(data, what="the stored session")
@@ -56,15 +60,15 @@ def read(data: bytes | str, mint: Callable[[], str]) -> Stored:
             raise ConfigurationError(
                 f"this is no stored session of version {VERSION}: its version is {raw.get('dragoman_session')!r:.80}"
             )
-        return Stored(
+        return Snapshot(
             str(raw["session_id"]),
             None if raw["model"] is None else str(raw["model"]),
             [read_message(message) for message in raw["messages"]],
             ToolIdMap.load(raw["tool_ids"], mint),
             [read_message(message) for message in raw.get("attempts", ())],
-            {str(of): dict(kept) for of, kept in raw.get("extensions", {}).items()},
+            {str(message_id): dict(kept) for message_id, kept in raw.get("extensions", {}).items()},
         )
     except MalformedReplyError as error:
         raise ConfigurationError(error.message) from None
-    except MALFORMED as error:
+    except MALFORMED_ERRORS as error:
         raise ConfigurationError(f"this is no stored session: {type(error).__name__}: {error!s:.400}") from None

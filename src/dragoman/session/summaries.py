@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from dragoman.canonical.message import Message
 
 
-def sent(history: Sequence[Message]) -> list[Message]:
+def apply_summaries(history: Sequence[Message]) -> list[Message]:
     """The messages that a request holds. A summary covers only what is recorded before it, and stands where the first
     of that stood."""
-    shown: list[Message] = []
+    visible: list[Message] = []
     for message in history:
         covered = set(message.metadata.summary_of or ())
-        places = [place for place, earlier in enumerate(shown) if earlier.id in covered] if covered else []
-        if places:
-            first = places[0]
-            shown[first:] = [message, *(earlier for earlier in shown[first:] if earlier.id not in covered)]
+        positions = [position for position, earlier in enumerate(visible) if earlier.id in covered] if covered else []
+        if positions:
+            first = positions[0]
+            visible[first:] = [message, *(earlier for earlier in visible[first:] if earlier.id not in covered)]
         else:
-            shown.append(message)
-    return shown
+            visible.append(message)
+    return visible

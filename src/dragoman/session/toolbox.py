@@ -12,7 +12,7 @@ from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.session import signature
-from dragoman.session.calls import Prepared
+from dragoman.session.calls import PreparedCall
 
 logger = logging.getLogger("dragoman.tools")
 
@@ -77,15 +77,15 @@ def tool(
         if not callable(function):
             raise ConfigurationError(f"a tool is a function, not a value of the class {type(function).__name__}")
         read = signature.read(function)
-        called = name or read.name
+        tool_name = name or read.name
         definition = ToolDefinition(
-            name=called,
+            name=tool_name,
             description=description or read.description,
             input_schema=read.schema,
             side_effects=effects,
         )
         if problems := [*read.problems, *definition.problems()]:
-            raise ToolSchemaError(called, problems)
+            raise ToolSchemaError(tool_name, problems)
         return Tool(definition, function, read.arguments)
 
     return make if function is None else make(function)
@@ -131,15 +131,17 @@ class Toolbox:
         found = self._tools.get(name)
         return None if found is None else found.definition.side_effects
 
-    def prepare(self, call: ToolUseBlock) -> Prepared:
+    def prepare(self, call: ToolUseBlock) -> PreparedCall:
         """Checks a call before anything runs: its name, that its arguments are whole, and that they fit the schema."""
         found = self._tools.get(call.name)
         if found is None:
             known = ", ".join(self._tools) or "none"
-            return Prepared(call, refusal=f"There is no tool {call.name!r}. Known tools: {known}.", fault="not_found")
+            return PreparedCall(
+                call, refusal=f"There is no tool {call.name!r}. Known tools: {known}.", fault="not_found"
+            )
         if call.raw_input is not None:
             incomplete = "The arguments were no complete JSON object, so the tool was not run."
-            return Prepared(call, refusal=incomplete, fault="validation_error")
+            return PreparedCall(call, refusal=incomplete, fault="validation_error")
         violations = [
             _violation(error.instance_path, error.message)
             for error in self._validators[call.name].iter_errors(call.input)
@@ -156,8 +158,8 @@ class Toolbox:
         if violations:
             logger.warning("tool.input_invalid: %s: %d violations", call.name, len(violations))
             misfit = "The arguments do not fit the schema: " + "; ".join(violations)
-            return Prepared(call, refusal=misfit, fault="validation_error")
-        return Prepared(call, found, arguments)
+            return PreparedCall(call, refusal=misfit, fault="validation_error")
+        return PreparedCall(call, found, arguments)
 
 
 def _validator(definition: ToolDefinition, problems: list[str]) -> Any:

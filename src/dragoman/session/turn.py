@@ -15,16 +15,16 @@ from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
-from dragoman.session.budget import Hold, Purse
+from dragoman.session.budget import Budgets, Reservation
 from dragoman.session.events import ToolAnswered
 from dragoman.session.route import Route
 
 if TYPE_CHECKING:  # most sessions have no policy, and need not wait for it
-    from dragoman.session.policing import Policing
+    from dragoman.session.policing import PolicyHooks
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Send:
     """Send this, read the reply, and put it into the history; the result is the reply.
 
     ``unkept`` is what the reply answers and the history does not hold yet: both go into the history together. None
@@ -34,8 +34,8 @@ class Ask:
     adapter: Adapter
     request: WireRequest
     context: RequestContext
-    unkept: tuple[Message, ...] | None
-    hold: Hold
+    new_messages: tuple[Message, ...] | None
+    reservation: Reservation
     """What budgets hold back for the request; settled when the reply is there."""
 
 
@@ -65,7 +65,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class Read:
     """Read the files that the history names; the result is the history as it is sent to that model."""
 
     adapter: Adapter
@@ -73,78 +73,78 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class RunPolicy:
     """Ask the session's policy; the result is that of the steps, which a pipeline's driver carries out."""
 
     steps: Generator[Any, Any, Any]
 
 
-Effect = Fill | Ask | RunTools | Keep | Wait | Judge
+Effect = Read | Send | RunTools | Keep | Wait | RunPolicy
 Turn = Generator[Effect, Any, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TurnPlan:
     """What a turn needs: who answers, what has been said, and within which limits."""
 
     route: Route
     history: Callable[[], Sequence[Message]]
     """The history as it is sent; called when the turn begins."""
-    said: tuple[Message, ...]
+    prompt: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...]
     options: AdapterOptions
     new_context: Callable[[Route], RequestContext]
-    new_result: Callable[[ToolResultBlock], Message]
+    new_tool_message: Callable[[ToolResultBlock], Message]
     max_rounds: int
     retry_delay: Callable[[str, ProviderError, int], float | None]
     """Seconds until that provider is asked again after the error of that attempt, from 1; None where it is not."""
-    purse: Purse
-    broken: Callable[[ProviderError], Usage | None]
+    budgets: Budgets
+    on_broken_reply: Callable[[ProviderError], Usage | None]
     """Notes a reply that broke; the result is what was billed for it, as far as it told."""
-    policing: "Policing | None" = None
+    policy_hooks: "PolicyHooks | None" = None
 
     @property
     def adapter(self) -> Adapter:
         return self.route.adapter
 
 
-def run_turn(plan: Plan) -> Turn:
+def run_turn(plan: TurnPlan) -> Turn:
     """Asks, runs the tools that the reply calls, and asks again until the reply calls none.
 
     Until something of the first reply was shown, another model may step in; from then on the turn is locked to one.
     A turn whose first request fails leaves no trace. Raises ProviderError as the driver reports it, and
     TurnLimitError after ``max_rounds`` rounds of tools.
     """
-    history, unkept = [*plan.history(), *plan.said], plan.said
+    history, new_messages = [*plan.history(), *plan.prompt], plan.prompt
     options = plan.options
     for number in range(plan.max_rounds):
         if number == 0:
-            plan, reply = yield from _first_reply(plan, history, unkept, options)
+            plan, reply = yield from _first_reply(plan, history, new_messages, options)
         else:
-            reply = yield from reply_to(plan, history, unkept, options)
-        if not _wants_results(reply):
+            reply = yield from request_reply(plan, history, new_messages, options)
+        if not _has_calls_to_run(reply):
             return
-        answers = yield from _answers(plan, reply.tool_uses)
+        answers = yield from _run_tools(plan, reply.tool_uses)
         names = (call.name for call in reply.tool_uses)
         yield Keep(answers, tuple(map(ToolAnswered, names, (answer.tool_results[0] for answer in answers))))
         history += (reply, *answers)
-        unkept, options = (), _unforced(options)
+        new_messages, options = (), _without_forced_choice(options)
     raise TurnLimitError(
         f"the model still calls tools after {plan.max_rounds} rounds: raise max_rounds, or ask(None) to go on"
     )
 
 
-def _answers(plan: Plan, asked: Sequence[ToolUseBlock]) -> Generator[Effect, Any, tuple[Message, ...]]:
+def _run_tools(plan: TurnPlan, calls: Sequence[ToolUseBlock]) -> Generator[Effect, Any, tuple[Message, ...]]:
     """The tools' answers to these calls, as the history takes them in."""
     results: Sequence[ToolResultBlock]
-    if plan.policing is None:
-        results = yield RunTools(plan.adapter, tuple(asked))
-        return tuple(map(plan.new_result, results))
-    allowed, refused = yield Judge(plan.policing.calls(asked))
+    if plan.policy_hooks is None:
+        results = yield RunTools(plan.adapter, tuple(calls))
+        return tuple(map(plan.new_tool_message, results))
+    allowed, refused = yield RunPolicy(plan.policy_hooks.check_calls(calls))
     results = (yield RunTools(plan.adapter, tuple(allowed))) if allowed else ()
-    given = {result.tool_use_id: result for result in results} | refused
-    answers: tuple[Message, ...] = yield Judge(
-        plan.policing.answers(plan.adapter, [plan.new_result(given[call.id]) for call in asked])
+    by_call_id = {result.tool_use_id: result for result in results} | refused
+    answers: tuple[Message, ...] = yield RunPolicy(
+        plan.policy_hooks.admit_results(plan.adapter, [plan.new_tool_message(by_call_id[call.id]) for call in calls])
     )
     return answers
 
@@ -157,7 +157,7 @@ def advance(turn: Turn, outcome: Any) -> Effect | None:
         return None
 
 
-def _wants_results(reply: Message) -> bool:
+def _has_calls_to_run(reply: Message) -> bool:
     """Whether calls are to be run.
 
     A reply that ran into its length may end in half a call: that one is answered as an error, so that the model can
@@ -167,81 +167,81 @@ def _wants_results(reply: Message) -> bool:
     return bool(reply.tool_uses) and reply.metadata.status is MessageStatus.COMPLETE and not ended
 
 
-def _unforced(options: AdapterOptions) -> AdapterOptions:
+def _without_forced_choice(options: AdapterOptions) -> AdapterOptions:
     """A forced tool choice holds for the first reply only: kept up, the model could never come to an end."""
     forced = options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool)
     return replace(options, tool_choice=None) if forced else options
 
 
 def _first_reply(
-    plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...], options: AdapterOptions
-) -> Generator[Effect, Any, tuple[Plan, Message]]:
+    plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...], options: AdapterOptions
+) -> Generator[Effect, Any, tuple[TurnPlan, Message]]:
     """The first reply, and the plan of the model that gave it: where one fails, the router may know the next."""
-    passed: list[str] = []
+    failures: list[str] = []
     while True:
         error: DragomanError
         try:
-            reply = yield from _tries(plan, history, unkept, options)
+            reply = yield from _request_with_retries(plan, history, new_messages, options)
             return plan, reply
-        except BrokenReplyError as broken:
-            error, seen = broken.error, broken.seen
+        except BrokenReplyError as broken_error:
+            error, seen = broken_error.error, broken_error.seen
         except (ProviderError, MissingKeyError, MissingExtraError) as raised:
             error, seen = raised, False
-        route = plan.route.after(error, seen=seen)
+        route = plan.route.choose_fallback(error, seen=seen)
         if route is None:
-            if passed:
-                error.add_note("before that, these were asked and failed:\n  " + "\n  ".join(passed))
+            if failures:
+                error.add_note("before that, these were asked and failed:\n  " + "\n  ".join(failures))
             raise error
-        passed.append(f"{plan.route.record.chosen_model}: {error}")
+        failures.append(f"{plan.route.record.chosen_model}: {error}")
         plan = replace(plan, route=route)
 
 
-def reply_to(
-    plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...] | None, options: AdapterOptions
+def request_reply(
+    plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...] | None, options: AdapterOptions
 ) -> Generator[Effect, Any, Message]:
     """One reply of the plan's model.
 
     Raises BudgetExceededError before a request that a budget has too little left for.
     """
     try:
-        return (yield from _tries(plan, history, unkept, options))
-    except BrokenReplyError as broken:
-        raise broken.error from None
+        return (yield from _request_with_retries(plan, history, new_messages, options))
+    except BrokenReplyError as broken_error:
+        raise broken_error.error from None
 
 
-def _tries(
-    plan: Plan, history: Sequence[Message], unkept: tuple[Message, ...] | None, options: AdapterOptions
+def _request_with_retries(
+    plan: TurnPlan, history: Sequence[Message], new_messages: tuple[Message, ...] | None, options: AdapterOptions
 ) -> Generator[Effect, Any, Message]:
     """What breaks before the caller saw anything of it is asked again, as the retry policy allows; the route is told
     the end of it all. Raises BrokenReplyError as well.
     """
     attempt = 0
     while True:
-        filled: Sequence[Message] = yield Fill(plan.adapter, history)
-        if plan.policing is not None:
-            filled = yield Judge(plan.policing.input(plan.adapter, history, filled))
+        filled: Sequence[Message] = yield Read(plan.adapter, history)
+        if plan.policy_hooks is not None:
+            filled = yield RunPolicy(plan.policy_hooks.check_input(plan.adapter, history, filled))
         context = plan.new_context(plan.route)
-        headed = options if plan.policing is None else plan.policing.headed(plan.adapter, options)
-        request = plan.adapter.to_wire(filled, plan.tools, headed.with_context(context))
+        send_options = options if plan.policy_hooks is None else plan.policy_hooks.add_headers(plan.adapter, options)
+        request = plan.adapter.to_wire(filled, plan.tools, send_options.with_context(context))
         attempt += 1
-        hold = plan.purse.hold(plan.adapter, filled, plan.tools, options)
+        reservation = plan.budgets.reserve(plan.adapter, filled, plan.tools, options)
         try:
-            reply: Message = yield Ask(plan.adapter, request, context, unkept, hold)
-            plan.route.ended(None)
+            reply: Message = yield Send(plan.adapter, request, context, new_messages, reservation)
+            plan.route.report_outcome(None)
             return reply
         except ProviderError as error:
-            plan.route.ended(error)
+            plan.route.report_outcome(error)
             raise
-        except BrokenReplyError as broken:
-            billed = plan.broken(broken.error)
-            if billed is not None or broken.seen:
-                hold.settle(billed)
-            delay = None if broken.seen else plan.retry_delay(plan.adapter.provider, broken.error, attempt)
+        except BrokenReplyError as broken_error:
+            billed = plan.on_broken_reply(broken_error.error)
+            if billed is not None or broken_error.seen:
+                reservation.settle(billed)
+            delay = None if broken_error.seen else plan.retry_delay(plan.adapter.provider, broken_error.error, attempt)
             if delay is None:
-                plan.route.ended(broken.error)
+                plan.route.report_outcome(broken_error.error)
                 raise
         finally:
-            hold.release()
+            reservation.release()
         yield Wait(delay, plan.adapter.provider)
 
 

@@ -13,7 +13,7 @@ try:
         StoreVersionError,
         UnreadableError,
     )
-    from dragoman.store.records import Exported, Hit, Page, SessionRecord, StoredSession
+    from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
     from dragoman.store.store import Store
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".")[0] != "sqlalchemy":
@@ -23,10 +23,10 @@ except ModuleNotFoundError as missing:
 __all__ = [
     "AsyncStore",
     "ConflictError",
-    "Exported",
-    "Hit",
-    "Page",
+    "ExportResult",
+    "SearchHit",
     "SessionNotFoundError",
+    "SessionPage",
     "SessionRecord",
     "Store",
     "StoreBusyError",

@@ -26,7 +26,7 @@ _ADVANCE = (
     )
     .returning(sessions.c.version, sessions.c.next_seq)
 )
-_ADVANCE_FROM = _ADVANCE.where(sessions.c.version == bindparam("seen"))
+_ADVANCE_FROM_VERSION = _ADVANCE.where(sessions.c.version == bindparam("seen"))
 
 
 def _with_messages(advance: ReturningUpdate[Any]) -> Select[Any]:
@@ -36,13 +36,13 @@ def _with_messages(advance: ReturningUpdate[Any]) -> Select[Any]:
     read = func.json_to_recordset(cast(bindparam("rows", type_=Text()), JSON))
     new = read.table_valued(*columns, name="new", joins_implicitly=True).render_derived(with_types=True)
     known = {"session_id": bindparam("of_session"), "seq": advanced.c.next_seq - bindparam("added") + new.c.seq}
-    chosen = select(*(known.get(column.name, new.c[column.name]) for column in messages.c)).select_from(advanced)
-    kept = insert(messages).from_select([column.name for column in messages.c], chosen).cte("kept")
-    return select(advanced.c.version, advanced.c.next_seq).add_cte(kept)
+    selected = select(*(known.get(column.name, new.c[column.name]) for column in messages.c)).select_from(advanced)
+    inserted = insert(messages).from_select([column.name for column in messages.c], selected).cte("kept")
+    return select(advanced.c.version, advanced.c.next_seq).add_cte(inserted)
 
 
-_KEEP = _with_messages(_ADVANCE)
-_KEEP_FROM = _with_messages(_ADVANCE_FROM)
+_ADVANCE_AND_INSERT = _with_messages(_ADVANCE)
+_ADVANCE_AND_INSERT_FROM_VERSION = _with_messages(_ADVANCE_FROM_VERSION)
 _INSERT = insert(messages)
 
 
@@ -59,9 +59,11 @@ def advance(
         values["seen"] = expected
     if rows and connection.dialect.name == "postgresql":
         values["rows"] = to_json(rows).decode()
-        return connection.execute(_KEEP if expected is None else _KEEP_FROM, values).one_or_none()
-    changed = connection.execute(_ADVANCE if expected is None else _ADVANCE_FROM, values).one_or_none()
-    if rows and changed is not None:
-        first = changed.next_seq - len(rows)
+        return connection.execute(
+            _ADVANCE_AND_INSERT if expected is None else _ADVANCE_AND_INSERT_FROM_VERSION, values
+        ).one_or_none()
+    session = connection.execute(_ADVANCE if expected is None else _ADVANCE_FROM_VERSION, values).one_or_none()
+    if rows and session is not None:
+        first = session.next_seq - len(rows)
         connection.execute(_INSERT, [{**row, "seq": first + row["seq"]} for row in rows])
-    return changed
+    return session

@@ -13,14 +13,14 @@ from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
 from dragoman.pricing.lines import CostLine
-from dragoman.store.records import Exported, Hit, Page, SessionRecord, StoredSession
+from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
 from dragoman.store.store import Extensions, Store, ToolIds
 
 Result = TypeVar("Result")
 
-_BILLS_AT_ONCE = 1000
+_PAGE_SIZE = 1000
 
-_THREADS = 16
+_MAX_THREADS = 16
 """At once, for one store; SQLite lets one of them write."""
 
 
@@ -89,7 +89,7 @@ class AsyncStore:
         since: datetime | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page:
+    ) -> SessionPage:
         return await self._run(
             partial(
                 self.store.list,
@@ -104,10 +104,10 @@ class AsyncStore:
 
     async def search(
         self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
-    ) -> tuple[Hit, ...]:
+    ) -> tuple[SearchHit, ...]:
         return await self._run(partial(self.store.search, text, user_id=user_id, session_id=session_id, limit=limit))
 
-    async def bills(
+    async def billed_replies(
         self,
         *,
         user_id: str | None = None,
@@ -116,15 +116,17 @@ class AsyncStore:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> AsyncIterator[Message]:
-        found = self.store.bills(user_id=user_id, team_id=team_id, session_id=session_id, since=since, until=until)
-        while some := await self._run(lambda: tuple(islice(found, _BILLS_AT_ONCE))):
-            for message in some:
+        replies = self.store.billed_replies(
+            user_id=user_id, team_id=team_id, session_id=session_id, since=since, until=until
+        )
+        while page := await self._run(lambda: tuple(islice(replies, _PAGE_SIZE))):
+            for message in page:
                 yield message
 
-    async def spent(
+    async def total_spend(
         self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
     ) -> CostLine:
-        return await self._run(partial(self.store.spent, user_id=user_id, team_id=team_id, since=since))
+        return await self._run(partial(self.store.total_spend, user_id=user_id, team_id=team_id, since=since))
 
     async def export_replies(
         self,
@@ -133,10 +135,10 @@ class AsyncStore:
         since: date | None = None,
         until: date | None = None,
         text: bool = False,
-        everything: bool = False,
-    ) -> Exported:
+        overwrite: bool = False,
+    ) -> ExportResult:
         return await self._run(
-            partial(self.store.export_replies, folder, since=since, until=until, text=text, everything=everything)
+            partial(self.store.export_replies, folder, since=since, until=until, text=text, overwrite=overwrite)
         )
 
     async def export(self, session_id: str) -> tuple[str, ...]:
@@ -162,5 +164,5 @@ class AsyncStore:
 
     async def _run(self, work: Callable[[], Result]) -> Result:
         if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(_THREADS)
+            self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
         return await run_sync(work, limiter=self._limiter)

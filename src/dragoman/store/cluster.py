@@ -5,7 +5,7 @@ from sqlalchemy import Table
 from dragoman.store.schema import metadata, sessions
 
 
-def key_of(table: Table) -> str:
+def distribution_column(table: Table) -> str:
     """The column by which a table is spread: the session's id, so that all that a session has is on one machine."""
     return "id" if table is sessions else "session_id"
 
@@ -19,9 +19,9 @@ def citus_statements() -> tuple[str, ...]:
     """
     others = [table for table in metadata.sorted_tables if table is not sessions]
     return (
-        f"SELECT create_distributed_table('{sessions.name}', '{key_of(sessions)}')",
+        f"SELECT create_distributed_table('{sessions.name}', '{distribution_column(sessions)}')",
         *(
-            f"SELECT create_distributed_table('{table.name}', '{key_of(table)}', colocate_with => '{sessions.name}')"
+            f"SELECT create_distributed_table('{table.name}', '{distribution_column(table)}', colocate_with => '{sessions.name}')"
             for table in others
         ),
     )

@@ -28,15 +28,15 @@ Result = TypeVar("Result")
 Synchronous = Literal["full", "normal"]
 
 _WRITES = "dragoman_writes"
-_OLDEST_SQLITE = (3, 35)
+_MIN_SQLITE_VERSION = (3, 35)
 """The first that knows RETURNING."""
-_PATIENCE = 0.1
+_BUSY_TIMEOUT = 0.1
 """Seconds that SQLite itself waits for a lock, before the loop here begins again."""
-_LONGEST_PAUSE = 0.02
+_MAX_PAUSE = 0.02
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_POSTGRES_AGAIN = {"40001", "40P01"}
+_POSTGRES_RETRY_CODES = {"40001", "40P01"}
 """Serialization failure, deadlock: run it again."""
-_POSTGRES_BUSY = "55P03"
+_POSTGRES_LOCK_TIMEOUT = "55P03"
 
 
 class Mode(Enum):
@@ -48,7 +48,7 @@ class Mode(Enum):
     """It writes with its first statement alone."""
 
 
-_ON_POSTGRES: dict[Mode, dict[str, Any]] = {
+_POSTGRES_OPTIONS: dict[Mode, dict[str, Any]] = {
     Mode.READ: {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
     Mode.WRITE: {},
     Mode.STATEMENT: {"isolation_level": "AUTOCOMMIT"},
@@ -59,19 +59,23 @@ class Database:
     """``timeout`` is seconds that a transaction may wait for others, in all."""
 
     def __init__(self, url: str | URL, *, timeout: float, synchronous: Synchronous, pool_size: int) -> None:
-        self.url = parse(url)
+        self.url = parse_url(url)
         self.timeout = timeout
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._in_memory = self.is_sqlite and self.url.database in (None, "", ":memory:")
-        self.engine = self._sqlite(synchronous, pool_size) if self.is_sqlite else self._postgres(pool_size)
+        self.engine = (
+            self._create_sqlite_engine(synchronous, pool_size)
+            if self.is_sqlite
+            else self._create_postgres_engine(pool_size)
+        )
         self._lock = threading.RLock()
-        _opened.add(self)
+        _open_databases.add(self)
 
     def read(self, work: Callable[[Connection], Result]) -> Result:
         """The result of a transaction that changes nothing and sees one moment of the database."""
-        return self._persist(work, Mode.READ)
+        return self._run(work, Mode.READ)
 
-    def write(self, work: Callable[[Connection], Result], *, at_once: bool = False) -> Result:
+    def write(self, work: Callable[[Connection], Result], *, single_statement: bool = False) -> Result:
         """The result of a transaction that is kept as a whole, or not at all where this raises.
 
         ``at_once``: the work changes something in its first statement alone. PostgreSQL keeps a statement as a whole
@@ -79,7 +83,7 @@ class Database:
 
         Raises StoreBusyError, and StoreError where the database fails.
         """
-        return self._persist(work, Mode.STATEMENT if at_once else Mode.WRITE)
+        return self._run(work, Mode.STATEMENT if single_statement else Mode.WRITE)
 
     def close(self) -> None:
         with self._lock:
@@ -90,28 +94,28 @@ class Database:
         self._lock = threading.RLock()
         self.engine.dispose(close=False)
 
-    def _persist(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
+    def _run(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
         deadline, pause, reconnected = time.monotonic() + self.timeout, 0.001, False
         while True:
             try:
-                with self._turn(mode):
-                    return self._once(work, mode)
+                with self._write_lock(mode):
+                    return self._run_once(work, mode)
             except DBAPIError as error:
                 if error.connection_invalidated and not reconnected:
                     reconnected = True  # a pooled connection that the server had closed meanwhile
                     continue
-                if not _passes(error):
-                    raise _translated(error) from error
-                if time.monotonic() >= deadline or _code(error) == _POSTGRES_BUSY:
+                if not _is_transient(error):
+                    raise _to_store_error(error) from error
+                if time.monotonic() >= deadline or _sqlstate(error) == _POSTGRES_LOCK_TIMEOUT:
                     raise StoreBusyError(
                         f"others have held the database for over {self.timeout:g} s: give the store a longer timeout"
                     ) from error
             except SQLAlchemyError as error:
-                raise _translated(error) from error
+                raise _to_store_error(error) from error
             time.sleep(random.uniform(0, pause))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
 
-    def _once(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
+    def _run_once(self, work: Callable[[Connection], Result], mode: Mode) -> Result:
         sent = False  # whether the database may have kept it already
         try:
             with self.engine.connect() as connection:
@@ -128,31 +132,31 @@ class Database:
                 ) from error
             raise
 
-    def _turn(self, mode: Mode) -> AbstractContextManager[Any]:
+    def _write_lock(self, mode: Mode) -> AbstractContextManager[Any]:
         """SQLite has one writer at a time: threads of one process queue here instead of polling the file's lock."""
         return self._lock if self._in_memory or (self.is_sqlite and mode is not Mode.READ) else nullcontext()
 
     def _options(self, mode: Mode) -> dict[str, Any]:
-        return {_WRITES: mode is not Mode.READ} if self.is_sqlite else _ON_POSTGRES[mode]
+        return {_WRITES: mode is not Mode.READ} if self.is_sqlite else _POSTGRES_OPTIONS[mode]
 
-    def _sqlite(self, synchronous: Synchronous, pool_size: int) -> Engine:
-        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+    def _create_sqlite_engine(self, synchronous: Synchronous, pool_size: int) -> Engine:
+        if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
             raise ConfigurationError(f"the store needs SQLite 3.35 or newer; this Python has {sqlite3.sqlite_version}")
         on_disk = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": self.timeout}
         pool: dict[str, Any] = {"poolclass": StaticPool} if self._in_memory else on_disk
         engine = create_engine(
             self.url,
             hide_parameters=True,
-            connect_args={"timeout": min(_PATIENCE, self.timeout), "check_same_thread": False},
+            connect_args={"timeout": min(_BUSY_TIMEOUT, self.timeout), "check_same_thread": False},
             **pool,
         )
-        event.listen(engine, "connect", lambda connection, _: self._prepare(connection, synchronous))
-        event.listen(engine, "begin", _begin)
+        event.listen(engine, "connect", lambda connection, _: self._configure_connection(connection, synchronous))
+        event.listen(engine, "begin", _begin_transaction)
         return engine
 
-    def _prepare(self, connection: Any, synchronous: Synchronous) -> None:
+    def _configure_connection(self, connection: Any, synchronous: Synchronous) -> None:
         connection.isolation_level = None  # transactions are begun here, not guessed by the driver
-        connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(_PATIENCE, self.timeout))}")
+        connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(_BUSY_TIMEOUT, self.timeout))}")
         deadline = time.monotonic() + self.timeout
         while True:
             try:
@@ -162,12 +166,12 @@ class Database:
                 # Two programs that open a new file at once: this switch does not wait for its lock.
                 if not _is_busy(error) or time.monotonic() >= deadline:
                     raise
-                time.sleep(random.uniform(0, _LONGEST_PAUSE))
+                time.sleep(random.uniform(0, _MAX_PAUSE))
         connection.execute(f"PRAGMA synchronous = {synchronous.upper()}")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")
 
-    def _postgres(self, pool_size: int) -> Engine:
+    def _create_postgres_engine(self, pool_size: int) -> Engine:
         try:
             engine = create_engine(
                 self.url,
@@ -179,7 +183,7 @@ class Database:
         except ImportError:
             raise MissingExtraError('PostgreSQL needs psycopg: pip install "dragoman[postgres]"') from None
         event.listen(engine, "connect", lambda connection, _: self._limit_locks(connection))
-        event.listen(engine, "checkout", _refuse_closed)
+        event.listen(engine, "checkout", _check_connection_open)
         return engine
 
     def _limit_locks(self, connection: Any) -> None:
@@ -187,7 +191,7 @@ class Database:
         connection.commit()
 
 
-def parse(url: str | URL) -> URL:
+def parse_url(url: str | URL) -> URL:
     """Raises ConfigurationError where it is no URL of a database that the store knows. The URL is not shown: it may
     hold a password."""
     try:
@@ -216,22 +220,22 @@ def default_url() -> URL:
 
 
 @contextmanager
-def unchanged_on(message: str) -> Iterator[None]:
+def store_errors(message: str) -> Iterator[None]:
     """Puts a sentence of ours before what the database says."""
     try:
         yield
     except SQLAlchemyError as error:
-        if isinstance(error, DBAPIError) and _passes(error):
+        if isinstance(error, DBAPIError) and _is_transient(error):
             raise
-        raise StoreError(f"{message}: {_said(error)}") from error
+        raise StoreError(f"{message}: {_database_message(error)}") from error
 
 
-def _begin(connection: Connection) -> None:
+def _begin_transaction(connection: Connection) -> None:
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _refuse_closed(connection: Any, _: Any, __: Any) -> None:
+def _check_connection_open(connection: Any, _: Any, __: Any) -> None:
     """A server says when it closes an idle connection. To look for that costs nothing, and a statement that is sent
     into a closed connection might be taken for one that was kept. The pool then makes another connection."""
     with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
@@ -240,7 +244,7 @@ def _refuse_closed(connection: Any, _: Any, __: Any) -> None:
             raise DisconnectionError("the server has closed the connection")
 
 
-def _code(error: DBAPIError) -> Any:
+def _sqlstate(error: DBAPIError) -> Any:
     return getattr(error.orig, "sqlstate", None)
 
 
@@ -249,25 +253,25 @@ def _is_busy(error: Any) -> bool:
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in _SQLITE_BUSY
 
 
-def _passes(error: DBAPIError) -> bool:
-    return _is_busy(error.orig) or _code(error) in {*_POSTGRES_AGAIN, _POSTGRES_BUSY}
+def _is_transient(error: DBAPIError) -> bool:
+    return _is_busy(error.orig) or _sqlstate(error) in {*_POSTGRES_RETRY_CODES, _POSTGRES_LOCK_TIMEOUT}
 
 
-def _said(error: SQLAlchemyError) -> str:
+def _database_message(error: SQLAlchemyError) -> str:
     """The database's own first line; the parameters, which hold what people said, are never in it."""
     lines = str(getattr(error, "orig", None) or error).splitlines()
     return mask_secrets(lines[0] if lines else type(error).__name__)
 
 
-def _translated(error: SQLAlchemyError) -> StoreError:
-    return StoreError(f"the database failed, and nothing was changed: {_said(error)}")
+def _to_store_error(error: SQLAlchemyError) -> StoreError:
+    return StoreError(f"the database failed, and nothing was changed: {_database_message(error)}")
 
 
-_opened: "weakref.WeakSet[Database]" = weakref.WeakSet()
+_open_databases: "weakref.WeakSet[Database]" = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for database in list(_opened):
+    for database in list(_open_databases):
         database.after_fork()
 
 

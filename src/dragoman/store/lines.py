@@ -10,9 +10,9 @@ from pydantic_core import from_json
 
 from dragoman.adapter import wirejson
 from dragoman.canonical.evolve import read_message, write_message
-from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, own_json
+from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH, copy_json
 from dragoman.canonical.message import Message
-from dragoman.store.columns import MALFORMED, unreadable
+from dragoman.store.columns import MALFORMED_DATA_ERRORS, unreadable_error
 from dragoman.store.errors import StoreVersionError, UnreadableError
 from dragoman.store.records import SessionRecord, StoredSession
 
@@ -44,7 +44,7 @@ def read(lines: Iterable[str | bytes]) -> StoredSession:
     """What `write` wrote; empty lines are passed over. Raises UnreadableError, naming the line, where it is something
     else or not all of it, and StoreVersionError where it is of a newer version."""
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-    header = _object(*next(numbered, (1, "null")))
+    header = _parse_object(*next(numbered, (1, "null")))
     version = header.get("dragoman_store")
     if isinstance(version, int) and version > VERSION:
         raise StoreVersionError(f"the lines are of version {version}: upgrade dragoman to read them")
@@ -53,37 +53,37 @@ def read(lines: Iterable[str | bytes]) -> StoredSession:
             raise ValueError("this is no session of a store")
         record = SessionRecord.model_validate(header["session"], extra="ignore")
         tool_ids = dict(header["tool_ids"])
-        due = (int(header["messages"]), int(header["attempts"]))
+        expected_counts = (int(header["messages"]), int(header["attempts"]))
         inherited = int(header["inherited"])
-    except MALFORMED as error:
-        raise unreadable("line 1", error) from None
+    except MALFORMED_DATA_ERRORS as error:
+        raise unreadable_error("line 1", error) from None
     messages: list[Message] = []
     attempts: list[Message] = []
     extensions: dict[str, dict[str, Any]] = {}
     for number, line in numbered:
-        held = _object(number, line)
+        entry = _parse_object(number, line)
         try:
-            if "attempt" in held:
-                attempts.append(read_message(held["attempt"]))
+            if "attempt" in entry:
+                attempts.append(read_message(entry["attempt"]))
                 continue
-            messages.append(read_message(held["message"]))
-            if "extensions" in held:
-                extensions[messages[-1].id] = dict(held["extensions"])
-        except MALFORMED as error:
-            raise unreadable(f"line {number}", error) from None
-    if (len(messages), len(attempts)) != due:
+            messages.append(read_message(entry["message"]))
+            if "extensions" in entry:
+                extensions[messages[-1].id] = dict(entry["extensions"])
+        except MALFORMED_DATA_ERRORS as error:
+            raise unreadable_error(f"line {number}", error) from None
+    if (len(messages), len(attempts)) != expected_counts:
         raise UnreadableError(
-            f"{due[0]} messages and {due[1]} attempts are due, and {len(messages)} and {len(attempts)} are there: the"
+            f"{expected_counts[0]} messages and {expected_counts[1]} attempts are due, and {len(messages)} and {len(attempts)} are there: the"
             " lines are not all of the session"
         )
     return StoredSession(record, tuple(messages), tool_ids, tuple(attempts), extensions, inherited)
 
 
-def _object(number: int, line: str | bytes) -> dict[str, Any]:
+def _parse_object(number: int, line: str | bytes) -> dict[str, Any]:
     try:
-        value = own_json(from_json(line, allow_inf_nan=False), MAX_DOCUMENT_DEPTH + 2)
-    except MALFORMED as error:
-        raise unreadable(f"line {number}", error) from None
+        value = copy_json(from_json(line, allow_inf_nan=False), MAX_DOCUMENT_DEPTH + 2)
+    except MALFORMED_DATA_ERRORS as error:
+        raise unreadable_error(f"line {number}", error) from None
     if not isinstance(value, dict):
         raise UnreadableError(f"line {number} is no JSON object")
     return value

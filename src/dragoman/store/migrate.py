@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from sqlalchemy import Connection, inspect, text
 
-from dragoman.store.database import Database, unchanged_on
+from dragoman.store.database import Database, store_errors
 from dragoman.store.errors import StoreError, StoreVersionError
 from dragoman.store.schema import HEAD, VERSION_TABLE, metadata
 
@@ -19,36 +19,36 @@ def migrate(database: Database) -> None:
     Raises StoreVersionError where a newer version has written it, and StoreError where another program has.
     """
     if database.read(_version) != HEAD:
-        database.write(_to_head)
+        database.write(_upgrade)
 
 
-def _to_head(connection: Connection) -> None:
+def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-    found = _version(connection)
-    if found == HEAD:
+    version = _version(connection)
+    if version == HEAD:
         return
-    if found is None:
+    if version is None:
         _refuse_foreign(connection)
-    with unchanged_on("the store could not be migrated, and stays as it was"):
-        _run(connection)
+    with store_errors("the store could not be migrated, and stays as it was"):
+        _run_migrations(connection)
 
 
 def _version(connection: Connection) -> str | None:
     """The step that the database is at; None where it has no tables of ours. Raises StoreVersionError."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    with unchanged_on(f"the table {VERSION_TABLE} cannot be read"):
+    with store_errors(f"the table {VERSION_TABLE} cannot be read"):
         rows = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()
-    found = str(rows[0]) if len(rows) == 1 else ""
-    if not re.fullmatch("[0-9]{4}", found):
+    version = str(rows[0]) if len(rows) == 1 else ""
+    if not re.fullmatch("[0-9]{4}", version):
         raise StoreVersionError("the store does not say which version wrote it: restore it from a copy")
-    if found > HEAD:
+    if version > HEAD:
         raise StoreVersionError(
-            f"the store is of version {found}, and this dragoman knows versions up to {HEAD}: upgrade dragoman to open"
+            f"the store is of version {version}, and this dragoman knows versions up to {HEAD}: upgrade dragoman to open"
             " it. Nothing was changed"
         )
-    return found
+    return version
 
 
 def _refuse_foreign(connection: Connection) -> None:
@@ -60,7 +60,7 @@ def _refuse_foreign(connection: Connection) -> None:
         )
 
 
-def _run(connection: Connection) -> None:
+def _run_migrations(connection: Connection) -> None:
     # Imported here: it takes long, and a database that is up to date does not need it.
     from alembic import command
     from alembic.config import Config

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.guard import Count, JsonObject, Text
 from dragoman.canonical.message import Message
 
 
-class SessionRecord(Frozen):
+class SessionRecord(FrozenModel):
     """One session, without what was said in it.
 
     ``version`` counts its turns, and is what `Store.append` compares. ``metadata`` is the caller's own. A fork names
@@ -64,7 +64,7 @@ class StoredSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SessionPage:
     """Some sessions; ``cursor`` asks for those that follow, and is None at the end."""
 
     sessions: tuple[SessionRecord, ...]
@@ -72,7 +72,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """A message that holds what was searched for. ``seq`` is its place in the session, from 0."""
 
     session_id: str
@@ -81,7 +81,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """The days of an export of replies: written anew; as they were; and taken away, where no reply is left.
 
     ``replies`` is how many were written.

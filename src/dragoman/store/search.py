@@ -17,17 +17,17 @@ from dragoman.store.schema import SEARCH_TABLE, messages
 
 _PIECE = 3
 """Characters of a piece in SQLite's index."""
-_MOST_PIECES = 32
+_MAX_PIECES = 32
 
 
-def folded(said: str) -> str:
+def fold(value: str) -> str:
     """The text without differences of case and of form (NFKC)."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", said).casefold()).replace("\0", " ")
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", value).casefold()).replace("\0", " ")
 
 
 def search_text(message: Message) -> str | None:
     """What is said in text blocks, those of tool results among them; None where there is nothing."""
-    return "\n".join(folded(said) for said in _texts(message.content)) or None
+    return "\n".join(fold(part) for part in _texts(message.content)) or None
 
 
 def _texts(content: Iterable[ContentBlock]) -> Iterable[str]:
@@ -38,16 +38,16 @@ def _texts(content: Iterable[ContentBlock]) -> Iterable[str]:
             yield from _texts(block.content)
 
 
-def holds(needle: str, *, sqlite: bool, indexed: bool) -> ColumnElement[bool]:
+def contains_condition(folded_query: str, *, sqlite: bool, indexed: bool) -> ColumnElement[bool]:
     """The condition on messages. ``needle`` is folded; nothing in it is a pattern, an operator or SQL."""
     if not sqlite:
         # LIKE, since an index with gin_trgm_ops then serves it.
-        return messages.c.search_text.contains(needle, autoescape=True)
-    condition: ColumnElement[bool] = func.instr(messages.c.search_text, needle) > 0
-    if not indexed or len(needle) < _PIECE:
+        return messages.c.search_text.contains(folded_query, autoescape=True)
+    condition: ColumnElement[bool] = func.instr(messages.c.search_text, folded_query) > 0
+    if not indexed or len(folded_query) < _PIECE:
         return condition
-    pieces = dict.fromkeys(needle[start : start + _PIECE] for start in range(len(needle) - _PIECE + 1))
-    wanted = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in list(pieces)[:_MOST_PIECES])
+    pieces = dict.fromkeys(folded_query[start : start + _PIECE] for start in range(len(folded_query) - _PIECE + 1))
+    wanted = " AND ".join('"' + piece.replace('"', '""') + '"' for piece in list(pieces)[:_MAX_PIECES])
     candidates: Select[Any] = (
         select(column("rowid"))
         .select_from(table(SEARCH_TABLE))

@@ -13,17 +13,17 @@ from sqlalchemy import URL, inspect
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
-from dragoman.pricing.lines import CostLine, line_of, total
+from dragoman.pricing.lines import CostLine, cost_line, sum_lines
 from dragoman.store import forking, reading, writing
 from dragoman.store import lines as json_lines
-from dragoman.store.bills import Wanted, bills
-from dragoman.store.columns import micros
+from dragoman.store.bills import BillingFilters, iter_billed_replies
+from dragoman.store.columns import to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.errors import StoreError
 from dragoman.store.migrate import migrate
-from dragoman.store.records import Exported, Hit, Page, SessionRecord, StoredSession
+from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
 from dragoman.store.schema import SEARCH_TABLE
-from dragoman.store.writing import Turn, dumped
+from dragoman.store.writing import TurnRecord, dump_tool_ids
 
 ToolIds = ToolIdMap | Mapping[str, Any]
 Extensions = Mapping[str, Mapping[str, Any]]
@@ -89,7 +89,7 @@ class Store:
         ``metadata`` is the caller's own JSON. The other arguments are those of `append`. Raises ConflictError where a
         session of that id is there already, and StoreError where an argument cannot be stored.
         """
-        turn = _turn(messages, attempts, tool_ids, extensions)
+        turn = _new_turn_record(messages, attempts, tool_ids, extensions)
         now = self._clock()
         try:
             record = SessionRecord(
@@ -130,13 +130,13 @@ class Store:
         Raises ConflictError where the session has another version, or a message of one of these ids; nothing is
         overwritten. SessionNotFoundError; StoreBusyError; StoreError.
         """
-        turn = _turn(messages, attempts, tool_ids, extensions)
-        now = micros(self._clock())
+        turn = _new_turn_record(messages, attempts, tool_ids, extensions)
+        now = to_micros(self._clock())
         return self._database.write(
             lambda connection: writing.append(
                 connection, session_id, turn, expected=expected_version, now=now, model=model
             ),
-            at_once=turn.is_one_statement,
+            single_statement=turn.is_one_statement,
         )
 
     def annotate(
@@ -146,7 +146,7 @@ class Store:
 
         Raises as `append` does, and StoreError where the session has no such message.
         """
-        now = micros(self._clock())
+        now = to_micros(self._clock())
         return self._database.write(
             lambda connection: writing.annotate(
                 connection, session_id, message_id, extensions, expected=expected_version, now=now
@@ -171,13 +171,13 @@ class Store:
         pending again. Raises SessionNotFoundError, and ConflictError where ``new_session_id`` is taken.
         """
         new_id = _new_id() if new_session_id is None else new_session_id
-        now = micros(self._clock())
+        now = to_micros(self._clock())
 
-        def work(connection: Any) -> SessionRecord:
+        def fork_and_read(connection: Any) -> SessionRecord:
             forking.fork(connection, session_id, at_message_id, new_id, now)
             return reading.record(connection, new_id)
 
-        return self._database.write(work)
+        return self._database.write(fork_and_read)
 
     def list(
         self,
@@ -188,7 +188,7 @@ class Store:
         since: datetime | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page:
+    ) -> SessionPage:
         """Sessions, the last used first. ``since`` is when they were last used; ``limit`` is at most 1000.
 
         ``cursor`` is the one of the page before. A session that is used meanwhile moves to the front. Raises StoreError
@@ -202,7 +202,7 @@ class Store:
 
     def search(
         self, text: str, *, user_id: str | None = None, session_id: str | None = None, limit: int = 50
-    ) -> tuple[Hit, ...]:
+    ) -> tuple[SearchHit, ...]:
         """Messages that hold this text as it stands, whatever its case, the newest first. Searched are text blocks,
         those of tool results among them. Nothing in the text is an operator. ``user_id`` is the session's."""
         return self._database.read(
@@ -217,7 +217,7 @@ class Store:
             )
         )
 
-    def bills(
+    def billed_replies(
         self,
         *,
         user_id: str | None = None,
@@ -231,16 +231,18 @@ class Store:
         ``user_id`` and ``team_id`` are those noted on the reply; ``since`` is the first moment, ``until`` the first one
         after. They are read some at a time: what is kept meanwhile may be among them.
         """
-        wanted: Wanted = {
+        filters: BillingFilters = {
             "user_id": user_id, "team_id": team_id, "session_id": session_id, "since": since, "until": until,
         }  # fmt: skip
-        return (bill.message for bill in bills(self._database.read, wanted))
+        return (bill.message for bill in iter_billed_replies(self._database.read, filters))
 
-    def spent(
+    def total_spend(
         self, *, user_id: str | None = None, team_id: str | None = None, since: datetime | None = None
     ) -> CostLine:
         """What the replies of a user, of a team, or all came to, as they were priced; for `Budget.count`."""
-        return total(line_of((), reply.usage) for reply in self.bills(user_id=user_id, team_id=team_id, since=since))
+        return sum_lines(
+            cost_line((), reply.usage) for reply in self.billed_replies(user_id=user_id, team_id=team_id, since=since)
+        )
 
     def export_replies(
         self,
@@ -249,8 +251,8 @@ class Store:
         since: date | None = None,
         until: date | None = None,
         text: bool = False,
-        everything: bool = False,
-    ) -> Exported:
+        overwrite: bool = False,
+    ) -> ExportResult:
         """Writes what `bills` tells as Parquet, one file a day (`dragoman.store.exported`), for reports with DuckDB;
         ``since`` is the first day, in UTC, ``until`` the first one after. The folder then has what the store has:
         days that have changed are written anew, each as a whole, and ``everything`` writes the others, too.
@@ -260,7 +262,7 @@ class Store:
         """
         from dragoman.store.exported import export  # reports are rare, and take long to import
 
-        return export(self._database.read, Path(folder), since=since, until=until, text=text, everything=everything)
+        return export(self._database.read, Path(folder), since=since, until=until, text=text, overwrite=overwrite)
 
     def export(self, session_id: str) -> Iterator[str]:
         """The session as lines of JSON, without line ends; all of it is read before the first line. Raises as `load`
@@ -273,18 +275,22 @@ class Store:
         Raises UnreadableError, naming the line, where the lines are something else or not all there; StoreVersionError
         where they are of a newer version; ConflictError where the id is taken.
         """
-        found = json_lines.read(lines)
-        turn = Turn(found.messages, found.attempts, found.tool_ids, found.extensions, found.inherited)
-        record = found.record
+        stored = json_lines.read(lines)
+        turn = TurnRecord(stored.messages, stored.attempts, stored.tool_ids, stored.extensions, stored.inherited)
+        record = stored.record
         if session_id is not None:
             record = record.model_copy(update={"id": session_id})
-            turn = replace(turn, messages=_moved(turn.messages, found.id), attempts=_moved(turn.attempts, found.id))
+            turn = replace(
+                turn,
+                messages=_detach_session(turn.messages, stored.id),
+                attempts=_detach_session(turn.attempts, stored.id),
+            )
         self._database.write(lambda connection: writing.create(connection, record, turn))
         return record
 
     def delete(self, session_id: str) -> None:
         """Deletes the session and everything that hangs on it; forks of it stay. Raises SessionNotFoundError."""
-        self._database.write(lambda connection: writing.remove(connection, session_id))
+        self._database.write(lambda connection: writing.delete_session(connection, session_id))
 
     def close(self) -> None:
         """Releases the connections; one in memory is gone then."""
@@ -305,13 +311,13 @@ class Store:
 _new_id = new_session_id
 
 
-def _turn(
+def _new_turn_record(
     messages: Sequence[Message], attempts: Sequence[Message], tool_ids: ToolIds | None, extensions: Extensions | None
-) -> Turn:
-    return Turn(tuple(messages), tuple(attempts), dumped(tool_ids), extensions or {})
+) -> TurnRecord:
+    return TurnRecord(tuple(messages), tuple(attempts), dump_tool_ids(tool_ids), extensions or {})
 
 
-def _moved(messages: tuple[Message, ...], session_id: str) -> tuple[Message, ...]:
+def _detach_session(messages: tuple[Message, ...], session_id: str) -> tuple[Message, ...]:
     """Messages of that session belong to none, and so to the one that takes them in."""
     return tuple(
         message.model_copy(update={"session_id": ""}) if message.session_id == session_id else message

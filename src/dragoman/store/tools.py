@@ -8,16 +8,16 @@ from pydantic_core import to_json
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman.store.columns import key, micros, optional, plain, text
+from dragoman.store.columns import decode_text, encode_id, encode_optional, encode_text, to_micros
 from dragoman.store.errors import ConflictError, StoreError
 from dragoman.store.schema import tool_calls, tool_ids
 
 PENDING, SUCCEEDED, FAILED, CANCELLED = "pending", "succeeded", "failed", "cancelled"
 
-_PORTION = 500
+_CHUNK_SIZE = 500
 """Ids in one question: databases bound how many parameters a statement has."""
 
-_ANSWER = (
+_ANSWER_STATEMENT = (
     update(tool_calls)
     .where(
         tool_calls.c.session_id == bindparam("of_session"),
@@ -30,7 +30,7 @@ _ANSWER = (
 )
 
 
-def keep_calls(
+def save_tool_calls(
     connection: Connection, session_id: str, turn: Iterable[tuple[int, Message]], issued: Mapping[str, Any]
 ) -> None:
     """Rows for the turn's calls, and their results where it has them. A result of an earlier call completes that one;
@@ -40,50 +40,50 @@ def keep_calls(
     for seq, message in turn:
         for position, block in enumerate(message.content):
             if block.type == "tool_use":
-                calls.append(_call(session_id, seq, position, message, block, issued))
+                calls.append(_call_row(session_id, seq, position, message, block, issued))
             elif block.type == "tool_result":
-                answer = _answer(session_id, message, block)
-                if not _settle(calls, answer):
+                answer = _answer_parameters(session_id, message, block)
+                if not _answer_pending(calls, answer):
                     answers.append(answer)
     if calls:
         connection.execute(insert(tool_calls), calls)
     if answers:
-        connection.execute(_ANSWER, answers)
+        connection.execute(_ANSWER_STATEMENT, answers)
 
 
-def _call(
+def _call_row(
     session_id: str, seq: int, position: int, message: Message, block: Any, issued: Mapping[str, Any]
 ) -> dict[str, Any]:
     provider, provider_id = issued.get(block.id, (message.metadata.provider, None))
-    runs = message.metadata.status is MessageStatus.COMPLETE
+    is_complete = message.metadata.status is MessageStatus.COMPLETE
     return {
         "session_id": session_id,
         "seq": seq,
         "position": position,
-        "id": text(block.id),
-        "message_id": key(message.id, "a message's id"),
+        "id": encode_text(block.id),
+        "message_id": encode_id(message.id, "a message's id"),
         "result_message_id": None,
-        "name": text(block.name),
+        "name": encode_text(block.name),
         # The calls of a reply that broke off are never run.
-        "status": PENDING if runs else CANCELLED,
-        "provider_id": optional(provider_id),
-        "provider": optional(provider),
-        "created_at": micros(message.created_at),
-        "completed_at": None if runs else micros(message.created_at),
+        "status": PENDING if is_complete else CANCELLED,
+        "provider_id": encode_optional(provider_id),
+        "provider": encode_optional(provider),
+        "created_at": to_micros(message.created_at),
+        "completed_at": None if is_complete else to_micros(message.created_at),
     }
 
 
-def _answer(session_id: str, message: Message, block: Any) -> dict[str, Any]:
+def _answer_parameters(session_id: str, message: Message, block: Any) -> dict[str, Any]:
     return {
         "of_session": session_id,
-        "of_call": text(block.tool_use_id),
+        "of_call": encode_text(block.tool_use_id),
         "new_status": FAILED if block.is_error else SUCCEEDED,
-        "answer": key(message.id, "a message's id"),
-        "answered_at": micros(message.created_at),
+        "answer": encode_id(message.id, "a message's id"),
+        "answered_at": to_micros(message.created_at),
     }
 
 
-def _settle(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
+def _answer_pending(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
     """Whether the answer was to a call of the same turn, which then has it."""
     for call in reversed(calls):
         if call["id"] == answer["of_call"] and call["status"] == PENDING:
@@ -93,20 +93,20 @@ def _settle(calls: list[dict[str, Any]], answer: Mapping[str, Any]) -> bool:
     return False
 
 
-def keep_tool_ids(connection: Connection, session_id: str, dumped: Mapping[str, Any]) -> None:
+def save_tool_ids(connection: Connection, session_id: str, dump: Mapping[str, Any]) -> None:
     """Adds what the map has and the table has not. Raises ConflictError where it says of an id something else than the
     table: an id that a provider has seen never changes."""
-    given = {
-        _entry(kind, provider, canonical): (kind, provider, canonical, name)
-        for kind, provider, canonical, name in _entries(dumped)
+    rows_by_entry = {
+        _entry_digest(kind, provider, canonical): (kind, provider, canonical, name)
+        for kind, provider, canonical, name in _entries(dump)
     }
     known: dict[str, str] = {}
-    for asked in _portions(list(given)):
-        chosen = select(tool_ids.c.entry, tool_ids.c.provider_id)
-        found = connection.execute(chosen.where(tool_ids.c.session_id == session_id, tool_ids.c.entry.in_(asked)))
+    for chunk in _chunks(list(rows_by_entry)):
+        query = select(tool_ids.c.entry, tool_ids.c.provider_id)
+        found = connection.execute(query.where(tool_ids.c.session_id == session_id, tool_ids.c.entry.in_(chunk)))
         known.update((row.entry, row.provider_id) for row in found)
     new = []
-    for entry, (kind, provider, canonical, name) in given.items():
+    for entry, (kind, provider, canonical, name) in rows_by_entry.items():
         if entry not in known:
             new.append(
                 {
@@ -130,7 +130,11 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
     sent: dict[str, dict[str, str]] = {}
     stored = select(tool_ids).where(tool_ids.c.session_id == session_id).order_by(tool_ids.c.number)
     for row in connection.execute(stored):
-        provider, canonical, name = plain(row.provider), plain(row.canonical_id), plain(row.provider_id)
+        provider, canonical, name = (
+            decode_text(row.provider),
+            decode_text(row.canonical_id),
+            decode_text(row.provider_id),
+        )
         if row.kind == "issued":
             issued[canonical] = [provider, name]
         else:
@@ -138,22 +142,22 @@ def load_tool_ids(connection: Connection, session_id: str) -> dict[str, Any]:
     return {"issued": issued, "sent": sent}
 
 
-def _entry(*parts: str) -> str:
+def _entry_digest(*parts: str) -> str:
     """A key of one length for texts of any: no index takes a long one."""
     return blake2b(to_json(parts), digest_size=16).hexdigest()
 
 
-def _portions(entries: list[str]) -> Iterator[list[str]]:
-    return (entries[start : start + _PORTION] for start in range(0, len(entries), _PORTION))
+def _chunks(entries: list[str]) -> Iterator[list[str]]:
+    return (entries[start : start + _CHUNK_SIZE] for start in range(0, len(entries), _CHUNK_SIZE))
 
 
-def _entries(dumped: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _entries(dump: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Raises StoreError where the map is none."""
     try:
-        for canonical, (provider, name) in dumped.get("issued", {}).items():
-            yield "issued", text(provider), text(canonical), text(name)
-        for provider, names in dumped.get("sent", {}).items():
+        for canonical, (provider, name) in dump.get("issued", {}).items():
+            yield "issued", encode_text(provider), encode_text(canonical), encode_text(name)
+        for provider, names in dump.get("sent", {}).items():
             for canonical, name in names.items():
-                yield "sent", text(provider), text(canonical), text(name)
+                yield "sent", encode_text(provider), encode_text(canonical), encode_text(name)
     except (AttributeError, TypeError, ValueError) as error:
         raise StoreError(f"this is no dump of a ToolIdMap: {type(error).__name__}: {error!s:.200}") from None

@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from dragoman.testing.conformance.suite import AdapterConformance
     from dragoman.testing.deterministic import deterministic
     from dragoman.testing.network import NetworkBlockedError, block_network
-    from dragoman.testing.scripted import Asked, ScriptedProvider, ScriptError, says
+    from dragoman.testing.scripted import ProviderRequest, ScriptedProvider, ScriptError, scripted_reply
 
 __all__ = [
     "AdapterConformance",
-    "Asked",
     "AsyncCassetteTransport",
     "Cassette",
     "CassetteMissError",
     "CassetteTransport",
     "NetworkBlockedError",
+    "ProviderRequest",
     "ScriptError",
     "ScriptedProvider",
     "block_network",
     "cassette",
     "deterministic",
     "faults",
-    "says",
+    "scripted_reply",
     "strategies",
 ]
 

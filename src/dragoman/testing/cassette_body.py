@@ -22,45 +22,47 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import MalformedReplyError
-from dragoman.testing.event_bytes import Framing, events_of, framing_of
+from dragoman.testing.event_bytes import Framing, detect_framing, split_events
 
-JOINED = " ⏎ "
+LINE_SEPARATOR = " ⏎ "
 _CRLF = {"line_end": "crlf"}
 _STRING = 7
 """AWS's number for a header that is a text."""
 
 
-def spell(body: bytes) -> dict[str, Any]:
+def encode_body(body: bytes) -> dict[str, Any]:
     """The fields that a body has in the file. Never fails: what has no better form is base64."""
     if not body:
         return {}
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
-        return _binary(body)
+        return _binary_fields(body)
     try:
         return {"json": wirejson.loads(text)}
     except MalformedReplyError:
         pass
-    for fields in _streams(text):
-        if unspell(fields) == body:
+    for fields in _line_forms(text):
+        if decode_body(fields) == body:
             return fields
-    events = [piece.decode() for piece in _pieces(body)]
+    events = [piece.decode() for piece in _split_text_events(body)]
     return {"stream": events} if len(events) > 1 else {"text": text}
 
 
-def unspell(fields: Mapping[str, Any]) -> bytes:
+def decode_body(fields: Mapping[str, Any]) -> bytes:
     """The body that these fields stand for. Raises KeyError, TypeError or ValueError where they stand for none."""
     if "json" in fields:
         return wirejson.dumps(fields["json"])
     if "base64" in fields:
         return base64.b64decode("".join(fields["base64"].split()), validate=True)
     if "aws" in fields:
-        return b"".join(map(_message, fields["aws"].removesuffix("\n").split("\n")))
+        return b"".join(map(_build_aws_message, fields["aws"].removesuffix("\n").split("\n")))
     if "events" in fields or "lines" in fields:
         ends = "\n\n" if "events" in fields else "\n"
-        written = fields["events"] if "events" in fields else fields["lines"]
-        text: str = "".join(line.replace(JOINED, "\n") + ends for line in written.removesuffix("\n").split("\n"))
+        content = fields["events"] if "events" in fields else fields["lines"]
+        text: str = "".join(
+            line.replace(LINE_SEPARATOR, "\n") + ends for line in content.removesuffix("\n").split("\n")
+        )
         return (text.replace("\n", "\r\n") if fields.get("line_end") == "crlf" else text).encode()
     if "stream" in fields:
         return "".join(fields["stream"]).encode()
@@ -68,21 +70,21 @@ def unspell(fields: Mapping[str, Any]) -> bytes:
     return rest.encode()
 
 
-def _streams(text: str) -> list[dict[str, Any]]:
+def _line_forms(text: str) -> list[dict[str, Any]]:
     """The ways in which a text may stand one event a line; the first whose bytes come out right is taken."""
     ends = _CRLF if "\r\n" in text else {}
     plain = text.replace("\r\n", "\n")
     if plain.endswith("\n\n"):
         events = plain.removesuffix("\n\n").split("\n\n")
-        return [{**ends, "events": "".join(event.replace("\n", JOINED) + "\n" for event in events)}]
+        return [{**ends, "events": "".join(event.replace("\n", LINE_SEPARATOR) + "\n" for event in events)}]
     if plain.endswith("\n") and plain.startswith("{"):
         return [{**ends, "lines": plain}]
     return []
 
 
-def _pieces(body: bytes) -> list[bytes]:
+def _split_text_events(body: bytes) -> list[bytes]:
     """The events of a stream of another spelling; the body in one piece where it has none."""
-    pieces = events_of(body) if b"\n\n" in body or b"\r\n\r\n" in body or b"\r\r" in body else [body]
+    pieces = split_events(body) if b"\n\n" in body or b"\r\n\r\n" in body or b"\r\r" in body else [body]
     try:
         for piece in pieces:
             piece.decode()
@@ -91,18 +93,18 @@ def _pieces(body: bytes) -> list[bytes]:
     return pieces
 
 
-def _binary(body: bytes) -> dict[str, Any]:
-    if framing_of(body) is Framing.AWS:
+def _binary_fields(body: bytes) -> dict[str, Any]:
+    if detect_framing(body) is Framing.AWS:
         try:
-            fields = {"aws": "".join(_line(message) + "\n" for message in events_of(body))}
-            if unspell(fields) == body:
+            fields = {"aws": "".join(_format_aws_message(message) + "\n" for message in split_events(body))}
+            if decode_body(fields) == body:
                 return fields
         except (ValueError, IndexError, struct.error):
             pass
     return {"base64": "\n".join(textwrap.wrap(base64.b64encode(body).decode(), 96)) + "\n"}
 
 
-def _line(message: bytes) -> str:
+def _format_aws_message(message: bytes) -> str:
     """One message of an AWS event stream. Raises ValueError where its headers are not all texts."""
     size = int.from_bytes(message[4:8])
     headers, payload = message[12 : 12 + size], message[12 + size : -4]
@@ -115,11 +117,11 @@ def _line(message: bytes) -> str:
         value_end = name_end + 3 + int.from_bytes(headers[name_end + 1 : name_end + 3])
         named.append(f"{headers[at + 1 : name_end].decode()}={headers[name_end + 3 : value_end].decode()}")
         at = value_end
-    return " ".join(named) + JOINED + payload.decode()
+    return " ".join(named) + LINE_SEPARATOR + payload.decode()
 
 
-def _message(line: str) -> bytes:
-    head, _, payload = line.partition(JOINED)
+def _build_aws_message(line: str) -> bytes:
+    head, _, payload = line.partition(LINE_SEPARATOR)
     headers = b""
     for named in head.split():
         name, _, value = named.partition("=")

@@ -11,64 +11,70 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError, ProviderE
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.message import Message
 from dragoman.testing.cassette_exchange import Exchange
-from dragoman.testing.cassette_file import Recording, adapter_version, load
-from dragoman.testing.cassette_leaks import leaks
-from dragoman.testing.cassette_reply import message_of
+from dragoman.testing.cassette_file import Recording, adapter_version, loads
+from dragoman.testing.cassette_leaks import find_leaks
+from dragoman.testing.cassette_reply import read_reply
 from dragoman.testing.cassette_secrets import Scanner
-from dragoman.testing.cassette_wires import wire_of
+from dragoman.testing.cassette_wires import request_target
 
 STALE_DAYS = 180
 VERSION_HEADERS = ("anthropic-version",)
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class Issue:
     """``kind``: the file cannot be read, holds a secret, holds a reply that its adapter cannot read, or is stale."""
 
     kind: Literal["unreadable", "secret", "reply", "stale"]
     text: str
 
     @property
-    def grave(self) -> bool:
+    def is_serious(self) -> bool:
         """Whether the file should not stay as it is."""
         return self.kind in ("unreadable", "secret")
 
 
-def check(path: Path, today: datetime.date, days: int = STALE_DAYS) -> list[Remark]:
+def check(path: Path, today: datetime.date, days: int = STALE_DAYS) -> list[Issue]:
     """All remarks on a file."""
     try:
-        recording = load(path.read_text(encoding="utf-8"))
+        recording = loads(path.read_text(encoding="utf-8"))
     except (ConfigurationError, UnicodeDecodeError) as error:
-        return [Remark("unreadable", str(error))]
+        return [Issue("unreadable", str(error))]
     scanner = Scanner()
     found = [
-        Remark("secret", str(leak)) for n, each in enumerate(recording.exchanges, 1) for leak in leaks(each, scanner, n)
+        Issue("secret", str(leak))
+        for n, each in enumerate(recording.exchanges, 1)
+        for leak in find_leaks(each, scanner, n)
     ]
-    return [*found, *_replies(recording), *(Remark("stale", text) for text in stale(recording, today, days))]
+    return [
+        *found,
+        *_reply_issues(recording),
+        *(Issue("stale", text) for text in find_staleness(recording, today, days)),
+    ]
 
 
-def stale(recording: Recording, today: datetime.date, days: int = STALE_DAYS) -> Iterator[str]:
+def find_staleness(recording: Recording, today: datetime.date, days: int = STALE_DAYS) -> Iterator[str]:
     """Why a recording may no longer show what the provider does: its age, the API's version, the adapter's version."""
     if recording.recorded and (age := (today - recording.recorded).days) > days:
         yield f"recorded on {recording.recorded}, {age} days ago"
     for provider, version in recording.adapters.items():
-        now = adapter_version(provider)
-        if now and _minor(now) != _minor(version):
-            yield f"recorded with version {version} of the adapter {provider}, and {now} is installed"
-    said = dict.fromkeys(each for exchange in recording.exchanges for each in _api_versions(exchange))
-    yield from said
+        installed = adapter_version(provider)
+        if installed and _minor_version(installed) != _minor_version(version):
+            yield f"recorded with version {version} of the adapter {provider}, and {installed} is installed"
+    versions = dict.fromkeys(each for exchange in recording.exchanges for each in _api_versions(exchange))
+    yield from versions
 
 
 def _api_versions(exchange: Exchange) -> Iterator[str]:
-    reader = wire_of(exchange.request).reader
+    reader = request_target(exchange.request).reader
     recorded = {name: exchange.request.headers[name] for name in VERSION_HEADERS if name in exchange.request.headers}
     if reader and recorded:
-        for name, now in _sent_now(reader).items():
-            if name in recorded and recorded[name] != now:
-                yield f"recorded with {name} {recorded[name]}, and {now} is sent now"
+        for name, current in _current_headers(reader).items():
+            if name in recorded and recorded[name] != current:
+                yield f"recorded with {name} {recorded[name]}, and {current} is sent now"
 
 
-def _sent_now(provider: str) -> dict[str, str]:
+def _current_headers(provider: str) -> dict[str, str]:
     try:
         adapter: Adapter = get_adapter(f"{provider}:any")
         headers = adapter.to_wire([Message.user("x")], [], AdapterOptions()).headers
@@ -77,13 +83,13 @@ def _sent_now(provider: str) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items() if name.lower() in VERSION_HEADERS}
 
 
-def _replies(recording: Recording) -> Iterator[Remark]:
+def _reply_issues(recording: Recording) -> Iterator[Issue]:
     """Replies that were a success for the server and are none for the adapter."""
     for number, exchange in enumerate(recording.exchanges, 1):
-        found = message_of(exchange) if exchange.response.status < 400 else None
+        found = read_reply(exchange) if exchange.response.status < 400 else None
         if isinstance(found, ProviderError):
-            yield Remark("reply", f"exchange {number}: {type(found).__name__}: {found.message}")
+            yield Issue("reply", f"exchange {number}: {type(found).__name__}: {found.message}")
 
 
-def _minor(version: str) -> list[str]:
+def _minor_version(version: str) -> list[str]:
     return version.split(".")[:2]

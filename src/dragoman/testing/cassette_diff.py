@@ -5,74 +5,78 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.testing.cassette_exchange import RecordedRequest
-from dragoman.testing.cassette_meaning import meaning, plain
+from dragoman.testing.cassette_meaning import comparable_body, match_key
 from dragoman.testing.cassette_secrets import Scanner
-from dragoman.testing.cassette_wires import wire_of
+from dragoman.testing.cassette_wires import request_target
 
 _LONGEST = 120
 _BEFORE = 40
 
 
-def differences(recorded: RecordedRequest, asked: RecordedRequest) -> list[str]:
+def differences(recorded: RecordedRequest, request: RecordedRequest) -> list[str]:
     """What tells two requests apart; nothing where they mean the same."""
-    if same(recorded, asked):
+    if requests_match(recorded, request):
         return []
-    masked = Scanner().masked
+    mask = Scanner().mask
     found = []
-    if (recorded.method, recorded.path) != (asked.method, asked.path):
-        found.append(masked(f"{recorded.method} {recorded.path} -> {asked.method} {asked.path}"))
-    ours, theirs = wire_of(recorded).providers, wire_of(asked).providers
+    if (recorded.method, recorded.path) != (request.method, request.path):
+        found.append(mask(f"{recorded.method} {recorded.path} -> {request.method} {request.path}"))
+    ours, theirs = request_target(recorded).providers, request_target(request).providers
     if ours and theirs and not set(ours) & set(theirs):
         found.append(f"provider: {' or '.join(ours)} -> {' or '.join(theirs)}")
-    bodies = list(_differences(plain(recorded), plain(asked), "$"))
+    bodies = list(_differences(comparable_body(recorded), comparable_body(request), "$"))
     if not found and not bodies:  # only the adapters see a difference: it is shown as they see it
-        reader = _reader(recorded, asked)
-        bodies = list(_differences(_seen(recorded, reader), _seen(asked, reader), "$"))
-    return found + [masked(line) for line in bodies]
+        reader = _reader(recorded, request)
+        bodies = list(_differences(_as_adapter_sees(recorded, reader), _as_adapter_sees(request, reader), "$"))
+    return found + [mask(line) for line in bodies]
 
 
-def same(
-    recorded: RecordedRequest, asked: RecordedRequest, read: Callable[[RecordedRequest, str | None], str] = meaning
+def requests_match(
+    recorded: RecordedRequest, request: RecordedRequest, read: Callable[[RecordedRequest, str | None], str] = match_key
 ) -> bool:
     """Whether two requests mean the same. ``read`` is `meaning`, or what remembers it."""
-    ours, theirs = wire_of(recorded), wire_of(asked)
-    if (recorded.method, ours.operation, ours.model) != (asked.method, theirs.operation, theirs.model):
+    ours, theirs = request_target(recorded), request_target(request)
+    if (recorded.method, ours.operation, ours.model) != (request.method, theirs.operation, theirs.model):
         return False
     if ours.providers and theirs.providers and not set(ours.providers) & set(theirs.providers):
         return False
-    reader = _reader(recorded, asked)
-    return read(recorded, reader) == read(asked, reader)
+    reader = _reader(recorded, request)
+    return read(recorded, reader) == read(request, reader)
 
 
-def _reader(recorded: RecordedRequest, asked: RecordedRequest) -> str | None:
+def _reader(recorded: RecordedRequest, request: RecordedRequest) -> str | None:
     """The adapter that reads both: that of whoever is known to have been asked."""
-    ours, theirs = wire_of(recorded), wire_of(asked)
+    ours, theirs = request_target(recorded), request_target(request)
     return ours.reader if len(ours.providers) == 1 else theirs.reader
 
 
-def _seen(request: RecordedRequest, reader: str | None) -> Any:
-    return json.loads(meaning(request, reader))[-1]
+def _as_adapter_sees(request: RecordedRequest, reader: str | None) -> Any:
+    return json.loads(match_key(request, reader))[-1]
 
 
-def _differences(recorded: Any, asked: Any, path: str) -> list[str]:
-    if isinstance(recorded, dict) and isinstance(asked, dict):
-        keys = [*recorded, *(key for key in asked if key not in recorded)]
+def _differences(recorded: Any, actual: Any, path: str) -> list[str]:
+    if isinstance(recorded, dict) and isinstance(actual, dict):
+        keys = [*recorded, *(key for key in actual if key not in recorded)]
         return [
-            line for key in keys for line in _differences(recorded.get(key, ...), asked.get(key, ...), f"{path}.{key}")
+            line for key in keys for line in _differences(recorded.get(key, ...), actual.get(key, ...), f"{path}.{key}")
         ]
-    if isinstance(recorded, list) and isinstance(asked, list):
-        return _of_lists(recorded, asked, path)
-    return [] if _equal(recorded, asked) else [f"{path}: {_short(recorded, asked)} -> {_short(asked, recorded)}"]
+    if isinstance(recorded, list) and isinstance(actual, list):
+        return _list_differences(recorded, actual, path)
+    return (
+        []
+        if _equal_values(recorded, actual)
+        else [f"{path}: {_shorten(recorded, actual)} -> {_shorten(actual, recorded)}"]
+    )
 
 
-def _of_lists(recorded: list[Any], asked: list[Any], path: str) -> list[str]:
+def _list_differences(recorded: list[Any], actual: list[Any], path: str) -> list[str]:
     """Items that both have at the end are left out, so that one new item does not move all that follow it."""
     tail = 0
-    if len(recorded) != len(asked):
-        shortest = min(len(recorded), len(asked))
-        while tail < shortest and _equal(recorded[-1 - tail], asked[-1 - tail]):
+    if len(recorded) != len(actual):
+        shortest = min(len(recorded), len(actual))
+        while tail < shortest and _equal_values(recorded[-1 - tail], actual[-1 - tail]):
             tail += 1
-    ours, theirs = recorded[: len(recorded) - tail], asked[: len(asked) - tail]
+    ours, theirs = recorded[: len(recorded) - tail], actual[: len(actual) - tail]
     found = []
     for index in range(max(len(ours), len(theirs))):
         one, other = (each[index] if index < len(each) else ... for each in (ours, theirs))
@@ -80,11 +84,11 @@ def _of_lists(recorded: list[Any], asked: list[Any], path: str) -> list[str]:
     return found
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal_values(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
 
 
-def _short(value: Any, beside: Any) -> str:
+def _shorten(value: Any, beside: Any) -> str:
     """A value, cut to where it differs from the other one where it is long."""
     if value is ...:
         return "absent"

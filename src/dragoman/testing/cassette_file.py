@@ -37,27 +37,27 @@ from typing import Any
 
 import yaml
 
-from dragoman.adapter.decoding import MALFORMED
+from dragoman.adapter.decoding import MALFORMED_ERRORS
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.registry import GROUP
 from dragoman.canonical.guard import MAX_DOCUMENT_DEPTH
-from dragoman.testing.cassette_body import spell, unspell
+from dragoman.testing.cassette_body import decode_body, encode_body
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_leaks import leaks
-from dragoman.testing.cassette_reply import said
+from dragoman.testing.cassette_leaks import find_leaks
+from dragoman.testing.cassette_reply import describe_reply
 from dragoman.testing.cassette_secrets import Scanner, SecretFoundError
-from dragoman.testing.cassette_wires import wire_of
+from dragoman.testing.cassette_wires import request_target
 
 __all__ = [
     "Exchange",
     "RecordedRequest",
     "RecordedResponse",
     "Recording",
-    "load",
-    "read",
-    "recording_of",
-    "save",
-    "write",
+    "dump_exchanges",
+    "dumps",
+    "load_exchanges",
+    "loads",
+    "new_recording",
 ]
 
 FORMAT = 2
@@ -83,56 +83,60 @@ class Recording:
     adapters: Mapping[str, str] = field(default_factory=dict)
 
 
-def write(exchanges: Sequence[Exchange], *, server: str, recorded: datetime.date | None = None) -> str:
+def dump_exchanges(exchanges: Sequence[Exchange], *, server: str, recorded: datetime.date | None = None) -> str:
     """As `save`, of exchanges."""
-    return save(recording_of(exchanges, server=server, recorded=recorded))
+    return dumps(new_recording(exchanges, server=server, recorded=recorded))
 
 
-def recording_of(exchanges: Sequence[Exchange], *, server: str, recorded: datetime.date | None = None) -> Recording:
+def new_recording(exchanges: Sequence[Exchange], *, server: str, recorded: datetime.date | None = None) -> Recording:
     """Exchanges as this library records them now."""
-    readers = (wire_of(exchange.request).reader for exchange in exchanges)
+    readers = (request_target(exchange.request).reader for exchange in exchanges)
     adapters = {reader: adapter_version(reader) for reader in dict.fromkeys(readers) if reader}
-    return Recording(server, exchanges, recorded, this_version(), {k: v for k, v in adapters.items() if v})
+    return Recording(server, exchanges, recorded, writer_version(), {k: v for k, v in adapters.items() if v})
 
 
-def save(recording: Recording, scanner: Scanner | None = None) -> str:
+def dumps(recording: Recording, scanner: Scanner | None = None) -> str:
     """The file's text. Raises SecretFoundError where anything in it looks like a secret."""
     scanner = scanner or Scanner()
-    found = [each for n, exchange in enumerate(recording.exchanges) for each in leaks(_kept(exchange), scanner, n + 1)]
-    found += scanner.text(recording.server, "server")
+    found = [
+        each
+        for n, exchange in enumerate(recording.exchanges)
+        for each in find_leaks(_strip_headers(exchange), scanner, n + 1)
+    ]
+    found += scanner.scan_text(recording.server, "server")
     if found:
         raise SecretFoundError(found)
-    text = _text(recording)
-    if found := scanner.text(text, "the file"):
+    text = _to_yaml(recording)
+    if found := scanner.scan_text(text, "the file"):
         text = ""  # a traceback may show what stands in this frame
         raise SecretFoundError(found)
     return text
 
 
-def read(text: str) -> tuple[str, list[Exchange]]:
+def load_exchanges(text: str) -> tuple[str, list[Exchange]]:
     """The server's name and the exchanges; see `load`."""
-    recording = load(text)
+    recording = loads(text)
     return recording.server, list(recording.exchanges)
 
 
-def load(text: str) -> Recording:
+def loads(text: str) -> Recording:
     """Reads a file's text. Data only: the loader makes no objects. Raises ConfigurationError."""
     try:
         _check_shape(text)
         data = yaml.load(text, Loader=_LOADER)
         if data["format"] not in READABLE:
             raise ConfigurationError(f"this is no cassette of a format up to {FORMAT}")
-        exchanges = [_exchange(item["request"], item["response"]) for item in data["exchanges"]]
+        exchanges = [_parse_exchange(item["request"], item["response"]) for item in data["exchanges"]]
         recorded = data.get("recorded")
         if not isinstance(recorded, datetime.date | None):
             raise ConfigurationError("this is no cassette: `recorded` is no date")
         return Recording(data["server"], exchanges, recorded, data.get("written_by"), dict(data.get("adapters", {})))
-    except (yaml.YAMLError, RequestError, *MALFORMED) as error:
+    except (yaml.YAMLError, RequestError, *MALFORMED_ERRORS) as error:
         raise ConfigurationError(f"this is no cassette: {type(error).__name__}: {error!s:.400}") from None
 
 
 @cache
-def this_version() -> str:
+def writer_version() -> str:
     """What writes: the name and version of this library."""
     return f"dragoman {importlib.metadata.version('dragoman')}"
 
@@ -145,14 +149,16 @@ def adapter_version(provider: str) -> str | None:
     return None
 
 
-def _exchange(request: Mapping[str, Any], response: Mapping[str, Any]) -> Exchange:
-    asked = RecordedRequest(
-        request["method"], request["path"], unspell(request), request.get("headers", {}), request.get("provider")
+def _parse_exchange(request: Mapping[str, Any], response: Mapping[str, Any]) -> Exchange:
+    recorded_request = RecordedRequest(
+        request["method"], request["path"], decode_body(request), request.get("headers", {}), request.get("provider")
     )
-    return Exchange(asked, RecordedResponse(response["status"], unspell(response), response.get("headers", {})))
+    return Exchange(
+        recorded_request, RecordedResponse(response["status"], decode_body(response), response.get("headers", {}))
+    )
 
 
-def _text(recording: Recording) -> str:
+def _to_yaml(recording: Recording) -> str:
     noted = {
         "server": recording.server,
         "recorded": recording.recorded,
@@ -163,7 +169,7 @@ def _text(recording: Recording) -> str:
         {
             "format": FORMAT,
             **{name: value for name, value in noted.items() if value is not None},
-            "exchanges": [_written(exchange) for exchange in recording.exchanges],
+            "exchanges": [_dump_exchange(exchange) for exchange in recording.exchanges],
         },
         Dumper=_Dumper,
         sort_keys=False,
@@ -172,38 +178,42 @@ def _text(recording: Recording) -> str:
     )
 
 
-def _written(exchange: Exchange) -> dict[str, Any]:
-    request, response = _kept(exchange).request, _kept(exchange).response
-    reply = said(exchange)
+def _dump_exchange(exchange: Exchange) -> dict[str, Any]:
+    request, response = _strip_headers(exchange).request, _strip_headers(exchange).response
+    reply = describe_reply(exchange)
     return {
         "request": {
             **({"provider": request.provider} if request.provider else {}),
             "method": request.method,
             "path": request.path,
             **({"headers": dict(request.headers)} if request.headers else {}),
-            **spell(request.body),
+            **encode_body(request.body),
         },
         "response": {
             **({"reply": reply} if reply else {}),
             "status": response.status,
             **({"headers": dict(response.headers)} if response.headers else {}),
-            **spell(response.body),
+            **encode_body(response.body),
         },
     }
 
 
-def _kept(exchange: Exchange) -> Exchange:
+def _strip_headers(exchange: Exchange) -> Exchange:
     """The exchange with the headers that a file may hold."""
     request, response = exchange.request, exchange.response
     return Exchange(
         RecordedRequest(
-            request.method, request.path, request.body, _allowed(request.headers, REQUEST_HEADERS), request.provider
+            request.method,
+            request.path,
+            request.body,
+            _filter_headers(request.headers, REQUEST_HEADERS),
+            request.provider,
         ),
-        RecordedResponse(response.status, response.body, _allowed(response.headers, RESPONSE_HEADERS)),
+        RecordedResponse(response.status, response.body, _filter_headers(response.headers, RESPONSE_HEADERS)),
     )
 
 
-def _allowed(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, str]:
+def _filter_headers(headers: Mapping[str, str], allowed: frozenset[str]) -> dict[str, str]:
     return dict(sorted((name.lower(), value) for name, value in headers.items() if name.lower() in allowed))
 
 
@@ -231,9 +241,9 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def _of_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     style = "|" if "\n" in value else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
-_Dumper.add_representer(str, _of_text)
+_Dumper.add_representer(str, _represent_text)

@@ -34,25 +34,25 @@ def _tuple(loader: Any, node: Any) -> Any:
 
 def _buffer(loader: Any, node: Any) -> bytes:
     state = loader.construct_mapping(node, deep=True).get("state") or [b""]
-    held = state[0]
-    return held.encode() if isinstance(held, str) else bytes(held or b"")
+    content = state[0]
+    return content.encode() if isinstance(content, str) else bytes(content or b"")
 
 
 for _name, _read in (("str", _text), ("unicode", _text), ("tuple", _tuple), ("object/new:_io.BytesIO", _buffer)):
     _Loader.add_constructor(f"tag:yaml.org,2002:python/{_name}", _read)
 
 
-def load(path: Path) -> Any:
+def load_foreign_file(path: Path) -> Any:
     """The file's data. Raises ConfigurationError where it is none, or would be too much."""
     try:
-        text = _unpacked(path.read_bytes()).removeprefix(BOM).decode()
-        _check(text)
+        text = _decompress_file(path.read_bytes()).removeprefix(BOM).decode()
+        _check_size(text)
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, zlib.error, EOFError, OSError, RecursionError) as error:
         raise ConfigurationError(f"{path.name} is no recording: {type(error).__name__}: {error!s:.300}") from None
 
 
-def _unpacked(data: bytes) -> bytes:
+def _decompress_file(data: bytes) -> bytes:
     if not data.startswith(_GZIP):
         return data
     with gzip.open(io.BytesIO(data)) as packed:
@@ -62,7 +62,7 @@ def _unpacked(data: bytes) -> bytes:
     return found
 
 
-def _check(text: str) -> None:
+def _check_size(text: str) -> None:
     """Raises ConfigurationError for what is nested too deep, or grows too large when its aliases are followed."""
     sizes: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []

@@ -21,10 +21,17 @@ with warnings.catch_warnings():
     import vcr.filters  # type: ignore[import-untyped]
 
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest
-from dragoman.testing.cassette_file import Recording, load, recording_of, save
-from dragoman.testing.cassette_secrets import Scanner, known_values, masked_logs
+from dragoman.testing.cassette_file import Recording, dumps, loads, new_recording
+from dragoman.testing.cassette_secrets import Scanner, known_values, mask_logs
 from dragoman.testing.cassettes import Cassette, CassetteMissError
-from dragoman.testing.recording import KEY_ARGUMENTS, flat, recorded_request, recorded_response, today, vcr_response
+from dragoman.testing.recording import (
+    KEY_ARGUMENTS,
+    flatten_headers,
+    to_recorded_request,
+    to_recorded_response,
+    to_vcr_response,
+    today,
+)
 
 MODES = ("none", "once", "new_episodes", "all", "rewrite")
 _RECORDING = frozenset({"all", "rewrite", "new_episodes"})
@@ -32,7 +39,7 @@ _CREDENTIALS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"}
 )
 
-playing: ContextVar[int | None] = ContextVar("playing", default=None)
+last_played: ContextVar[int | None] = ContextVar("playing", default=None)
 """The number of the exchange that this task or thread was played last."""
 
 
@@ -43,20 +50,20 @@ class Recorder:
 
     path: Path
     mode: str
-    played: Cassette
+    cassette: Cassette
     loaded: Recording
     recording: bool = False
     """Whether requests that nothing answers go to the network and are recorded."""
-    again: bool = False
+    allow_repeats: bool = False
     recorded: list[Exchange] = field(default_factory=list)
     misses: list[CassetteMissError] = field(default_factory=list)
     _hosts: list[str] = field(default_factory=list, repr=False)
     _scanner: Scanner = field(default_factory=lambda: Scanner(known_values()), repr=False)
-    _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
     def unplayed(self) -> int:
-        return self.played.unplayed
+        return self.cassette.unplayed
 
     @property
     def scanner(self) -> Scanner:
@@ -65,7 +72,7 @@ class Recorder:
     def take(self, request: RecordedRequest) -> int | None:
         """The number of the exchange that answers; None where the network is to be asked. Raises CassetteMissError."""
         try:
-            return self.played.take(request, again=self.again)
+            return self.cassette.take(request, allow_repeats=self.allow_repeats)
         except CassetteMissError as found:
             if self.recording:
                 return None
@@ -78,7 +85,7 @@ class Recorder:
             self.misses.append(miss)
             raise miss from None
 
-    def learn(self, uri: str, headers: Mapping[str, str]) -> None:
+    def remember_keys(self, uri: str, headers: Mapping[str, str]) -> None:
         """Remembers the keys of a request, so that a reply that repeats one is not written."""
         parts = urlsplit(uri)
         known = {
@@ -90,11 +97,11 @@ class Recorder:
         }
         known.update(value for name, value in parse_qsl(parts.query) if name in KEY_ARGUMENTS)
         known.update(unquote(each) for each in (parts.password,) if each)
-        with self._turn:
-            self._scanner = self._scanner.knowing(known)
+        with self._lock:
+            self._scanner = self._scanner.with_known(known)
 
     def add(self, exchange: Exchange, host: str) -> None:
-        with self._turn:
+        with self._lock:
             self.recorded.append(exchange)
             self._hosts.append(host)
 
@@ -102,9 +109,9 @@ class Recorder:
         """Writes what is new, whole or not at all. Raises SecretFoundError."""
         if not self.recorded:
             return
-        kept = self.played.exchanges
-        server = self.played.server or ", ".join(dict.fromkeys(self._hosts))
-        text = save(recording_of([*kept, *self.recorded], server=server, recorded=today()), self.scanner)
+        kept = self.cassette.exchanges
+        server = self.cassette.server or ", ".join(dict.fromkeys(self._hosts))
+        text = dumps(new_recording([*kept, *self.recorded], server=server, recorded=today()), self.scanner)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
@@ -114,22 +121,24 @@ class Recorder:
 
 
 @contextmanager
-def cassette(path: Path | str, mode: str = "none", *, again: bool = False) -> Iterator[Recorder]:
+def cassette(path: Path | str, mode: str = "none", *, allow_repeats: bool = False) -> Iterator[Recorder]:
     """Plays or records what every HTTP client does within it. ``again`` plays an exchange as often as it is asked for.
 
     Raises SecretFoundError at its end, where what was recorded must not be written.
     """
     path = Path(path)
     exists = path.exists()
-    loaded = load(path.read_text(encoding="utf-8")) if exists and mode not in ("all", "rewrite") else Recording("", [])
-    played = Cassette(loaded.server, list(loaded.exchanges), path.name)
-    recorder = Recorder(path, mode, played, loaded, mode in _RECORDING or (mode == "once" and not exists), again)
-    with masked_logs(lambda: recorder.scanner), _Tape.use(path=str(path), recorder=recorder):
+    loaded = loads(path.read_text(encoding="utf-8")) if exists and mode not in ("all", "rewrite") else Recording("", [])
+    replay = Cassette(loaded.server, list(loaded.exchanges), path.name)
+    recorder = Recorder(
+        path, mode, replay, loaded, mode in _RECORDING or (mode == "once" and not exists), allow_repeats
+    )
+    with mask_logs(lambda: recorder.scanner), _VcrCassette.use(path=str(path), recorder=recorder):
         yield recorder
     recorder.write()
 
 
-class _Tape(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no types
+class _VcrCassette(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no types
     """vcrpy's cassette as its patches see it; it holds nothing itself, and its file is never vcrpy's to write."""
 
     def __init__(self, recorder: Recorder, **settings: Any) -> None:
@@ -150,20 +159,20 @@ class _Tape(vcr.cassette.Cassette):  # type: ignore[misc] # vcrpy has no types
         """Some clients ask twice for one request: it keeps the exchange that it was given."""
         if not hasattr(request, "exchange"):
             body = getattr(request, "body_bytes", request.body)
-            asked = recorded_request(request.method, request.uri, body, flat(request.headers))
-            request.exchange = self._recorder.take(asked)
+            recorded = to_recorded_request(request.method, request.uri, body, flatten_headers(request.headers))
+            request.exchange = self._recorder.take(recorded)
         return request.exchange is not None
 
     def play_response(self, request: Any) -> dict[str, Any]:
         if not self.can_play_response_for(request):
             raise CassetteMissError("this request was not recorded")
-        playing.set(request.exchange)
-        return vcr_response(self._recorder.played.exchanges[request.exchange].response)
+        last_played.set(request.exchange)
+        return to_vcr_response(self._recorder.cassette.exchanges[request.exchange].response)
 
     def append(self, request: Any, response: dict[str, Any]) -> None:
-        headers = flat(request.headers)
-        self._recorder.learn(request.uri, headers)
+        headers = flatten_headers(request.headers)
+        self._recorder.remember_keys(request.uri, headers)
         body = getattr(request, "body_bytes", request.body)
-        asked = recorded_request(request.method, request.uri, body, headers)
-        answered = recorded_response(vcr.filters.decode_response(response))
-        self._recorder.add(Exchange(asked, answered), asked.host or "")
+        recorded_request = to_recorded_request(request.method, request.uri, body, headers)
+        recorded_response = to_recorded_response(vcr.filters.decode_response(response))
+        self._recorder.add(Exchange(recorded_request, recorded_response), recorded_request.host or "")

@@ -13,21 +13,21 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock, T
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.testing.cassette_exchange import Exchange
-from dragoman.testing.cassette_wires import wire_of
+from dragoman.testing.cassette_wires import request_target
 
-_UNREAD = frozenset({"count_tokens", "input_tokens", "countTokens"})
+_UNREADABLE_OPERATIONS = frozenset({"count_tokens", "input_tokens", "countTokens"})
 
 
-def message_of(exchange: Exchange) -> Message | ProviderError | None:
+def read_reply(exchange: Exchange) -> Message | ProviderError | None:
     """The reply as the provider's adapter reads it, or its typed error; None where no adapter reads such a thing."""
-    wire = wire_of(exchange.request)
-    if wire.reader is None or wire.operation in _UNREAD:
+    wire = request_target(exchange.request)
+    if wire.reader is None or wire.operation in _UNREADABLE_OPERATIONS:
         return None
     logger = logging.getLogger("dragoman")
     silent, logger.disabled = logger.disabled, True
     try:
         adapter = _adapter(wire.reader, wire.model or "any")
-        return _read(exchange, adapter)
+        return _decode_reply(exchange, adapter)
     except ProviderError as error:
         return error
     except DragomanError:
@@ -36,12 +36,12 @@ def message_of(exchange: Exchange) -> Message | ProviderError | None:
         logger.disabled = silent
 
 
-def said(exchange: Exchange) -> str | None:
+def describe_reply(exchange: Exchange) -> str | None:
     """The reply in words; None where no adapter reads it."""
-    found = message_of(exchange)
+    found = read_reply(exchange)
     if found is None:
         return None
-    lines = _of_error(found) if isinstance(found, ProviderError) else _of_message(found)
+    lines = _error_lines(found) if isinstance(found, ProviderError) else _message_lines(found)
     return "\n".join(lines) + "\n"
 
 
@@ -50,7 +50,7 @@ def _adapter(provider: str, model: str) -> Adapter:
     return get_adapter(f"{provider}:{model}")
 
 
-def _read(exchange: Exchange, adapter: Adapter) -> Message | ProviderError:
+def _decode_reply(exchange: Exchange, adapter: Adapter) -> Message | ProviderError:
     response = exchange.response
     context = RequestContext(model=str(adapter.model_id))
     whole = response.headers.get("content-type", "").startswith("application/json") or response.status >= 400
@@ -63,15 +63,15 @@ def _read(exchange: Exchange, adapter: Adapter) -> Message | ProviderError:
     return last.message
 
 
-def _of_error(error: ProviderError) -> Iterator[str]:
+def _error_lines(error: ProviderError) -> Iterator[str]:
     yield f"[{type(error).__name__}] {error.message}"
     partial = error.partial
     if isinstance(partial, Message) and partial.content:
         yield "[before it]"
-        yield from _of_message(partial)
+        yield from _message_lines(partial)
 
 
-def _of_message(message: Message) -> Iterator[str]:
+def _message_lines(message: Message) -> Iterator[str]:
     for block in message.content:
         match block:
             case TextBlock():

@@ -12,74 +12,76 @@ from dragoman.adapter.errors import MalformedReplyError
 from dragoman.testing.cassette_exchange import Exchange
 from dragoman.testing.cassette_file import Recording
 from dragoman.testing.cassette_secrets import MASK, Scanner
-from dragoman.testing.event_bytes import events_of, payload_of, with_payload
+from dragoman.testing.event_bytes import event_payload, replace_payload, split_events
 
 
-def scrubbed(recording: Recording, scanner: Scanner | None = None) -> Recording:
+def scrub_recording(recording: Recording, scanner: Scanner | None = None) -> Recording:
     """The recording with masks in place of everything that looks like a secret."""
     scanner = scanner or Scanner()
     return dataclasses.replace(
         recording,
-        server=scanner.masked(recording.server),
-        exchanges=[_exchange(each, scanner) for each in recording.exchanges],
+        server=scanner.mask(recording.server),
+        exchanges=[_scrub_exchange(each, scanner) for each in recording.exchanges],
     )
 
 
-def _exchange(exchange: Exchange, scanner: Scanner) -> Exchange:
+def _scrub_exchange(exchange: Exchange, scanner: Scanner) -> Exchange:
     request, response = exchange.request, exchange.response
     return Exchange(
         dataclasses.replace(
             request,
-            path=_path(request.path, scanner),
-            body=_body(request.body, scanner),
-            headers=_headers(request.headers, scanner),
+            path=_scrub_path(request.path, scanner),
+            body=_scrub_body(request.body, scanner),
+            headers=_scrub_headers(request.headers, scanner),
         ),
-        dataclasses.replace(response, body=_body(response.body, scanner), headers=_headers(response.headers, scanner)),
+        dataclasses.replace(
+            response, body=_scrub_body(response.body, scanner), headers=_scrub_headers(response.headers, scanner)
+        ),
     )
 
 
-def _headers(headers: Mapping[str, str], scanner: Scanner) -> dict[str, str]:
-    return {name: scanner.masked(value) for name, value in headers.items()}
+def _scrub_headers(headers: Mapping[str, str], scanner: Scanner) -> dict[str, str]:
+    return {name: scanner.mask(value) for name, value in headers.items()}
 
 
-def _path(path: str, scanner: Scanner) -> str:
+def _scrub_path(path: str, scanner: Scanner) -> str:
     kept, mark, query = path.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     if any(scanner.is_secret(name, value) for name, value in pairs):
         query = urlencode([(name, MASK if scanner.is_secret(name, value) else value) for name, value in pairs])
-    return scanner.masked(kept + mark + query)
+    return scanner.mask(kept + mark + query)
 
 
-def _body(body: bytes, scanner: Scanner) -> bytes:
+def _scrub_body(body: bytes, scanner: Scanner) -> bytes:
     try:
-        return _json(body, scanner)
+        return _scrub_json(body, scanner)
     except MalformedReplyError:
         pass
-    events = events_of(body) if body else []
+    events = split_events(body) if body else []
     if len(events) > 1:
-        return b"".join(_event(event, scanner) for event in events)
-    return _text(body, scanner)
+        return b"".join(_scrub_event(event, scanner) for event in events)
+    return _scrub_text(body, scanner)
 
 
-def _event(event: bytes, scanner: Scanner) -> bytes:
-    payload = payload_of(event)
+def _scrub_event(event: bytes, scanner: Scanner) -> bytes:
+    payload = event_payload(event)
     try:
-        clean = _json(payload, scanner) if payload else payload
+        clean = _scrub_json(payload, scanner) if payload else payload
     except MalformedReplyError:
-        return _text(event, scanner)
-    return event if clean == payload else with_payload(event, clean)
+        return _scrub_text(event, scanner)
+    return event if clean == payload else replace_payload(event, clean)
 
 
-def _json(data: bytes, scanner: Scanner) -> bytes:
+def _scrub_json(data: bytes, scanner: Scanner) -> bytes:
     """Written anew only where something was found, so that all other bytes stay as they were."""
     value = wirejson.loads(data)
-    clean = scanner.scrubbed(value)
+    clean = scanner.scrub(value)
     return data if clean == value else wirejson.dumps(clean)
 
 
-def _text(data: bytes, scanner: Scanner) -> bytes:
+def _scrub_text(data: bytes, scanner: Scanner) -> bytes:
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return data
-    return scanner.masked(text).encode()
+    return scanner.mask(text).encode()

@@ -21,16 +21,16 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
 
 MASK = "***"
-_SHOWN = 8
-_MOST_NESTED = 4
-_SHORTEST_KNOWN = 8
-_SHORTEST_ANYWHERE = 16
+_MAX_FINDINGS_SHOWN = 8
+_MAX_NESTING = 4
+_MIN_KNOWN_LENGTH = 8
+_MIN_SUBSTRING_LENGTH = 16
 """A known value as short as that is looked for as a whole text only: it may be a word."""
-_KNOWN_BY_VARIABLE = re.compile(r"(?i)(?:key|token|secret|password|credentials?)$")
+_SECRET_VARIABLE = re.compile(r"(?i)(?:key|token|secret|password|credentials?)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SecretFinding:
     """``what`` is the shape or the name, ``where`` a place such as ``request $.messages[0].content``."""
 
     what: str
@@ -43,9 +43,9 @@ class Finding:
 class SecretFoundError(ConfigurationError):
     """Nothing was written. ``findings`` say what was found and where; none of them holds any of it."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
+    def __init__(self, findings: Iterable[SecretFinding]) -> None:
         self.findings = tuple(findings)
-        lines = [str(finding) for finding in self.findings[:_SHOWN]]
+        lines = [str(finding) for finding in self.findings[:_MAX_FINDINGS_SHOWN]]
         more = len(self.findings) - len(lines)
         super().__init__(
             "the cassette is not written, as it would hold what looks like a secret:\n  "
@@ -89,47 +89,47 @@ class Scanner:
     """Scans with the rules, and for ``known`` values: keys that were really in use while something was recorded."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        self._known = frozenset(value for value in known if len(value) >= _SHORTEST_KNOWN)
+        self._known = frozenset(value for value in known if len(value) >= _MIN_KNOWN_LENGTH)
 
     def __repr__(self) -> str:
         return f"Scanner({len(self._known)} known values)"
 
-    def knowing(self, values: Iterable[str]) -> "Scanner":
+    def with_known(self, values: Iterable[str]) -> "Scanner":
         """A scanner that looks for further values."""
         return Scanner(self._known.union(values))
 
-    def text(self, text: str, where: str) -> list[Finding]:
+    def scan_text(self, text: str, where: str) -> list[SecretFinding]:
         """What a text holds, as it stands, with its percent signs decoded, and as JSON where it is any."""
-        found = [Finding(what, where) for what in self._in_text(text)]
+        found = [SecretFinding(what, where) for what in self._find_in_text(text)]
         if "%" in text and (plain := unquote_plus(text)) != text:
-            found += [Finding(what, where) for what in self._in_text(plain)]
+            found += [SecretFinding(what, where) for what in self._find_in_text(plain)]
         return _unique(found)
 
-    def json(self, value: Any, where: str, depth: int = 0) -> list[Finding]:
+    def scan_json(self, value: Any, where: str, depth: int = 0) -> list[SecretFinding]:
         """What the texts, the names and the named values of a JSON value hold, with the path of each."""
         if isinstance(value, str):
-            return self.text(value, where) + self._nested(value, where, depth)
+            return self.scan_text(value, where) + self._find_nested(value, where, depth)
         if isinstance(value, list):
-            return [each for n, item in enumerate(value) for each in self.json(item, f"{where}[{n}]", depth)]
+            return [each for n, item in enumerate(value) for each in self.scan_json(item, f"{where}[{n}]", depth)]
         if not isinstance(value, Mapping):
             return []
         found = []
         for key, item in value.items():
-            said = self.masked(key) if len(key) >= _SHORTEST_KNOWN else key
-            path = f"{where}.{said}" if said == key else f"{where}.({MASK})"
-            if said != key:
-                found += [Finding(what, f"{where} (a name)") for what in self._in_text(key)]
+            masked_key = self.mask(key) if len(key) >= _MIN_KNOWN_LENGTH else key
+            path = f"{where}.{masked_key}" if masked_key == key else f"{where}.({MASK})"
+            if masked_key != key:
+                found += [SecretFinding(what, f"{where} (a name)") for what in self._find_in_text(key)]
             if isinstance(item, str) and self.is_secret(key, item):
-                found.append(Finding(f"the value of {said!r:.40}", path))
-            found += self.json(item, path, depth)
+                found.append(SecretFinding(f"the value of {masked_key!r:.40}", path))
+            found += self.scan_json(item, path, depth)
         return found
 
-    def query(self, target: str, where: str) -> list[Finding]:
+    def scan_query(self, target: str, where: str) -> list[SecretFinding]:
         """What a path with its query holds."""
-        found = self.text(target, where)
+        found = self.scan_text(target, where)
         for name, value in parse_qsl(target.partition("?")[2], keep_blank_values=True):
             if self.is_secret(name, value):
-                found.append(Finding(f"the value of {self.masked(name)!r:.40}", where))
+                found.append(SecretFinding(f"the value of {self.mask(name)!r:.40}", where))
         return _unique(found)
 
     def is_secret(self, name: str, value: str) -> bool:
@@ -146,46 +146,46 @@ class Scanner:
             return len(value) >= rules.least_doubtful and 2 < digits < len(value) and value.isalnum()
         return False
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """The text with a mask in place of everything that is found in it as it stands."""
         for value in self._known:
-            text = _known_in(value, text).sub(MASK, text) if value in text else text
+            text = _known_value_pattern(value, text).sub(MASK, text) if value in text else text
         return _rules().shapes.sub(lambda found: found[0] if is_placeholder(found[0]) else MASK, text)
 
-    def scrubbed(self, value: Any) -> Any:
+    def scrub(self, value: Any) -> Any:
         """A JSON value with masks in place of everything that `json` would find."""
         if isinstance(value, str):
-            return self.masked(value)
+            return self.mask(value)
         if isinstance(value, list):
-            return [self.scrubbed(each) for each in value]
+            return [self.scrub(each) for each in value]
         if isinstance(value, Mapping):
             return {
-                self.masked(key): MASK if isinstance(each, str) and self.is_secret(key, each) else self.scrubbed(each)
+                self.mask(key): MASK if isinstance(each, str) and self.is_secret(key, each) else self.scrub(each)
                 for key, each in value.items()
             }
         return value
 
-    def _in_text(self, text: str) -> Iterator[str]:
+    def _find_in_text(self, text: str) -> Iterator[str]:
         rules = _rules()
         for found in rules.shapes.finditer(text):
             if not is_placeholder(found[0]):
                 yield f"shaped like a secret ({rules.names_of_shapes[found.lastgroup or '']})"
-        if any(value in text and _known_in(value, text).search(text) for value in self._known):
+        if any(value in text and _known_value_pattern(value, text).search(text) for value in self._known):
             yield "a key that was in use"
 
-    def _nested(self, text: str, where: str, depth: int) -> list[Finding]:
+    def _find_nested(self, text: str, where: str, depth: int) -> list[SecretFinding]:
         """Of a text that is JSON itself, such as a tool's arguments."""
-        if depth >= _MOST_NESTED or text.lstrip()[:1] not in ("{", "["):
+        if depth >= _MAX_NESTING or text.lstrip()[:1] not in ("{", "["):
             return []
         try:
             inner = wirejson.loads(text)
         except MalformedReplyError:
             return []
-        return self.json(inner, where, depth + 1)
+        return self.scan_json(inner, where, depth + 1)
 
 
-def _known_in(value: str, text: str) -> re.Pattern[str]:
-    ends = "" if len(value) >= _SHORTEST_ANYWHERE else r"\b"
+def _known_value_pattern(value: str, text: str) -> re.Pattern[str]:
+    ends = "" if len(value) >= _MIN_SUBSTRING_LENGTH else r"\b"
     return re.compile(ends + re.escape(value) + ends)
 
 
@@ -200,25 +200,25 @@ def known_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     return frozenset(
         value
         for name, value in environ.items()
-        if _KNOWN_BY_VARIABLE.search(name) and len(value) >= _SHORTEST_ANYWHERE and not is_placeholder(value)
+        if _SECRET_VARIABLE.search(name) and len(value) >= _MIN_SUBSTRING_LENGTH and not is_placeholder(value)
     )
 
 
 @contextmanager
-def masked_logs(scanner: Callable[[], Scanner]) -> Iterator[None]:
+def mask_logs(scanner: Callable[[], Scanner]) -> Iterator[None]:
     """Within it, no log record of this process holds what the scanner finds: recorders and HTTP libraries log
     addresses, headers and bodies."""
     make = logging.getLogRecordFactory()
 
     def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        made = make(*args, **kwargs)
+        log_record = make(*args, **kwargs)
         try:
-            said = made.getMessage()
+            text = log_record.getMessage()
         except Exception:  # a record with wrong arguments is its writer's own affair
-            return made
-        if (masked := scanner().masked(said)) != said:
-            made.msg, made.args = masked, None
-        return made
+            return log_record
+        if (masked_text := scanner().mask(text)) != text:
+            log_record.msg, log_record.args = masked_text, None
+        return log_record
 
     logging.setLogRecordFactory(record)
     try:
@@ -227,5 +227,5 @@ def masked_logs(scanner: Callable[[], Scanner]) -> Iterator[None]:
         logging.setLogRecordFactory(make)
 
 
-def _unique(found: list[Finding]) -> list[Finding]:
+def _unique(found: list[SecretFinding]) -> list[SecretFinding]:
     return list(dict.fromkeys(found))

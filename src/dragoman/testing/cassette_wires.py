@@ -12,7 +12,7 @@ from dragoman.testing.cassette_exchange import RecordedRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class RequestTarget:
     """What an address says. ``providers`` are all that it may be, and none where the host's name is not known;
     ``reads`` is the provider whose adapter reads the body, None where there is none."""
 
@@ -29,7 +29,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class IgnoredNames:
     """Names of what says nothing about what is asked."""
 
     query: frozenset[str]
@@ -44,39 +44,39 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def _wires() -> list[tuple[re.Pattern[str], dict[str, str]]]:
+def _wire_patterns() -> list[tuple[re.Pattern[str], dict[str, str]]]:
     return [(re.compile(row["path"]), row) for row in _table()["wires"]]
 
 
 @cache
-def ignored() -> Ignored:
-    return Ignored(**{name: frozenset(values) for name, values in _table()["ignored"].items()})
+def ignored_names() -> IgnoredNames:
+    return IgnoredNames(**{name: frozenset(values) for name, values in _table()["ignored"].items()})
 
 
-def wire_of(request: RecordedRequest) -> Wire:
+def request_target(request: RecordedRequest) -> RequestTarget:
     """What the address of a request says. An address of no known form is an operation of its own."""
-    return _wire(request.path, request.provider, request.host)
+    return _parse_target(request.path, request.provider, request.host)
 
 
 @cache
-def _wire(target: str, provider: str | None, host: str | None) -> Wire:
+def _parse_target(target: str, provider: str | None, host: str | None) -> RequestTarget:
     path, _, query = target.partition("?")
     named = (provider,) if provider else _providers(host)
-    kept = tuple(sorted((k, v) for k, v in parse_qsl(query, True) if k not in ignored().query))
-    for pattern, row in _wires():
+    kept = tuple(sorted((k, v) for k, v in parse_qsl(query, True) if k not in ignored_names().query))
+    for pattern, row in _wire_patterns():
         if found := pattern.search(path):
             parts = found.groupdict()
             model = unquote(parts["model"]) if parts.get("model") else None
-            return Wire(named, parts.get("operation") or row["operation"], row["reads"], model, kept)
-    return Wire(named, path, None, None, kept)
+            return RequestTarget(named, parts.get("operation") or row["operation"], row["reads"], model, kept)
+    return RequestTarget(named, path, None, None, kept)
 
 
-def provider_at(uri: str, target: str) -> str | None:
+def provider_of_uri(uri: str, target: str) -> str | None:
     """The one provider that a whole address belongs to, None where it may be several or anybody's."""
     named = _providers(urlsplit(uri).hostname)
     if len(named) < 2:
         return named[0] if named else None
-    reads = _wire(target, None, None).reads
+    reads = _parse_target(target, None, None).reads
     return reads if reads in named else None
 
 

@@ -12,12 +12,12 @@ from typing import Self
 import httpx
 
 from dragoman.adapter.errors import DragomanError
-from dragoman.testing.cassette_diff import differences, same
+from dragoman.testing.cassette_diff import differences, requests_match
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest
-from dragoman.testing.cassette_file import read
-from dragoman.testing.cassette_meaning import meaning
+from dragoman.testing.cassette_file import load_exchanges
+from dragoman.testing.cassette_meaning import match_key
 
-_SHOWN = 8
+_MAX_DIFFERENCES_SHOWN = 8
 
 
 class CassetteMissError(DragomanError):
@@ -33,14 +33,14 @@ class Cassette:
     exchanges: list[Exchange]
     name: str = "the cassette"
     _played: set[int] = field(default_factory=set, repr=False)
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _meanings: dict[tuple[int, str | None], tuple[RecordedRequest, str]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Reads a cassette file. Raises ConfigurationError where it is none."""
         path = Path(path)
-        server, exchanges = read(path.read_text(encoding="utf-8"))
+        server, exchanges = load_exchanges(path.read_text(encoding="utf-8"))
         return cls(server, exchanges, path.name)
 
     @property
@@ -49,7 +49,7 @@ class Cassette:
         return len(self.exchanges) - len(self._played)
 
     @property
-    def left(self) -> Sequence[Exchange]:
+    def remaining(self) -> Sequence[Exchange]:
         """The exchanges that nobody has asked for yet."""
         return [exchange for number, exchange in enumerate(self.exchanges) if number not in self._played]
 
@@ -57,32 +57,32 @@ class Cassette:
         """The first exchange left of that meaning. Raises CassetteMissError."""
         return self.exchanges[self.take(request)]
 
-    def take(self, request: RecordedRequest, *, again: bool = False) -> int:
+    def take(self, request: RecordedRequest, *, allow_repeats: bool = False) -> int:
         """As `play`: the number of the exchange, from 0. ``again`` allows one that was played before.
 
         Raises CassetteMissError.
         """
-        asked: dict[str | None, str] = {}
+        request_keys: dict[str | None, str] = {}
 
         def read_once(each: RecordedRequest, reader: str | None) -> str:
             if each is request:
-                return asked.get(reader) or asked.setdefault(reader, meaning(each, reader))
+                return request_keys.get(reader) or request_keys.setdefault(reader, match_key(each, reader))
             key = (id(each), reader)  # the request is kept beside its meaning, so that no other one gets its id
             if key not in self._meanings:
-                self._meanings[key] = (each, meaning(each, reader))
+                self._meanings[key] = (each, match_key(each, reader))
             return self._meanings[key][1]
 
-        fitting = [n for n, each in enumerate(self.exchanges) if same(each.request, request, read_once)]
-        with self._turn:
+        fitting = [n for n, each in enumerate(self.exchanges) if requests_match(each.request, request, read_once)]
+        with self._lock:
             for number in fitting:
                 if number not in self._played:
                     self._played.add(number)
                     return number
-        if again and fitting:
+        if allow_repeats and fitting:
             return fitting[-1]
-        raise CassetteMissError(self._miss(request, len(fitting)))
+        raise CassetteMissError(self._explain_miss(request, len(fitting)))
 
-    def _miss(self, request: RecordedRequest, played: int) -> str:
+    def _explain_miss(self, request: RecordedRequest, played: int) -> str:
         if played:
             times = "once" if played == 1 else f"{played} times"
             return f"{self.name}: this request was recorded {times}, and is asked once more"
@@ -92,10 +92,10 @@ class Cassette:
             ((differences(each.request, request), n) for n, each in enumerate(self.exchanges) if n not in self._played),
             key=lambda pair: (len(pair[0]), pair[1]),
         )
-        more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        more = f"\n  and {len(found) - _MAX_DIFFERENCES_SHOWN} more" if len(found) > _MAX_DIFFERENCES_SHOWN else ""
         return (
             f"{self.name}, exchange {number + 1}: the request is another one than was recorded:\n  "
-            + "\n  ".join(found[:_SHOWN])
+            + "\n  ".join(found[:_MAX_DIFFERENCES_SHOWN])
             + more
         )
 
@@ -107,7 +107,7 @@ class CassetteTransport(httpx.BaseTransport):
         self.cassette = cassette
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return _response(self.cassette.play(_recorded(request, request.read())))
+        return _to_response(self.cassette.play(_to_recorded_request(request, request.read())))
 
 
 class AsyncCassetteTransport(httpx.AsyncBaseTransport):
@@ -117,13 +117,13 @@ class AsyncCassetteTransport(httpx.AsyncBaseTransport):
         self.cassette = cassette
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return _response(self.cassette.play(_recorded(request, await request.aread())))
+        return _to_response(self.cassette.play(_to_recorded_request(request, await request.aread())))
 
 
-def _recorded(request: httpx.Request, body: bytes) -> RecordedRequest:
+def _to_recorded_request(request: httpx.Request, body: bytes) -> RecordedRequest:
     return RecordedRequest(request.method, request.url.raw_path.decode("ascii"), body, host=request.url.host)
 
 
-def _response(exchange: Exchange) -> httpx.Response:
+def _to_response(exchange: Exchange) -> httpx.Response:
     recorded = exchange.response
     return httpx.Response(recorded.status, headers=dict(recorded.headers), content=recorded.body)

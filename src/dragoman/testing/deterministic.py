@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.ids import UlidFactory, encode_ulid
+from dragoman.canonical.ids import UlidFactory, format_ulid
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """When time begins, unless it is told."""
@@ -49,18 +49,18 @@ class Deterministic:
     def new_id(self) -> str:
         """A ULID whose time is the clock's and whose rest counts up: the ids sort as they were made."""
         milliseconds = (self.clock.now - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-        return encode_ulid((milliseconds << _RANDOM_BITS) | next(self._numbers))
+        return format_ulid((milliseconds << _RANDOM_BITS) | next(self._numbers))
 
 
-_CLOCKED = (
+_CLOCKED_MODULES = (
     "canonical.message", "canonical.delegation", "adapter.contract", "session.conversation", "policy.labels",
     "events.bus", "routing.chain", "store.store",
 )  # fmt: skip
 """Where this library asks for the time of what it makes, unless it was given a clock."""
-_ALWAYS = 4
+_ALWAYS_LOADED = 4
 """The first so many of them are loaded for this; of the others, which need more, those that are."""
 
-_under_way = threading.Lock()
+_active = threading.Lock()
 
 
 @contextmanager
@@ -77,38 +77,38 @@ def deterministic(
     """
     if start.tzinfo is None:
         raise ConfigurationError("start needs a time zone, e.g. datetime(2026, 1, 1, tzinfo=timezone.utc)")
-    if not _under_way.acquire(blocking=False):
+    if not _active.acquire(blocking=False):
         raise ConfigurationError("ids and time are deterministic already: deterministic() is not to be nested")
-    made = Deterministic(Clock(start.astimezone(UTC), step), count(1))
+    source = Deterministic(Clock(start.astimezone(UTC), step), count(1))
 
     class Clocked(datetime):
         """The class whose ``now`` the modules ask; all else of it is as ever."""
 
         @classmethod
         def now(cls, tz: Any = None) -> Any:
-            return made.clock().astimezone(tz)
+            return source.clock().astimezone(tz)
 
     original = UlidFactory.__call__
-    clocked = list(_modules())
+    clocked = list(_clocked_modules())
     try:
-        _mint_by(lambda _: made.new_id())
+        _replace_id_factory(lambda _: source.new_id())
         for module in clocked:
             vars(module)["datetime"] = Clocked
-        yield made
+        yield source
     finally:
-        _mint_by(original)
+        _replace_id_factory(original)
         for module in clocked:
             vars(module)["datetime"] = datetime
-        _under_way.release()
+        _active.release()
 
 
-def _mint_by(mint: Callable[[UlidFactory], str]) -> None:
+def _replace_id_factory(mint: Callable[[UlidFactory], str]) -> None:
     """For whoever holds the factory already as well."""
     setattr(UlidFactory, "__call__", mint)  # noqa: B010 - a method cannot be assigned to for mypy
 
 
-def _modules() -> Iterator[ModuleType]:
-    for number, name in enumerate(_CLOCKED):
+def _clocked_modules() -> Iterator[ModuleType]:
+    for number, name in enumerate(_CLOCKED_MODULES):
         place = f"dragoman.{name}"
-        if number < _ALWAYS or place in sys.modules:
+        if number < _ALWAYS_LOADED or place in sys.modules:
             yield import_module(place)

@@ -17,7 +17,7 @@ _BLANK_LFS = re.compile(rb"\n\n+")
 _DATA = re.compile(rb"(?m)^data:[ ]?([^\r\n]+)")
 _OBJECT = re.compile(rb"(?s)\{.*\}")
 _COMMA = re.compile(r"\s*,\s*")
-_PRELUDE, _CHECKSUM = 12, 4
+_PRELUDE_SIZE, _CHECKSUM_SIZE = 12, 4
 
 
 class Framing(StrEnum):
@@ -35,7 +35,7 @@ class Framing(StrEnum):
         return self is not Framing.AWS
 
 
-def framing_of(body: bytes) -> Framing:
+def detect_framing(body: bytes) -> Framing:
     """The framing, told by a stream's first bytes."""
     start = body.removeprefix(BOM).lstrip()[:1]
     if start in (b"{", b"["):
@@ -43,42 +43,42 @@ def framing_of(body: bytes) -> Framing:
     return Framing.AWS if body[:1] == b"\0" else Framing.SSE
 
 
-def events_of(body: bytes) -> list[bytes]:
+def split_events(body: bytes) -> list[bytes]:
     """The events, each with the line ends, blank lines or comma behind it; comments between events count as one.
 
     Their join is the body: the brackets of an array stand in the first and the last. What follows the last whole event
     is the last one.
     """
-    match framing_of(body):
+    match detect_framing(body):
         case Framing.SSE:
-            return _split(_BLANK_LINES if b"\r" in body else _BLANK_LFS, body)
+            return _split_at(_BLANK_LINES if b"\r" in body else _BLANK_LFS, body)
         case Framing.LINES:
-            return lines_of(body)
+            return split_lines(body)
         case Framing.ARRAY:
-            return _elements(body)
+            return _split_array(body)
         case Framing.AWS:
-            return _messages(body)
+            return _split_aws_messages(body)
 
 
-def with_events(body: bytes, events: list[bytes]) -> bytes:
+def join_events(body: bytes, events: list[bytes]) -> bytes:
     """The body with these events in place of its own; those of an array get its brackets, and commas between them."""
-    if framing_of(body) is not Framing.ARRAY:
+    if detect_framing(body) is not Framing.ARRAY:
         return b"".join(events)
-    start, last = body.index(b"[") + 1, events_of(body)[-1]
+    start, last = body.index(b"[") + 1, split_events(body)[-1]
     end = last[last.rindex(b"}") + 1 :] if b"}" in last else last.lstrip(b"[ \t\r\n")
     closing = end if end.strip() == b"]" else b""  # of an array that was cut there is none
-    return body[:start] + b",\r\n".join(payload_of(event) or event.strip() for event in events) + closing
+    return body[:start] + b",\r\n".join(event_payload(event) or event.strip() for event in events) + closing
 
 
-def lines_of(body: bytes) -> list[bytes]:
+def split_lines(body: bytes) -> list[bytes]:
     """The lines with their ends: LF, CRLF or CR."""
     return [line for line in _LINE.split(body) if line]
 
 
-def payload_of(event: bytes) -> bytes:
+def event_payload(event: bytes) -> bytes:
     """What an event carries: its first data line, its line, its element of the array, or its binary message's payload;
     empty where nothing."""
-    match framing_of(event):
+    match detect_framing(event):
         case Framing.SSE:
             found = _DATA.search(event)
             return found[1] if found else b""
@@ -86,30 +86,30 @@ def payload_of(event: bytes) -> bytes:
             found = _OBJECT.search(event)
             return found[0] if found else b""
         case Framing.AWS:
-            return event[_payload_start(event) : -_CHECKSUM]
+            return event[_payload_start(event) : -_CHECKSUM_SIZE]
 
 
-def with_payload(event: bytes, payload: bytes) -> bytes:
+def replace_payload(event: bytes, payload: bytes) -> bytes:
     """The event with another payload; lengths and checksums of a binary message are made to fit."""
-    if framing_of(event) is not Framing.AWS:
-        return event.replace(payload_of(event), payload, 1)
-    headers = event[_PRELUDE : _payload_start(event)]
-    prelude = struct.pack(">II", _PRELUDE + len(headers) + len(payload) + _CHECKSUM, len(headers))
+    if detect_framing(event) is not Framing.AWS:
+        return event.replace(event_payload(event), payload, 1)
+    headers = event[_PRELUDE_SIZE : _payload_start(event)]
+    prelude = struct.pack(">II", _PRELUDE_SIZE + len(headers) + len(payload) + _CHECKSUM_SIZE, len(headers))
     message = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
     return message + struct.pack(">I", zlib.crc32(message))
 
 
 def _payload_start(message: bytes) -> int:
-    return _PRELUDE + int.from_bytes(message[4:8])
+    return _PRELUDE_SIZE + int.from_bytes(message[4:8])
 
 
 def require_text(body: bytes, what: str) -> None:
     """Raises ConfigurationError for a stream that has no lines."""
-    if not framing_of(body).is_text:
+    if not detect_framing(body).is_text:
         raise ConfigurationError(f"{what} can only be put into a stream of lines, and this one is binary")
 
 
-def _split(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
+def _split_at(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
     events, start = [], 0
     for found in ends.finditer(body):
         events.append(body[start : found.end()])
@@ -117,7 +117,7 @@ def _split(ends: re.Pattern[bytes], body: bytes) -> list[bytes]:
     return [*events, body[start:]] if start < len(body) else events
 
 
-def _elements(body: bytes) -> list[bytes]:
+def _split_array(body: bytes) -> list[bytes]:
     """The first reaches back to the array's bracket. Where the JSON is broken, the last one begins."""
     text = body.decode("latin-1")  # a character a byte, so that places in the text are places in the body
     scanner = json.JSONDecoder(strict=False)
@@ -136,10 +136,10 @@ def _elements(body: bytes) -> list[bytes]:
     return [body[start:end] for start, end in zip(starts, [*starts[1:], len(body)], strict=True)]
 
 
-def _messages(body: bytes) -> list[bytes]:
+def _split_aws_messages(body: bytes) -> list[bytes]:
     messages, start = [], 0
-    while len(body) - start > _PRELUDE:
-        size = max(int.from_bytes(body[start : start + 4]), _PRELUDE)
+    while len(body) - start > _PRELUDE_SIZE:
+        size = max(int.from_bytes(body[start : start + 4]), _PRELUDE_SIZE)
         messages.append(body[start : start + size])
         start += size
     return [*messages, body[start:]] if start < len(body) else messages

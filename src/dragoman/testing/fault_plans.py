@@ -14,11 +14,11 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing.event_bytes import (
     BOM,
     Framing,
-    events_of,
-    framing_of,
-    lines_of,
+    detect_framing,
+    join_events,
     require_text,
-    with_events,
+    split_events,
+    split_lines,
 )
 
 LineEnd = Literal["\r\n", "\r", "\n"]
@@ -50,8 +50,8 @@ class Cut:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        _check_place(self.at, len(body))
-        yield from _some(body[: self.at])
+        _check_offset(self.at, len(body))
+        yield from _non_empty(body[: self.at])
         if self.reset:
             raise ConnectionResetError(f"the connection was reset after {self.at} bytes, as planned")
 
@@ -64,8 +64,8 @@ class Stall:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        _check_place(self.after, len(body))
-        yield from _some(body[: self.after])
+        _check_offset(self.after, len(body))
+        yield from _non_empty(body[: self.after])
         raise TimeoutError(f"nothing came after {self.after} bytes, as planned")
 
 
@@ -110,7 +110,7 @@ class Corrupt:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        _check_place(self.at, len(body) - 1)
+        _check_offset(self.at, len(body) - 1)
         other = random.Random(f"{self.seed}/{self.at}").randrange(1, 256)
         yield body[: self.at] + bytes([body[self.at] ^ other]) + body[self.at + 1 :]
 
@@ -123,9 +123,9 @@ class DropEvent:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        events = _events(body, self.n)
+        events = _events_up_to(body, self.n)
         del events[self.n]
-        yield from _some(with_events(body, events))
+        yield from _non_empty(join_events(body, events))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class DuplicateEvent:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        events = _events(body, self.n)
+        events = _events_up_to(body, self.n)
         events.insert(self.n, events[self.n])
-        yield with_events(body, events)
+        yield join_events(body, events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,9 @@ class SwapEvents:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        events = _events(body, self.n + 1)
+        events = _events_up_to(body, self.n + 1)
         events[self.n], events[self.n + 1] = events[self.n + 1], events[self.n]
-        yield with_events(body, events)
+        yield join_events(body, events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,9 @@ class InjectEvent:
     harmless: ClassVar[bool] = False
 
     def apply(self, body: bytes) -> Iterator[bytes]:
-        events = [*_events(body, self.n - 1 if self.n else None)]
+        events = [*_events_up_to(body, self.n - 1 if self.n else None)]
         events.insert(self.n, self.event)
-        yield with_events(body, events)
+        yield join_events(body, events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class Comments:
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         require_text(body, "comments")
-        silent = b":\n" if framing_of(body) is Framing.SSE else b"\n"
-        yield b"".join(silent + line for line in lines_of(body))
+        silent = b":\n" if detect_framing(body) is Framing.SSE else b"\n"
+        yield b"".join(silent + line for line in split_lines(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class Chain:
 
     def apply(self, body: bytes) -> Iterator[bytes]:
         if not self.plans:
-            return _some(body)
+            return _non_empty(body)
         *first, last = self.plans
         for plan in first:
             try:
@@ -229,20 +229,20 @@ class Chain:
         return last.apply(body)
 
 
-def _events(body: bytes, last: int | None) -> list[bytes]:
+def _events_up_to(body: bytes, last: int | None) -> list[bytes]:
     """The body's events. Raises ConfigurationError where there is none of that number."""
-    events = events_of(body)
+    events = split_events(body)
     if last is not None and not 0 <= last < len(events):
         raise ConfigurationError(f"the stream has {len(events)} events, counted from 0: there is no event {last}")
     return events
 
 
-def _check_place(place: int, last: int) -> None:
+def _check_offset(place: int, last: int) -> None:
     """A plan that does nothing would make a test that says nothing. Raises ConfigurationError."""
     if not 0 <= place <= last:
         raise ConfigurationError(f"the body has no byte {place}: they are counted from 0 to {last}")
 
 
-def _some(chunk: bytes) -> Iterator[bytes]:
+def _non_empty(chunk: bytes) -> Iterator[bytes]:
     if chunk:
         yield chunk

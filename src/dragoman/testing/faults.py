@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from dragoman.testing.cassette_file import Exchange
 from dragoman.testing.cassettes import Cassette
-from dragoman.testing.event_bytes import Framing, events_of, framing_of
+from dragoman.testing.event_bytes import Framing, detect_framing, split_events
 from dragoman.testing.fault_plans import (
     Bom,
     Chain,
@@ -52,64 +52,64 @@ __all__ = [
     "Mutate",
     "Plan",
     "Rechunk",
-    "Recorded",
+    "RecordedReply",
     "Refusals",
     "Stall",
     "SwapEvents",
-    "body_of",
-    "events_of",
+    "detect_framing",
     "every_cut",
     "every_split",
-    "exchange_of",
-    "framing_of",
+    "next_exchange",
     "plans",
+    "reply_body",
+    "split_events",
     "status_then_success",
 ]
 
-Recorded = bytes | Exchange | Cassette
+RecordedReply = bytes | Exchange | Cassette
 """A reply: its body, an exchange, or a cassette, which stands for the exchange that it plays next."""
 
-_RANDOM_CUTTINGS = 20
+_RANDOM_CHUNKINGS = 20
 
 
-def exchange_of(recorded: Recorded) -> Exchange | None:
+def next_exchange(recorded: RecordedReply) -> Exchange | None:
     """The exchange of a reply: None of bytes alone, and of a cassette that is played to its end."""
     if isinstance(recorded, Cassette):
-        return next(iter(recorded.left), None)
+        return next(iter(recorded.remaining), None)
     return recorded if isinstance(recorded, Exchange) else None
 
 
-def body_of(recorded: Recorded) -> bytes:
+def reply_body(recorded: RecordedReply) -> bytes:
     """The bytes of a reply. Of a cassette that is played to its end there are none."""
-    exchange = exchange_of(recorded)
+    exchange = next_exchange(recorded)
     if exchange is not None:
         return exchange.response.body
     return recorded if isinstance(recorded, bytes) else b""
 
 
-def every_cut(recorded: Recorded, *, reset: bool = False) -> Iterator[Cut]:
+def every_cut(recorded: RecordedReply, *, reset: bool = False) -> Iterator[Cut]:
     """A cut before each byte, so that the whole reply is never among them."""
-    return (Cut(at, reset) for at in range(len(body_of(recorded))))
+    return (Cut(at, reset) for at in range(len(reply_body(recorded))))
 
 
-def every_split(recorded: Recorded) -> Iterator[Rechunk]:
+def every_split(recorded: RecordedReply) -> Iterator[Rechunk]:
     """The whole reply in two chunks, in every way."""
-    size = len(body_of(recorded))
+    size = len(reply_body(recorded))
     return (Rechunk((at, size - at)) for at in range(1, size))
 
 
-def plans(recorded: Recorded, seed: int = 0) -> Iterator[Plan]:
+def plans(recorded: RecordedReply, seed: int = 0) -> Iterator[Plan]:
     """A plan of every kind at every event: some hundred for a short stream, the same ones for the same seed.
 
     `every_cut` and `every_split` are not among them: they are as many as the reply has bytes. Nor are `InjectEvent`,
     which takes bytes of yours, and `Mutate`, of which there is no end.
     """
-    body = body_of(recorded)
-    events = events_of(body)
+    body = reply_body(recorded)
+    events = split_events(body)
     picker = random.Random(seed)
     yield Rechunk((1,))
-    yield from (Rechunk(seed=picker.randrange(2**32)) for _ in range(_RANDOM_CUTTINGS))
-    if framing_of(body).is_text:
+    yield from (Rechunk(seed=picker.randrange(2**32)) for _ in range(_RANDOM_CHUNKINGS))
+    if detect_framing(body).is_text:
         yield from (LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments())
         yield Chain((LineEnds("\r\n"), Comments(), Bom(), Rechunk((1,))))
     starts = [0, *accumulate(map(len, events))][:-1]

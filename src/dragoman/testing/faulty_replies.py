@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from dragoman.testing.event_bytes import Framing, framing_of
+from dragoman.testing.event_bytes import Framing, detect_framing
 from dragoman.testing.fault_plans import Plan
-from dragoman.testing.faults import Recorded, body_of, exchange_of
-from dragoman.testing.faulty_transport import OF_THE_OLD_BODY
+from dragoman.testing.faults import RecordedReply, next_exchange, reply_body
+from dragoman.testing.faulty_transport import BODY_HEADERS
 
 
-class Fault(Enum):
+class ConnectionFault(Enum):
     """``STALL``: say nothing more until the client goes. ``HANG_UP``: a clean end. ``RESET``: a reset connection."""
 
     STALL = "stall"
@@ -20,9 +20,9 @@ class Fault(Enum):
     RESET = "reset"
 
 
-STALL, HANG_UP, RESET = Fault.STALL, Fault.HANG_UP, Fault.RESET
+STALL, HANG_UP, RESET = ConnectionFault.STALL, ConnectionFault.HANG_UP, ConnectionFault.RESET
 
-_KINDS = {
+_CONTENT_TYPES = {
     Framing.SSE: "text/event-stream",
     Framing.LINES: "application/x-ndjson",
     Framing.ARRAY: "application/json",
@@ -37,11 +37,11 @@ class Pause:
     seconds: float
 
 
-Step = bytes | Pause | Fault
+ReplyStep = bytes | Pause | ConnectionFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class HttpReply:
     """What is answered: ``before`` the status line a step, then the head, then ``body``, or ``steps``.
 
     A ``body`` goes out with its length, or with the ``length`` that is claimed instead. Each bytes of ``steps`` goes
@@ -52,39 +52,41 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     length: int | None = None
-    steps: Sequence[Step] | None = None
-    before: Step | None = None
+    steps: Sequence[ReplyStep] | None = None
+    before: ReplyStep | None = None
     raw: bytes | None = None
 
 
-def json_reply(value: Any, status: int = 200, **headers: str) -> Reply:
+def json_reply(value: Any, status: int = 200, **headers: str) -> HttpReply:
     """A whole reply of JSON. Headers are named with underscores: ``retry_after="1"``."""
     names = {name.replace("_", "-"): text for name, text in headers.items()}
-    return Reply(status=status, headers={"content-type": "application/json", **names}, body=json.dumps(value).encode())
+    return HttpReply(
+        status=status, headers={"content-type": "application/json", **names}, body=json.dumps(value).encode()
+    )
 
 
-def sse_reply(*steps: Step) -> Reply:
+def sse_reply(*steps: ReplyStep) -> HttpReply:
     """A stream of server-sent events, each step a chunk, a `Pause` or a `Fault`."""
-    return Reply(headers={"content-type": "text/event-stream"}, steps=steps)
+    return HttpReply(headers={"content-type": "text/event-stream"}, steps=steps)
 
 
-def replayed(recorded: Recorded, plan: Plan | None = None) -> Reply:
+def recorded_reply(recorded: RecordedReply, plan: Plan | None = None) -> HttpReply:
     """A recorded reply as it came, or with what the plan does to it; of a cassette the one that it plays next.
 
     Of bytes alone the status is 200, and the content type that of a stream like this. Raises ConfigurationError where
     the plan does not fit.
     """
-    exchange, body = exchange_of(recorded), body_of(recorded)
+    exchange, body = next_exchange(recorded), reply_body(recorded)
     status, recorded_headers = (exchange.response.status, exchange.response.headers) if exchange else (200, {})
-    headers = {name.lower(): value for name, value in recorded_headers.items() if name.lower() not in OF_THE_OLD_BODY}
-    headers = {"content-type": _KINDS[framing_of(body)], **headers}
+    headers = {name.lower(): value for name, value in recorded_headers.items() if name.lower() not in BODY_HEADERS}
+    headers = {"content-type": _CONTENT_TYPES[detect_framing(body)], **headers}
     if plan is None:
-        return Reply(status=status, headers=headers, body=body)
-    return Reply(status=status, headers=headers, steps=_planned(plan, body))
+        return HttpReply(status=status, headers=headers, body=body)
+    return HttpReply(status=status, headers=headers, steps=_apply_plan(plan, body))
 
 
-def _planned(plan: Plan, body: bytes) -> list[Step]:
-    steps: list[Step] = []
+def _apply_plan(plan: Plan, body: bytes) -> list[ReplyStep]:
+    steps: list[ReplyStep] = []
     try:
         steps.extend(plan.apply(body))
     except ConnectionResetError:
@@ -94,7 +96,7 @@ def _planned(plan: Plan, body: bytes) -> list[Step]:
     return steps
 
 
-def head_of(reply: Reply) -> bytes:
+def encode_head(reply: HttpReply) -> bytes:
     """The status line and the headers, with the length or the chunks that the reply claims."""
     headers = {name.lower(): value for name, value in reply.headers.items()}
     if reply.steps is not None:

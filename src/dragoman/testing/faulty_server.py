@@ -30,13 +30,13 @@ from dragoman.testing.faulty_replies import (
     HANG_UP,
     RESET,
     STALL,
-    Fault,
+    ConnectionFault,
+    HttpReply,
     Pause,
-    Reply,
-    Step,
-    head_of,
+    ReplyStep,
+    encode_head,
     json_reply,
-    replayed,
+    recorded_reply,
     sse_reply,
 )
 from dragoman.testing.faulty_transport import Refusals
@@ -45,25 +45,25 @@ __all__ = [
     "HANG_UP",
     "RESET",
     "STALL",
-    "Answer",
-    "Fault",
+    "ConnectionFault",
     "FaultyServer",
+    "HttpReply",
     "Pause",
-    "Received",
-    "Reply",
-    "Script",
-    "Step",
+    "ReceivedRequest",
+    "ReplyStep",
+    "ServerAnswer",
+    "ServerScript",
     "json_reply",
-    "replayed",
+    "recorded_reply",
     "sse_reply",
 ]
 
-_CLOSED_WITHIN = 5.0
+_JOIN_TIMEOUT = 5.0
 """Seconds that a thread has to end once its socket is shut."""
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedRequest:
     """One request: ``head`` is everything before the body, as it arrived; ``connection`` counts from 0."""
 
     method: str
@@ -74,8 +74,8 @@ class Received:
     connection: int
 
 
-Answer = Reply | Refusals | Exchange | Cassette
-Script = Sequence[Answer] | Callable[[Received], Reply]
+ServerAnswer = HttpReply | Refusals | Exchange | Cassette
+ServerScript = Sequence[ServerAnswer] | Callable[[ReceivedRequest], HttpReply]
 
 
 class FaultyServer:
@@ -89,23 +89,23 @@ class FaultyServer:
     a script that answers nothing.
     """
 
-    def __init__(self, script: Script | Answer) -> None:
-        self._script = _unrolled(script)
+    def __init__(self, script: ServerScript | ServerAnswer) -> None:
+        self._script = _expand_script(script)
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._open: set[socket.socket] = set()
+        self._connections: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         self.connections = 0
 
     @property
     def open_connections(self) -> int:
         """How many connections the clients have not closed."""
         with self._lock:
-            return len(self._open)
+            return len(self._connections)
 
     def wait_until_closed(self, at_most_open: int = 0, seconds: float = 10.0) -> int:
         """The connections still open once there are few enough, or once time is up."""
@@ -115,7 +115,7 @@ class FaultyServer:
         return self.open_connections
 
     def __enter__(self) -> Self:
-        self._start(self._accept)
+        self._start(self._accept_connections)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,18 +124,18 @@ class FaultyServer:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
-            for connection in self._open:
+            for connection in self._connections:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
         for thread in list(self._threads):
-            thread.join(timeout=_CLOSED_WITHIN)
+            thread.join(timeout=_JOIN_TIMEOUT)
 
     def _start(self, target: Callable[..., None], *arguments: Any) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         while not self._closing.is_set():
             try:
                 connection, _ = self._listener.accept()
@@ -143,7 +143,7 @@ class FaultyServer:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
-                self._open.add(connection)
+                self._connections.add(connection)
                 number, self.connections = self.connections, self.connections + 1
             self._start(self._serve, connection, number)
 
@@ -153,39 +153,39 @@ class FaultyServer:
             with reader:
                 while (request := _read_request(reader.readline, reader.read, number)) is not None:
                     with self._lock:
-                        reply = self._reply_to(request)
-                    if not self._answer(connection, reply):
+                        reply = self._next_reply(request)
+                    if not self._send_reply(connection, reply):
                         return
         except OSError:
             pass
         finally:
             with self._lock:
-                self._open.discard(connection)
+                self._connections.discard(connection)
             connection.close()
 
-    def _reply_to(self, request: Received) -> Reply:
+    def _next_reply(self, request: ReceivedRequest) -> HttpReply:
         self.requests.append(request)
         if callable(self._script):
             return self._script(request)
         return self._script[min(len(self.requests), len(self._script)) - 1]
 
-    def _answer(self, connection: socket.socket, reply: Reply) -> bool:
+    def _send_reply(self, connection: socket.socket, reply: HttpReply) -> bool:
         """Whether the connection is still good for another request."""
-        if reply.before is not None and not self._step(connection, reply.before, chunked=False):
+        if reply.before is not None and not self._send_step(connection, reply.before, chunked=False):
             return False
         if reply.raw is not None:
             connection.sendall(reply.raw)
             return False
-        connection.sendall(head_of(reply) + (b"" if reply.steps is not None else reply.body))
+        connection.sendall(encode_head(reply) + (b"" if reply.steps is not None else reply.body))
         if reply.steps is None:
             return reply.length in (None, len(reply.body))
         for step in reply.steps:
-            if not self._step(connection, step, chunked=True):
+            if not self._send_step(connection, step, chunked=True):
                 return False
         connection.sendall(b"0\r\n\r\n")
         return True
 
-    def _step(self, connection: socket.socket, step: Step, *, chunked: bool) -> bool:
+    def _send_step(self, connection: socket.socket, step: ReplyStep, *, chunked: bool) -> bool:
         match step:
             case b"":  # as a chunk it would end the reply
                 return True
@@ -194,65 +194,67 @@ class FaultyServer:
                 return True
             case Pause():
                 return not self._closing.wait(step.seconds)
-            case Fault.STALL:
+            case ConnectionFault.STALL:
                 # Ends when the client hangs up, or when the server does.
                 connection.recv(1)
                 return False
-            case Fault.RESET:
+            case ConnectionFault.RESET:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return False
-            case Fault.HANG_UP:
+            case ConnectionFault.HANG_UP:
                 return False
 
 
-def _unrolled(script: Script | Answer) -> Sequence[Reply] | Callable[[Received], Reply]:
+def _expand_script(script: ServerScript | ServerAnswer) -> Sequence[HttpReply] | Callable[[ReceivedRequest], HttpReply]:
     if callable(script):
         return script
-    answers = [script] if isinstance(script, Answer) else script
+    answers = [script] if isinstance(script, ServerAnswer) else script
     if not isinstance(answers, Sequence) or not answers:
         raise ConfigurationError("a server without answers: give it a reply, a list of them or a function")
-    replies: list[Reply] = []
+    replies: list[HttpReply] = []
     for answer in answers:
         match answer:
-            case Reply():
+            case HttpReply():
                 replies.append(answer)
             case Refusals():
-                refusal = Reply(status=answer.status, headers=answer.headers, body=answer.body)
+                refusal = HttpReply(status=answer.status, headers=answer.headers, body=answer.body)
                 replies += [refusal] * answer.times
             case Exchange():
-                replies.append(replayed(answer))
+                replies.append(recorded_reply(answer))
             case Cassette():
-                replies += map(replayed, answer.exchanges)
+                replies += map(recorded_reply, answer.exchanges)
             case _:
                 raise ConfigurationError(f"{answer!r:.80} is no answer of a server")
     return replies
 
 
-def _read_request(readline: Callable[[], bytes], read: Callable[[int], bytes], connection: int) -> Received | None:
+def _read_request(
+    readline: Callable[[], bytes], read: Callable[[int], bytes], connection: int
+) -> ReceivedRequest | None:
     lines: list[bytes] = []
     while (line := readline()) not in (b"\r\n", b"\n", b""):
         lines.append(line)
     if not lines:
         return None
-    headers = dict(_header(line) for line in lines[1:])
+    headers = dict(_parse_header(line) for line in lines[1:])
     if "transfer-encoding" in headers:
         body = _read_chunks(readline, read)
     else:
-        body = read(_size(headers.get("content-length", "0"), 10))
+        body = read(_parse_size(headers.get("content-length", "0"), 10))
     method, _, rest = lines[0].decode("latin-1").partition(" ")
-    return Received(method, rest.rpartition(" ")[0], headers, body, b"".join(lines), connection)
+    return ReceivedRequest(method, rest.rpartition(" ")[0], headers, body, b"".join(lines), connection)
 
 
 def _read_chunks(readline: Callable[[], bytes], read: Callable[[int], bytes]) -> bytes:
     body = b""
-    while size := _size(readline().decode("latin-1").partition(";")[0], 16):
+    while size := _parse_size(readline().decode("latin-1").partition(";")[0], 16):
         body += read(size)
         readline()
     readline()
     return body
 
 
-def _size(text: str, base: int) -> int:
+def _parse_size(text: str, base: int) -> int:
     """Raises OSError, as for a connection that is lost: such a request cannot be read to its end."""
     try:
         return int(text.strip(), base)
@@ -260,6 +262,6 @@ def _size(text: str, base: int) -> int:
         raise ConnectionAbortedError(f"{text!r:.80} is no size") from None
 
 
-def _header(line: bytes) -> tuple[str, str]:
+def _parse_header(line: bytes) -> tuple[str, str]:
     name, _, value = line.decode("latin-1").partition(":")
     return name.strip().lower(), value.strip()

@@ -8,7 +8,7 @@ import httpx
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing.fault_plans import Plan
 
-OF_THE_OLD_BODY = ("content-length", "content-encoding", "transfer-encoding")
+BODY_HEADERS = ("content-length", "content-encoding", "transfer-encoding")
 """Headers that are no longer true of a body that was changed."""
 
 
@@ -55,10 +55,10 @@ class FaultyTransport(httpx.BaseTransport):
         if isinstance(self._plan, Refusals):
             if self.refused < self._plan.times:
                 self.refused += 1
-                return _refusal(self._plan)
+                return _refusal_response(self._plan)
             return self._inner.handle_request(request)
         response = self._inner.handle_request(request)
-        return _faulty(response, self._plan, response.read())
+        return _faulty_response(response, self._plan, response.read())
 
     def close(self) -> None:
         self._inner.close()
@@ -77,10 +77,10 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
         if isinstance(self._plan, Refusals):
             if self.refused < self._plan.times:
                 self.refused += 1
-                return _refusal(self._plan)
+                return _refusal_response(self._plan)
             return await self._inner.handle_async_request(request)
         response = await self._inner.handle_async_request(request)
-        return _faulty(response, self._plan, await response.aread())
+        return _faulty_response(response, self._plan, await response.aread())
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -114,10 +114,10 @@ def _check(inner: object, kind: type, plan: object) -> None:
         raise ConfigurationError(f"{plan!r:.80} is no fault plan")
 
 
-def _faulty(response: httpx.Response, plan: Plan, body: bytes) -> httpx.Response:
-    kept = [(name, value) for name, value in response.headers.items() if name not in OF_THE_OLD_BODY]
+def _faulty_response(response: httpx.Response, plan: Plan, body: bytes) -> httpx.Response:
+    kept = [(name, value) for name, value in response.headers.items() if name not in BODY_HEADERS]
     return httpx.Response(response.status_code, headers=kept, stream=_Chunks(plan, body))
 
 
-def _refusal(plan: Refusals) -> httpx.Response:
+def _refusal_response(plan: Refusals) -> httpx.Response:
     return httpx.Response(plan.status, headers=dict(plan.headers), content=plan.body)

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dragoman.testing.event_bytes import events_of, payload_of, with_payload
+from dragoman.testing.event_bytes import event_payload, replace_payload, split_events
 
-_PLACE = "\x00"
+_PLACEHOLDER = "\x00"
 """Stands in a JSON value for text that no encoder would write."""
 
-_TRIES = 5
+_MAX_TRIES = 5
 """Some changes change nothing: they are drawn again, but not forever, as a body may be empty."""
 
-_ODD = (
+_ODD_VALUES = (
     "null", "true", "-1", "0", "1", "1024", "999999999", "9223372036854775808", "1e999", "-0.0", "NaN", "Infinity",
     "0.5", '""', '"x"', '"\\ud800"', '"\\u0000"', '"\\u2028"', '"7"', "[]", "{}", "[[]]", "[{}]", '{"a": {}}', "[null]",
     '{"type": "text"}', "[" * 300 + "]" * 300, '{"a":' * 150 + "1" + "}" * 150, "9" * 5000, '"' + "y" * 5000 + '"',
@@ -32,19 +32,19 @@ class Mutate:
     def apply(self, body: bytes) -> Iterator[bytes]:
         picker = random.Random(self.seed)
         for _ in range(picker.choice((1, 1, 1, 2, 3))):
-            body = _changed(body, picker)
+            body = _change(body, picker)
         yield body
 
 
-def _changed(body: bytes, picker: random.Random) -> bytes:
-    for _ in range(_TRIES):
-        change = _in_json if picker.random() < 0.6 else _in_bytes
+def _change(body: bytes, picker: random.Random) -> bytes:
+    for _ in range(_MAX_TRIES):
+        change = _change_json if picker.random() < 0.6 else _change_bytes
         if (changed := change(body, picker)) != body:
             return changed
     return body
 
 
-def _in_bytes(body: bytes, picker: random.Random) -> bytes:
+def _change_bytes(body: bytes, picker: random.Random) -> bytes:
     start, end = sorted(picker.randrange(len(body) + 1) for _ in range(2))
     end = min(end, start + picker.choice((1, 2, 8, 64, len(body))))
     match picker.randrange(6):
@@ -64,8 +64,8 @@ def _in_bytes(body: bytes, picker: random.Random) -> bytes:
             return body[:end]
 
 
-def _in_json(body: bytes, picker: random.Random) -> bytes:
-    events = events_of(body)
+def _change_json(body: bytes, picker: random.Random) -> bytes:
+    events = split_events(body)
     if not events:
         return body
     place = picker.randrange(len(events))
@@ -78,26 +78,26 @@ def _in_json(body: bytes, picker: random.Random) -> bytes:
         case 2:
             events[place] = other
         case _:
-            events[place] = _with_changed_value(event, payload_of(other), picker)
+            events[place] = _change_value(event, event_payload(other), picker)
     return b"".join(events)
 
 
-def _with_changed_value(event: bytes, other: bytes, picker: random.Random) -> bytes:
+def _change_value(event: bytes, other: bytes, picker: random.Random) -> bytes:
     """The event with one value, at any depth, that is gone, odd, doubled or taken from another event."""
     try:
-        value, lent = json.loads(payload_of(event)), json.loads(other)
+        value, lent = json.loads(event_payload(event)), json.loads(other)
     except (ValueError, RecursionError):
         return event
-    places = list(_places(value))
+    places = list(_value_places(value))
     if not places:
         return event
     holder, key = picker.choice(places)
-    odd = picker.choice(_ODD)
+    odd = picker.choice(_ODD_VALUES)
     match picker.randrange(5):
         case 0:
             del holder[key]
         case 1:
-            lenders = list(_places(lent))
+            lenders = list(_value_places(lent))
             taken, taken_key = picker.choice(lenders) if lenders else (holder, key)
             holder[key] = taken[taken_key]
         case 2 if isinstance(holder, dict):
@@ -105,14 +105,14 @@ def _with_changed_value(event: bytes, other: bytes, picker: random.Random) -> by
         case 3 if isinstance(holder, list):
             holder.append(holder[key])
         case _:
-            holder[key] = _PLACE
+            holder[key] = _PLACEHOLDER
     written = json.dumps(value, ensure_ascii=False)
-    return with_payload(event, written.replace(json.dumps(_PLACE), odd).encode("utf-8", "surrogatepass"))
+    return replace_payload(event, written.replace(json.dumps(_PLACEHOLDER), odd).encode("utf-8", "surrogatepass"))
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def _value_places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every value inside a JSON value, as the object or list that holds it and its key there."""
     pairs = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
     for key, inner in pairs:
         yield value, key
-        yield from _places(inner)
+        yield from _value_places(inner)

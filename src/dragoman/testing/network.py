@@ -49,7 +49,7 @@ def block_network(allow: Iterable[str] = LOOPBACK) -> Generator[None, None, None
 
     Unix sockets and pairs of sockets are no network. Blocks may be nested: then what all of them allow is allowed.
     """
-    allowed = set(map(_plain, allow))
+    allowed = set(map(_normalize_host, allow))
     with _lock:
         if not _blocks:
             _install()
@@ -64,15 +64,15 @@ def block_network(allow: Iterable[str] = LOOPBACK) -> Generator[None, None, None
 
 
 def _check(host: Any, port: Any = None) -> None:
-    name = _plain(host)
-    if not all(name in allowed or (_is_loopback(name) and allowed & _HERE) for allowed in tuple(_blocks)):
+    name = _normalize_host(host)
+    if not all(name in allowed or (_is_loopback(name) and allowed & _LOOPBACK_NAMES) for allowed in tuple(_blocks)):
         raise NetworkBlockedError(name, port if isinstance(port, int) else None)
 
 
-_HERE = frozenset(LOOPBACK)
+_LOOPBACK_NAMES = frozenset(LOOPBACK)
 
 
-def _plain(host: Any) -> str:
+def _normalize_host(host: Any) -> str:
     """A host as it is compared: without brackets, zone and the dot at the end, in small letters."""
     text = host.decode("idna") if isinstance(host, bytes) else str(host)
     return text.strip("[]").partition("%")[0].rstrip(".").lower()
@@ -101,7 +101,7 @@ def _install() -> None:
             _check(host, port)
         found = _originals["getaddrinfo"](host, port, *more, **named)
         for allowed in tuple(_blocks) if host else ():
-            allowed.update(_plain(address[0]) for *_, address in found)
+            allowed.update(_normalize_host(address[0]) for *_, address in found)
         return found
 
     _originals["getaddrinfo"] = socket.getaddrinfo

@@ -20,8 +20,8 @@ FOLDER = "cassettes"
 STALE = "dragoman_stale"
 FAULTS = "dragoman_faults"
 
-_OURS = re.compile(r"(?:#[^\n]*\n|\s*\n)*format: \d")
-_UNSAFE = re.compile(r"[^\w.\-\[\]]+")
+_OWN_FORMAT = re.compile(r"(?:#[^\n]*\n|\s*\n)*format: \d")
+_UNSAFE_CHARACTERS = re.compile(r"[^\w.\-\[\]]+")
 _recorder = pytest.StashKey["Recorder"]()
 
 
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{MARK}(name=None): play this test's provider traffic from cassettes/<module>/<test>.yaml, or"
         " from cassettes/<name>, in which {test} and {id} stand for the test and its parameters.",
     )
-    config.pluginmanager.register(_Notes(), "dragoman-notes")
+    config.pluginmanager.register(_RunNotes(), "dragoman-notes")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -57,10 +57,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Recordings that no test plays any more are a failure of their own, where everything was collected."""
     marked = [item for item in items if item.get_closest_marker(MARK)]
-    if not marked or _narrowed(config):
+    if not marked or _is_partial_run(config):
         return
-    if orphans := _orphans(config, items, {cassette_path(item) for item in marked}):
-        items.append(_Orphans.from_parent(session, name="orphaned recordings", files=orphans))
+    if orphans := _find_orphans(config, items, {cassette_path(item) for item in marked}):
+        items.append(_OrphanedRecordings.from_parent(session, name="orphaned recordings", files=orphans))
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def cassette(request: pytest.FixtureRequest) -> "Iterator[Recorder | None]":
     """The test's recording: ``unplayed``, ``played.exchanges``, ``path``. None under ``--disable-recording``."""
     from dragoman.testing import plugin_cassettes
 
-    with plugin_cassettes.inserted(request.node, cassette_path(request.node)) as recorder:
+    with plugin_cassettes.use_cassette(request.node, cassette_path(request.node)) as recorder:
         if recorder is not None:
             request.node.stash[_recorder] = recorder
-            for note in plugin_cassettes.stale(recorder, request.config):
+            for note in plugin_cassettes.find_staleness(recorder, request.config):
                 request.node.user_properties.append((STALE, note))
         yield recorder
 
@@ -85,17 +85,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         result = yield
     except BaseException as error:
-        if recorder.again:
+        if recorder.allow_repeats:
             from dragoman.testing import plugin_faults
 
-            plugin_faults.note(item, error)
+            plugin_faults.record_error(item, error)
         for miss in recorder.misses:
             item.add_report_section("call", MARK, str(miss))
         raise
     if recorder.misses:
         pytest.fail(str(recorder.misses[0]), pytrace=False)
-    if recorder.unplayed and not recorder.recording and not recorder.again:
-        total = len(recorder.played.exchanges)
+    if recorder.unplayed and not recorder.recording and not recorder.allow_repeats:
+        total = len(recorder.cassette.exchanges)
         pytest.fail(
             f"{recorder.path.name}: {recorder.unplayed} of {total} recorded exchanges were not asked for", False
         )
@@ -105,12 +105,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """With ``--llm-faults``: the test as it is, and again with each fault."""
-    wanted = item.config.getoption("--llm-faults")
-    if wanted is None or not item.get_closest_marker(MARK):
+    kinds = item.config.getoption("--llm-faults")
+    if kinds is None or not item.get_closest_marker(MARK):
         return None
     from dragoman.testing import plugin_faults
 
-    plugin_faults.run(item, nextitem, wanted, item.config.getoption("--llm-faults-seed"))
+    plugin_faults.run(item, nextitem, kinds, item.config.getoption("--llm-faults-seed"))
     return True
 
 
@@ -118,14 +118,14 @@ def cassette_path(item: pytest.Item) -> Path:
     """Where a test's recording is: ``cassettes/<module>/<test>.yaml`` beside the module, or what its mark says."""
     mark = item.get_closest_marker(MARK)
     spec = getattr(item, "callspec", None)
-    test = ".".join([*_classes(item), item.name])
-    names = {"test": _UNSAFE.sub("-", test), "id": _UNSAFE.sub("-", spec.id) if spec else ""}
+    test = ".".join([*_class_names(item), item.name])
+    names = {"test": _UNSAFE_CHARACTERS.sub("-", test), "id": _UNSAFE_CHARACTERS.sub("-", spec.id) if spec else ""}
     if mark is None or not mark.args:
         return item.path.parent / FOLDER / item.path.stem / f"{names['test']}.yaml"
     return item.path.parent / FOLDER / str(mark.args[0]).format(**names)
 
 
-class _Notes:
+class _RunNotes:
     """What tests noted for the end of the run, from the workers of pytest-xdist too."""
 
     def __init__(self) -> None:
@@ -148,11 +148,11 @@ class _Notes:
             from dragoman.testing import plugin_faults
 
             terminalreporter.section("what survives", "-")
-            for line in plugin_faults.table(self.faults):
+            for line in plugin_faults.format_table(self.faults):
                 terminalreporter.write_line(line)
 
 
-class _Orphans(pytest.Item):
+class _OrphanedRecordings(pytest.Item):
     """A test that fails because of recordings that nobody plays."""
 
     def __init__(self, *, files: Sequence[Path], **rest: Any) -> None:
@@ -168,13 +168,13 @@ class _Orphans(pytest.Item):
         return self.files[0], None, self.name
 
 
-def _narrowed(config: pytest.Config) -> bool:
+def _is_partial_run(config: pytest.Config) -> bool:
     """Whether only a part of some module was collected."""
     options = ("lf", "ignore", "ignore_glob")
     return any("::" in arg for arg in config.args) or any(config.getoption(name, None) for name in options)
 
 
-def _orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Path]) -> list[Path]:
+def _find_orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Path]) -> list[Path]:
     """Files in our format that belong to a module that was collected, or to a folder that was, and to no test."""
     modules = {item.path for item in items}
     given = [Path(config.invocation_params.dir, arg).resolve() for arg in config.args]
@@ -184,15 +184,15 @@ def _orphans(config: pytest.Config, items: Sequence[pytest.Item], played: set[Pa
         for file in sorted((folder / FOLDER).rglob("*.yaml")):
             owner = folder / f"{file.relative_to(folder / FOLDER).parts[0]}.py"
             known = owner in modules or (whole and not owner.exists())
-            if known and file not in played and _is_ours(file):
+            if known and file not in played and _is_own_format(file):
                 found.append(file)
     return found
 
 
-def _is_ours(file: Path) -> bool:
+def _is_own_format(file: Path) -> bool:
     with file.open(encoding="utf-8", errors="replace") as text:
-        return _OURS.match(text.read(4_096)) is not None
+        return _OWN_FORMAT.match(text.read(4_096)) is not None
 
 
-def _classes(item: pytest.Item) -> list[str]:
+def _class_names(item: pytest.Item) -> list[str]:
     return [node.name for node in item.listchain() if isinstance(node, pytest.Class)]

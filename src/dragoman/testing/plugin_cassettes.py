@@ -11,8 +11,8 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.registry import adapter_class
 from dragoman.testing import plugin_faults
-from dragoman.testing.cassette_check import stale as reasons
-from dragoman.testing.cassette_wires import wire_of
+from dragoman.testing.cassette_check import find_staleness as reasons
+from dragoman.testing.cassette_wires import request_target
 from dragoman.testing.recording import today
 
 try:
@@ -22,11 +22,11 @@ except ImportError:
         "tests with a cassette need vcrpy and pytest-recording: pip install 'dragoman[testing]'"
     ) from None
 
-STAND_IN = "replayed"
+PLACEHOLDER_KEY = "replayed"
 
 
 @contextmanager
-def inserted(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
+def use_cassette(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
     """The cassette of a test below every HTTP client; None where recordings are switched off."""
     config = item.config
     if config.getoption("--disable-recording", False):
@@ -35,16 +35,16 @@ def inserted(item: pytest.Item, path: Path) -> Iterator[Recorder | None]:
     mode = config.getoption("--record-mode", None) or "none"
     if mode not in MODES:
         raise ConfigurationError(f"there is no record mode {mode!r}: use one of {', '.join(MODES)}")
-    fault = item.stash.get(plugin_faults.FAULT, None)
-    with cassette(path, mode, again=fault is not None) as recorder:
+    fault = item.stash.get(plugin_faults.FAULT_KEY, None)
+    with cassette(path, mode, allow_repeats=fault is not None) as recorder:
         if recorder.recording:
-            _open_network(config)
-        keys = {} if recorder.recording else _stand_in_keys(recorder)
-        with patch.dict(os.environ, keys), plugin_faults.below(fault) if fault else nullcontext():
+            _unblock_network(config)
+        keys = {} if recorder.recording else _placeholder_keys(recorder)
+        with patch.dict(os.environ, keys), plugin_faults.apply_fault(fault) if fault else nullcontext():
             yield recorder
 
 
-def stale(recorder: Recorder, config: pytest.Config) -> list[str]:
+def find_staleness(recorder: Recorder, config: pytest.Config) -> list[str]:
     """Why the recording that is played may be out of date, each with its file's name."""
     if recorder.recording:
         return []
@@ -54,14 +54,14 @@ def stale(recorder: Recorder, config: pytest.Config) -> list[str]:
     return [f"{name}: {reason}" for reason in reasons(recorder.loaded, today(), days)]
 
 
-def _stand_in_keys(recorder: Recorder) -> dict[str, str]:
+def _placeholder_keys(recorder: Recorder) -> dict[str, str]:
     """A replay needs no key, but clients do: the variables that are not set say so."""
-    readers = dict.fromkeys(wire_of(exchange.request).reader for exchange in recorder.played.exchanges)
+    readers = dict.fromkeys(request_target(exchange.request).reader for exchange in recorder.cassette.exchanges)
     names = [name for reader in readers if reader for name in adapter_class(reader).endpoint.key_variables[:1]]
-    return {name: STAND_IN for name in names if name not in os.environ}
+    return {name: PLACEHOLDER_KEY for name in names if name not in os.environ}
 
 
-def _open_network(config: pytest.Config) -> None:
+def _unblock_network(config: pytest.Config) -> None:
     """pytest-recording's ``--block-network`` does not hold for what is being recorded."""
     if config.getoption("--block-network", False):
         from pytest_recording import network

@@ -23,23 +23,23 @@ from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.testing import faults
 from dragoman.testing.cassette_exchange import Exchange
 from dragoman.testing.cassettes import CassetteMissError
-from dragoman.testing.event_bytes import events_of
+from dragoman.testing.event_bytes import split_events
 from dragoman.testing.fault_plans import Corrupt, Cut, Plan, Rechunk, Stall
-from dragoman.testing.faulty_transport import OF_THE_OLD_BODY, Refusals
+from dragoman.testing.faulty_transport import BODY_HEADERS, Refusals
 from dragoman.testing.plugin import FAULTS, cassette_path
 from dragoman.transport.retry import RetryPolicy
 
 OUTCOMES = ("survived", "told", "broken")
 _CLIENTS = ("httpx", "httpx2")
-_TELLING = ("anthropic", "openai", "ollama", "httpx", "httpx2", "httpcore", "httpcore2")
+_CLIENT_ERROR_PACKAGES = ("anthropic", "openai", "ollama", "httpx", "httpx2", "httpcore", "httpcore2")
 """Packages whose errors say that a call failed."""
-_OF_ANY_BODY = (Rechunk, Cut, Stall, Corrupt)
+_PLANS_FOR_ANY_BODY = (Rechunk, Cut, Stall, Corrupt)
 """The other plans are about events and lines, of which a whole reply has none."""
-_BUSY = (429, 503)
+_REFUSAL_STATUSES = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PlannedFault:
     """What happens to the reply of one exchange, counted from 0, when it is played for the first time."""
 
     exchange: int
@@ -52,86 +52,86 @@ class Fault:
         return "Reset" if isinstance(self.plan, Cut) and self.plan.reset else type(self.plan).__name__
 
 
-FAULT = pytest.StashKey[Fault]()
-_raised = pytest.StashKey[str]()
+FAULT_KEY = pytest.StashKey[PlannedFault]()
+_outcome_key = pytest.StashKey[str]()
 
 
-def run(item: pytest.Item, nextitem: pytest.Item | None, wanted: str, seed: int) -> None:
+def run(item: pytest.Item, nextitem: pytest.Item | None, kinds: str, seed: int) -> None:
     """The whole protocol of one test: once as it is, and where it passes, once with each fault."""
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     if all(report.passed for report in reports):
-        found = {kind: dict(count) for kind, count in _tried(item, nextitem, wanted, seed).items()}
+        found = {kind: dict(count) for kind, count in _count_outcomes(item, nextitem, kinds, seed).items()}
         reports[1].user_properties.append((FAULTS, json.dumps(found)))
     for report in reports:
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def _tried(item: pytest.Item, nextitem: pytest.Item | None, wanted: str, seed: int) -> dict[str, Counter[str]]:
+def _count_outcomes(item: pytest.Item, nextitem: pytest.Item | None, kinds: str, seed: int) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
-    for fault in _faults(item, wanted, seed):
-        item.stash[FAULT] = fault
+    for fault in _planned_faults(item, kinds, seed):
+        item.stash[FAULT_KEY] = fault
         item._initrequest()  # type: ignore[attr-defined]  # fresh fixtures, as pytest-rerunfailures gets them
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        outcome = "survived" if all(report.passed for report in reports) else item.stash.get(_raised, "broken")
-        item.stash[_raised] = "broken"
+        outcome = "survived" if all(report.passed for report in reports) else item.stash.get(_outcome_key, "broken")
+        item.stash[_outcome_key] = "broken"
         counts.setdefault(fault.kind, Counter())[outcome] += 1
-    del item.stash[FAULT]
+    del item.stash[FAULT_KEY]
     return counts
 
 
-def _faults(item: pytest.Item, wanted: str, seed: int) -> list[Fault]:
-    from dragoman.testing.cassette_file import read
+def _planned_faults(item: pytest.Item, kinds: str, seed: int) -> list[PlannedFault]:
+    from dragoman.testing.cassette_file import load_exchanges
 
     path = cassette_path(item)
-    exchanges = read(path.read_text(encoding="utf-8"))[1] if path.exists() else []
-    every = [Fault(n, plan) for n, each in enumerate(exchanges) for plan in _plans(each, seed)]
-    if wanted == "all":
-        return every
-    kinds = {name.strip().lower() for name in wanted.split(",")}
-    known = {fault.kind.lower() for fault in every}
-    if every and (unknown := kinds - known):
+    exchanges = load_exchanges(path.read_text(encoding="utf-8"))[1] if path.exists() else []
+    all_faults = [PlannedFault(n, plan) for n, each in enumerate(exchanges) for plan in _plans_for(each, seed)]
+    if kinds == "all":
+        return all_faults
+    selected = {name.strip().lower() for name in kinds.split(",")}
+    known = {fault.kind.lower() for fault in all_faults}
+    if all_faults and (unknown := selected - known):
         raise ConfigurationError(
             f"no fault of kind {', '.join(sorted(unknown))} here: there are {', '.join(sorted(known))}"
         )
-    return [fault for fault in every if fault.kind.lower() in kinds]
+    return [fault for fault in all_faults if fault.kind.lower() in selected]
 
 
-def _plans(exchange: Exchange, seed: int) -> Iterator[Plan | Refusals]:
+def _plans_for(exchange: Exchange, seed: int) -> Iterator[Plan | Refusals]:
     body = exchange.response.body
     for plan in faults.plans(exchange, seed) if body else ():
-        if isinstance(plan, _OF_ANY_BODY) or len(events_of(body)) > 1:
+        if isinstance(plan, _PLANS_FOR_ANY_BODY) or len(split_events(body)) > 1:
             yield plan
-    for status in _BUSY:
+    for status in _REFUSAL_STATUSES:
         yield faults.status_then_success(
             status, {"retry-after-ms": "1", "content-type": "application/json"}, body=b"{}"
         )
 
 
-def note(item: pytest.Item, error: BaseException) -> None:
+def record_error(item: pytest.Item, error: BaseException) -> None:
     """What kind of error ended a test."""
-    item.stash[_raised] = "told" if _tells(error) else "broken"
+    item.stash[_outcome_key] = "told" if _is_client_error(error) else "broken"
 
 
-def _tells(error: BaseException) -> bool:
+def _is_client_error(error: BaseException) -> bool:
     if isinstance(error, CassetteMissError):
         return False
-    return isinstance(error, DragomanError) or type(error).__module__.partition(".")[0] in _TELLING
+    return isinstance(error, DragomanError) or type(error).__module__.partition(".")[0] in _CLIENT_ERROR_PACKAGES
 
 
 @contextmanager
-def below(fault: Fault) -> Iterator[None]:
+def apply_fault(fault: PlannedFault) -> Iterator[None]:
     """The fault below every httpx and httpx2 client. Nobody waits meanwhile: not for a retry, and not for silence."""
-    from dragoman.testing.cassette_recorder import playing
+    from dragoman.testing.cassette_recorder import last_played
 
-    happened: list[Fault] = []
+    applied: list[PlannedFault] = []
 
-    def due() -> bool:
-        if happened or playing.get() != fault.exchange:
+    def is_due() -> bool:
+        if applied or last_played.get() != fault.exchange:
             return False
-        happened.append(fault)
+        applied.append(fault)
         return True
 
     with ExitStack() as stack:
@@ -142,9 +142,9 @@ def below(fault: Fault) -> Iterator[None]:
         for module in filter(None, map(sys.modules.get, _CLIENTS)):
             plain, awaited = module.HTTPTransport, module.AsyncHTTPTransport
             inner, inner_async = plain.handle_request, awaited.handle_async_request
-            stack.enter_context(patch.object(plain, "handle_request", _spoilt(module, inner, fault, due)))
+            stack.enter_context(patch.object(plain, "handle_request", _wrap_sync(module, inner, fault, is_due)))
             stack.enter_context(
-                patch.object(awaited, "handle_async_request", _spoilt_async(module, inner_async, fault, due))
+                patch.object(awaited, "handle_async_request", _wrap_async(module, inner_async, fault, is_due))
             )
         yield
 
@@ -153,33 +153,35 @@ async def _no_wait(seconds: float) -> None:
     pass
 
 
-def _spoilt(module: ModuleType, inner: Callable[..., Any], fault: Fault, due: Callable[[], bool]) -> Callable[..., Any]:
+def _wrap_sync(
+    module: ModuleType, inner: Callable[..., Any], fault: PlannedFault, is_due: Callable[[], bool]
+) -> Callable[..., Any]:
     def handle_request(transport: Any, request: Any) -> Any:
         response = inner(transport, request)
-        return _answer(module, fault, response, response.read()) if due() else response
+        return _faulty_response(module, fault, response, response.read()) if is_due() else response
 
     return handle_request
 
 
-def _spoilt_async(
-    module: ModuleType, inner: Callable[..., Any], fault: Fault, due: Callable[[], bool]
+def _wrap_async(
+    module: ModuleType, inner: Callable[..., Any], fault: PlannedFault, is_due: Callable[[], bool]
 ) -> Callable[..., Any]:
     async def handle_async_request(transport: Any, request: Any) -> Any:
         response = await inner(transport, request)
-        return _answer(module, fault, response, await response.aread()) if due() else response
+        return _faulty_response(module, fault, response, await response.aread()) if is_due() else response
 
     return handle_async_request
 
 
-def _answer(module: ModuleType, fault: Fault, response: Any, body: bytes) -> Any:
+def _faulty_response(module: ModuleType, fault: PlannedFault, response: Any, body: bytes) -> Any:
     plan = fault.plan
     if isinstance(plan, Refusals):
         return module.Response(plan.status, headers=dict(plan.headers), content=plan.body)
-    kept = [(name, value) for name, value in response.headers.items() if name not in OF_THE_OLD_BODY]
-    return module.Response(response.status_code, headers=kept, stream=_stream(module, plan, body))
+    kept = [(name, value) for name, value in response.headers.items() if name not in BODY_HEADERS]
+    return module.Response(response.status_code, headers=kept, stream=_faulty_stream(module, plan, body))
 
 
-def _stream(module: ModuleType, plan: Plan, body: bytes) -> Any:
+def _faulty_stream(module: ModuleType, plan: Plan, body: bytes) -> Any:
     """What is left of a body, with the HTTP library's own errors for what broke it off."""
 
     def chunks(_: Any) -> Iterator[bytes]:
@@ -198,7 +200,7 @@ def _stream(module: ModuleType, plan: Plan, body: bytes) -> Any:
     return type("Chunks", kinds, {"__iter__": chunks, "__aiter__": awaited})()
 
 
-def table(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
+def format_table(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
     """The counts by test and kind, as lines."""
     for test, kinds in found.items():
         yield test

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from dragoman.testing import cassette_file
 from dragoman.testing.cassette_diff import differences
 from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_wires import provider_at
+from dragoman.testing.cassette_wires import provider_of_uri
 
 SERIALIZER = "yaml"
 """vcrpy's own name, because pytest-recording makes it the ending of the file."""
@@ -57,22 +57,22 @@ def serialize(cassette: dict[str, Any], server: str) -> str:
     """vcrpy's cassette as our file. Raises SecretFoundError."""
     exchanges = [
         Exchange(
-            recorded_request(
+            to_recorded_request(
                 item["request"]["method"],
                 item["request"]["uri"],
                 item["request"]["body"],
                 item["request"]["headers"],
             ),
-            recorded_response(item["response"]),
+            to_recorded_response(item["response"]),
         )
         for item in cassette["interactions"]
     ]
-    return cassette_file.write(exchanges, server=server, recorded=today())
+    return cassette_file.dump_exchanges(exchanges, server=server, recorded=today())
 
 
 def deserialize(text: str) -> dict[str, Any]:
     """Our file as vcrpy's cassette."""
-    _, exchanges = cassette_file.read(text)
+    _, exchanges = cassette_file.load_exchanges(text)
     return {
         "version": 1,
         "interactions": [
@@ -83,38 +83,38 @@ def deserialize(text: str) -> dict[str, Any]:
                     "body": exchange.request.body,
                     "headers": {name: [value] for name, value in exchange.request.headers.items()},
                 },
-                "response": vcr_response(exchange.response),
+                "response": to_vcr_response(exchange.response),
             }
             for exchange in exchanges
         ],
     }
 
 
-def matches(asked: Any, recorded: Any) -> None:
+def matches(request: Any, recorded: Any) -> None:
     """vcrpy's matcher: raises AssertionError with the differences."""
     found = differences(
-        recorded_request(recorded.method, recorded.uri, recorded.body, {}),
-        recorded_request(asked.method, asked.uri, asked.body, {}),
+        to_recorded_request(recorded.method, recorded.uri, recorded.body, {}),
+        to_recorded_request(request.method, request.uri, request.body, {}),
     )
     assert not found, "\n".join(found)
 
 
-def recorded_request(method: str, uri: str, body: Any, headers: Mapping[str, Any]) -> RecordedRequest:
+def to_recorded_request(method: str, uri: str, body: Any, headers: Mapping[str, Any]) -> RecordedRequest:
     """A request as vcrpy holds it: headers by the allow-list, the address without its host and the caller's key."""
-    path = path_of(uri)
-    named = {name.lower(): value for name, value in flat(headers).items()}
+    path = strip_host(uri)
+    named = {name.lower(): value for name, value in flatten_headers(headers).items()}
     kept = {name: value for name, value in named.items() if name in cassette_file.REQUEST_HEADERS}
-    return RecordedRequest(method, path, as_bytes(body), kept, provider_at(uri, path), urlsplit(uri).hostname)
+    return RecordedRequest(method, path, to_bytes(body), kept, provider_of_uri(uri, path), urlsplit(uri).hostname)
 
 
-def recorded_response(response: Mapping[str, Any]) -> RecordedResponse:
+def to_recorded_response(response: Mapping[str, Any]) -> RecordedResponse:
     """A response as vcrpy holds it, its body decoded."""
-    headers = {name.lower(): value for name, value in flat(response["headers"]).items()}
+    headers = {name.lower(): value for name, value in flatten_headers(response["headers"]).items()}
     kept = {name: value for name, value in headers.items() if name in cassette_file.RESPONSE_HEADERS}
-    return RecordedResponse(response["status"]["code"], as_bytes(response["body"]["string"]), kept)
+    return RecordedResponse(response["status"]["code"], to_bytes(response["body"]["string"]), kept)
 
 
-def vcr_response(response: RecordedResponse) -> dict[str, Any]:
+def to_vcr_response(response: RecordedResponse) -> dict[str, Any]:
     """A response as vcrpy plays it."""
     return {
         "status": {"code": response.status, "message": ""},
@@ -123,7 +123,7 @@ def vcr_response(response: RecordedResponse) -> dict[str, Any]:
     }
 
 
-def path_of(uri: str) -> str:
+def strip_host(uri: str) -> str:
     """An address without its host, and without the arguments that carry a key."""
     parts = urlsplit(uri)
     if not KEY_ARGUMENTS.isdisjoint(name for name, _ in parse_qsl(parts.query)):
@@ -132,19 +132,19 @@ def path_of(uri: str) -> str:
     return parts.path + (f"?{parts.query}" if parts.query else "")
 
 
-def flat(headers: Mapping[str, Any]) -> dict[str, str]:
+def flatten_headers(headers: Mapping[str, Any]) -> dict[str, str]:
     """Headers as texts with one value each; several are joined by commas, as on a wire. botocore's are bytes."""
     return {
-        _text(name): ", ".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value)
+        _to_text(name): ", ".join(map(_to_text, value)) if isinstance(value, list | tuple) else _to_text(value)
         for name, value in headers.items()
     }
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def as_bytes(body: Any) -> bytes:
+def to_bytes(body: Any) -> bytes:
     """A body as recorders hold it: bytes, a text, None, a file, or the chunks of one."""
     if body is None:
         return b""
@@ -152,7 +152,7 @@ def as_bytes(body: Any) -> bytes:
         return body.encode()
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
-    return b"".join(map(as_bytes, [body.read()] if hasattr(body, "read") else body))
+    return b"".join(map(to_bytes, [body.read()] if hasattr(body, "read") else body))
 
 
 def today() -> datetime.date:

@@ -25,13 +25,13 @@ from dragoman.adapter.registry import register_adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.testing.conformance.said import Call, Said
-from dragoman.testing.scripted_adapter import EVERYTHING, TRANSPORT, ScriptedAdapter
+from dragoman.testing.conformance.said import SampleCall, SampleReply
+from dragoman.testing.scripted_adapter import ALL_CAPABILITIES, TRANSPORT, ScriptedAdapter
 from dragoman.testing.scripted_transport import AsyncScriptedTransport, ScriptedTransport
 from dragoman.testing.scripted_wire import MODEL
 from dragoman.transport import register_transport
 
-_PIECE = re.compile(r"\s*\S+|\s+")
+_WORD = re.compile(r"\s*\S+|\s+")
 
 
 class ScriptError(DragomanError):
@@ -42,15 +42,15 @@ class ScriptError(DragomanError):
 class ScriptedReply:
     """One reply of the script; see `says`."""
 
-    said: Said
-    to: str | None = None
+    sample: SampleReply
+    expects: str | None = None
     delay: float = 0.0
-    pace: float = 0.0
-    breaks: Exception | None = None
+    chunk_delay: float = 0.0
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProviderRequest:
     """One request, as the provider read it."""
 
     messages: tuple[Message, ...]
@@ -80,25 +80,25 @@ class Asked:
         return found
 
 
-Line = str | ScriptedReply | Exception
+ScriptedOutcome = str | ScriptedReply | Exception
 """What the script says next: a text, a reply, or an error that the request fails with."""
 
-Cue = Line | Callable[[Asked], Line]
+ScriptEntry = ScriptedOutcome | Callable[[ProviderRequest], ScriptedOutcome]
 """The same, or what makes it of the request."""
 
 
-def says(
+def scripted_reply(
     *pieces: str,
     thinking: str = "",
     calls: Mapping[str, Mapping[str, Any]] | Iterable[tuple[str, Mapping[str, Any]]] = (),
-    to: str | None = None,
-    cut: bool = False,
+    expects: str | None = None,
+    truncated: bool = False,
     input_tokens: int = 10,
     cached_tokens: int = 0,
     output_tokens: int = 5,
     delay: float = 0.0,
-    pace: float = 0.0,
-    breaks: Exception | None = None,
+    chunk_delay: float = 0.0,
+    error: Exception | None = None,
 ) -> ScriptedReply:
     """A reply of the script.
 
@@ -109,24 +109,24 @@ def says(
     says, of a whole reply in its place.
     """
     pairs = calls.items() if isinstance(calls, Mapping) else calls
-    asked = tuple(_call(number, name, given) for number, (name, given) in enumerate(pairs, 1))
-    text = tuple(_PIECE.findall(pieces[0])) if len(pieces) == 1 else tuple(filter(None, pieces))
-    said = Said(
-        thinking=tuple(_PIECE.findall(thinking)),
+    sample_calls = tuple(_sample_call(number, name, given) for number, (name, given) in enumerate(pairs, 1))
+    text = tuple(_WORD.findall(pieces[0])) if len(pieces) == 1 else tuple(filter(None, pieces))
+    sample = SampleReply(
+        thinking=tuple(_WORD.findall(thinking)),
         text=text,
-        calls=asked,
-        cut=cut,
+        calls=sample_calls,
+        truncated=truncated,
         input_tokens=input_tokens,
         cached_tokens=cached_tokens,
         output_tokens=output_tokens,
     )
-    return ScriptedReply(said, to, delay, pace, breaks)
+    return ScriptedReply(sample, expects, delay, chunk_delay, error)
 
 
-def _call(number: int, name: str, given: Mapping[str, Any]) -> Call:
+def _sample_call(number: int, name: str, given: Mapping[str, Any]) -> SampleCall:
     written = json.dumps(dict(given), ensure_ascii=False)
     half = len(written) // 2
-    return Call(f"call_{number}", name, dict(given), (written[:half], written[half:]))
+    return SampleCall(f"call_{number}", name, dict(given), (written[:half], written[half:]))
 
 
 class ScriptedProvider:
@@ -137,25 +137,27 @@ class ScriptedProvider:
     as a context manager it sees at the end that the script was played to its end.
     """
 
-    _stages: ClassVar[dict[str, "ScriptedProvider"]] = {}
+    _providers: ClassVar[dict[str, "ScriptedProvider"]] = {}
 
-    def __init__(self, *script: Cue, name: str = "scripted", capabilities: AdapterCapabilities = EVERYTHING) -> None:
+    def __init__(
+        self, *script: ScriptEntry, name: str = "scripted", capabilities: AdapterCapabilities = ALL_CAPABILITIES
+    ) -> None:
         """Raises ConfigurationError where an installed provider has that name, or a line is none."""
-        for cue in script:
-            if not (isinstance(cue, str | ScriptedReply | Exception) or callable(cue)):
+        for entry in script:
+            if not (isinstance(entry, str | ScriptedReply | Exception) or callable(entry)):
                 raise ConfigurationError(
-                    f"{cue!r:.80} is no line of a script: a text, says(...), an error or a function"
+                    f"{entry!r:.80} is no line of a script: a text, says(...), an error or a function"
                 )
         self.name = name
-        self.asked: list[Asked] = []
+        self.requests: list[ProviderRequest] = []
         """All requests so far."""
         self._script = list(script)
         self._lock = threading.Lock()
         kind = type("Scripted", (ScriptedAdapter,), {"provider": name, "abilities": capabilities})
         self.adapter: ScriptedAdapter = kind(MODEL)
         register_adapter(name, kind)
-        register_transport(TRANSPORT, _transport)
-        self._stages[name] = self
+        register_transport(TRANSPORT, _create_transport)
+        self._providers[name] = self
 
     @property
     def model(self) -> str:
@@ -163,15 +165,15 @@ class ScriptedProvider:
         return str(self.adapter.model_id)
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many lines of the script nobody has asked for yet."""
-        return len(self._script) - len(self.asked)
+        return len(self._script) - len(self.requests)
 
     def finish(self) -> None:
         """Raises ScriptError where the script was not played to its end."""
-        if self.left > 0:
+        if self.remaining > 0:
             raise ScriptError(
-                f"{self.name}: {self.left} of {len(self._script)} lines of the script were never asked for"
+                f"{self.name}: {self.remaining} of {len(self._script)} lines of the script were never asked for"
             )
 
     def __enter__(self) -> Self:
@@ -183,24 +185,28 @@ class ScriptedProvider:
         if error is None:
             self.finish()
 
-    def next_line(self, request: WireRequest) -> ScriptedReply | Exception:
+    def next_reply(self, wire_request: WireRequest) -> ScriptedReply | Exception:
         """What the script says to a request. Raises ScriptError where it does not go on, or not like that."""
         context = RequestContext(model=self.model)
-        messages, tools, options = self.adapter.from_wire_request(request.body, context)
-        asked = Asked(tuple(messages), tuple(tools), options)
+        messages, tools, options = self.adapter.from_wire_request(wire_request.body, context)
+        request = ProviderRequest(tuple(messages), tuple(tools), options)
         with self._lock:
-            number = len(self.asked)
+            number = len(self.requests)
             if number >= len(self._script):
                 raise ScriptError(
-                    f"{self.name}: the script has {number} lines, and was asked once more: {_short(asked)}"
+                    f"{self.name}: the script has {number} lines, and was asked once more: {_shorten(request)}"
                 )
-            self.asked.append(asked)
-            cue = self._script[number]
-        line = cue(asked) if callable(cue) and not isinstance(cue, Exception) else cue
-        reply = says(line) if isinstance(line, str) else line
-        if isinstance(reply, ScriptedReply) and reply.to is not None and not re.search(reply.to, asked.text):
+            self.requests.append(request)
+            entry = self._script[number]
+        outcome = entry(request) if callable(entry) and not isinstance(entry, Exception) else entry
+        reply = scripted_reply(outcome) if isinstance(outcome, str) else outcome
+        if (
+            isinstance(reply, ScriptedReply)
+            and reply.expects is not None
+            and not re.search(reply.expects, request.text)
+        ):
             raise ScriptError(
-                f"{self.name}, line {number + 1}: {reply.to!r} was expected, and what was said is {_short(asked)}"
+                f"{self.name}, line {number + 1}: {reply.expects!r} was expected, and what was said is {_shorten(request)}"
             )
         if not isinstance(reply, ScriptedReply | Exception):
             raise ScriptError(
@@ -209,16 +215,16 @@ class ScriptedProvider:
         return reply
 
     @classmethod
-    def stage(cls, name: str) -> "ScriptedProvider":
+    def by_name(cls, name: str) -> "ScriptedProvider":
         """The provider that plays under a name at present: the one that was made last."""
-        return cls._stages[name]
+        return cls._providers[name]
 
 
-def _short(asked: Asked) -> str:
-    return repr(asked.text if len(asked.text) <= 200 else asked.text[:200] + "…")
+def _shorten(request: ProviderRequest) -> str:
+    return repr(request.text if len(request.text) <= 200 else request.text[:200] + "…")
 
 
-def _transport(*, asynchronous: bool, **settings: Any) -> ScriptedTransport | AsyncScriptedTransport:
+def _create_transport(*, asynchronous: bool, **settings: Any) -> ScriptedTransport | AsyncScriptedTransport:
     if settings:
         raise ConfigurationError(f"a scripted provider takes no settings: {', '.join(settings)}")
-    return (AsyncScriptedTransport if asynchronous else ScriptedTransport)(lambda name: ScriptedProvider.stage(name))
+    return (AsyncScriptedTransport if asynchronous else ScriptedTransport)(lambda name: ScriptedProvider.by_name(name))

@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter
 
 from dragoman.adapter import demands, schemas, structured, wirejson
-from dragoman.adapter.assembly import Reply
-from dragoman.adapter.beginning import begin
+from dragoman.adapter.assembly import ReplyBuilder
+from dragoman.adapter.beginning import prepare_request
 from dragoman.adapter.capabilities import NATIVE, AdapterCapabilities, ThinkingPolicy
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, NamedTool, RequestContext
-from dragoman.adapter.counting import Counts
-from dragoman.adapter.decoding import StreamDecoder, reading
+from dragoman.adapter.counting import UsageReader
+from dragoman.adapter.decoding import StreamDecoder, wrap_malformed
 from dragoman.adapter.errors import MalformedReplyError, ProviderError, RateLimitError, ServerError
-from dragoman.adapter.failures import Failure, error_object
+from dragoman.adapter.failures import Failure, parse_error_body
 from dragoman.adapter.framing import Frame, NdjsonDecoder
-from dragoman.adapter.incoming import HistoryReader, leftover, request_object
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.incoming import HistoryReader, extra_fields, parse_request
+from dragoman.adapter.outgoing import RequestBuilder
 from dragoman.adapter.turns import Turn
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
@@ -38,7 +38,7 @@ from dragoman.canonical.usage import TokenUsage
 
 TRANSPORT = "scripted"
 
-EVERYTHING = AdapterCapabilities(
+ALL_CAPABILITIES = AdapterCapabilities(
     supports_thinking=NATIVE,
     supports_structured_output=NATIVE,
     supports_prompt_caching=NATIVE,
@@ -63,7 +63,7 @@ _OPTIONS = (
 )  # fmt: skip
 _BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 _CODES: dict[str, type[ProviderError]] = {"rate_limit": RateLimitError, "server_error": ServerError}
-_ENDED = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
+_ABNORMAL_STOPS = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
 
 
 class ScriptedAdapter(Adapter):
@@ -72,7 +72,7 @@ class ScriptedAdapter(Adapter):
     provider: ClassVar[str] = "scripted"
     endpoint: ClassVar[Endpoint] = Endpoint("http://127.0.0.1", key_required=False)
     transport: ClassVar[str] = TRANSPORT
-    abilities: ClassVar[AdapterCapabilities] = EVERYTHING
+    abilities: ClassVar[AdapterCapabilities] = ALL_CAPABILITIES
 
     @property
     def capabilities(self) -> AdapterCapabilities:
@@ -81,21 +81,21 @@ class ScriptedAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = begin(self, messages, tools, options)
+        request, tools = prepare_request(self, messages, tools, options)
         body: dict[str, Any] = {"model": self.model}
-        body["messages"] = request.history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
-        usable = schemas.fit_tools(request, request.usable(tools))
+        body["messages"] = request.encode_history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
+        usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
         if usable:
             body["tools"] = [tool.model_dump(mode="json", exclude={"provider_raw"}) for tool in usable]
-        if choice := demands.tool_choice(request, tools=bool(usable), reasons=False):
+        if choice := demands.tool_choice(request, tools=bool(usable), reasoning=False):
             body["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
-        return request.wire("/play", body | _parameters(request))
+        return request.build("/play", body | _parameters(request))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
         if response.status >= 400:
             raise self.error(response.status, response.body, response.headers)
-        with reading(self.provider):
-            return _message(wirejson.loads_object(response.body), Reply(context, self.provider))
+        with wrap_malformed(self.provider):
+            return _message(wirejson.loads_object(response.body), ReplyBuilder(context, self.provider))
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
         return _Decoder(self, context)
@@ -103,8 +103,8 @@ class ScriptedAdapter(Adapter):
     def from_wire_request(
         self, body: bytes | Mapping[str, Any], context: RequestContext
     ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
-        native = request_object(body)
-        with reading(self.provider, request=True):
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
             for item in native["messages"]:
                 _read_turn(item, reader)
@@ -112,17 +112,17 @@ class ScriptedAdapter(Adapter):
             return reader.messages, tools, self._options(native, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
-        return self.failure(error_object(body), status, body, headers)
+        return self.failure(parse_error_body(body), status, body, headers)
 
     def failure(
         self, native: Mapping[str, Any], status: int | None = None, body: bytes = b"", headers: Mapping[str, str] = {}
     ) -> ProviderError:
         """The error of an error object."""
-        told = native.get("error")
-        error = told if isinstance(told, dict) else {}
+        error_field = native.get("error")
+        error = error_field if isinstance(error_field, dict) else {}
         kind = _CODES.get(str(error.get("type")))
-        said = error.get("message") or body
-        failure = Failure(self.provider, self.model, said, status, error.get("type"), headers=headers)
+        message = error.get("message") or body
+        failure = Failure(self.provider, self.model, message, status, error.get("type"), headers=headers)
         return failure.error(kind or (None if status else ServerError))
 
     def _options(self, native: Mapping[str, Any], context: RequestContext) -> AdapterOptions:
@@ -136,27 +136,27 @@ class ScriptedAdapter(Adapter):
             stream=native["stream"],
             context=context,
         )
-        written = _parameters(Outgoing(self, read, context, (), []))
-        extra = leftover(native, written, ("model", "messages", "tools", "tool_choice"))
+        written = _parameters(RequestBuilder(self, read, context, (), []))
+        extra = extra_fields(native, written, ("model", "messages", "tools", "tool_choice"))
         return replace(read, extra={self.provider: extra} if extra else {})
 
 
-def _parameters(request: Outgoing) -> dict[str, Any]:
+def _parameters(request: RequestBuilder) -> dict[str, Any]:
     options = request.options
     body = {name: value for name in _OPTIONS if (value := getattr(options, name)) is not None}
     if stop := demands.stop_sequences(request):
         body["stop"] = stop
-    if structured.is_written(request, tools=False):
-        body["output_schema"] = schemas.fit_output(request)
+    if structured.should_send_schema(request, tools=False):
+        body["output_schema"] = schemas.fit_output_schema(request)
     return body | {"stream": options.stream}
 
 
-def _turn(request: Outgoing, turn: Turn) -> dict[str, Any]:
+def _turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
     channel = {} if turn.message.channel is None else {"channel": turn.message.channel}
     return {"role": turn.role, "content": [_block(request, block) for block in turn.blocks], **channel}
 
 
-def _block(request: Outgoing, block: ContentBlock) -> dict[str, Any]:
+def _block(request: RequestBuilder, block: ContentBlock) -> dict[str, Any]:
     written = block.model_dump(mode="json")
     if isinstance(block, ToolUseBlock):
         written["id"] = request.tool_id(block.id)
@@ -178,7 +178,7 @@ def _read_turn(item: Mapping[str, Any], reader: HistoryReader) -> None:
     reader.add(Role(item["role"]), blocks, channel=channel)
 
 
-def _message(native: Mapping[str, Any], reply: Reply, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+def _message(native: Mapping[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
     """A whole reply, or the one that a stream has gathered, in which a call may be ``open``."""
     content: list[ContentBlock] = []
     for index, part in enumerate(native["content"]):
@@ -192,12 +192,12 @@ def _message(native: Mapping[str, Any], reply: Reply, status: MessageStatus = Me
                 parsed, raw = {}, part["arguments"]
             call_id = reply.call_id(index, part["id"])
             content.append(ToolUseBlock(id=call_id, name=part["name"], input=parsed, raw_input=raw))
-    stop = _ENDED.get(status) or StopReason(native["stop"])
-    return reply.message(content, model=native["model"], stop_reason=stop, usage=_usage(native), raw={}, status=status)
+    stop = _ABNORMAL_STOPS.get(status) or StopReason(native["stop"])
+    return reply.build(content, model=native["model"], stop_reason=stop, usage=_usage(native), raw={}, status=status)
 
 
 def _usage(native: Mapping[str, Any]) -> TokenUsage | None:
-    if (count := Counts.of(native.get("usage"))) is None:
+    if (count := UsageReader.of(native.get("usage"))) is None:
         return None
     fresh, cached, output = count("input"), count("cached"), count("output")
     return TokenUsage(
@@ -209,7 +209,7 @@ class _Decoder(StreamDecoder):
     def __init__(self, adapter: ScriptedAdapter, context: RequestContext) -> None:
         super().__init__(adapter.provider, NdjsonDecoder(context.frame_cap, context.body_cap))
         self._adapter = adapter
-        self._reply = Reply(context, adapter.provider)
+        self._reply = ReplyBuilder(context, adapter.provider)
         self._native: dict[str, Any] = {}
 
     def read(self, frame: Frame) -> Iterable[StreamEvent]:
@@ -225,30 +225,30 @@ class _Decoder(StreamDecoder):
                 yield MessageStart(message_id, event["model"])
             case "text" | "thinking":
                 index = event["index"]
-                self._at(index, kind, {"type": kind, "text": ""})["text"] += event["text"]
+                self._part_at(index, kind, {"type": kind, "text": ""})["text"] += event["text"]
                 delta = TextDelta if kind == "text" else ThinkingDelta
                 yield delta(message_id, index, event["text"])
             case "tool_use":
                 index, fresh = event["index"], {**event, "arguments": "", "open": True}
-                if self._at(index, kind, fresh) is not fresh:
+                if self._part_at(index, kind, fresh) is not fresh:
                     raise MalformedReplyError(f"part {index} begins twice")
                 yield ToolUseStart(message_id, index, self._reply.call_id(index, event["id"]), event["name"])
             case "arguments" | "tool_use_end":
-                yield from self._go_on(event)
+                yield from self._continue_call(event)
             case "end":
                 self._native |= {"stop": event["stop"], "usage": event.get("usage")}
                 if (counted := _usage(self._native)) is not None:
                     yield UsageUpdate(message_id, counted)
                 yield MessageComplete(_message(self._native, self._reply))
             case other:
-                yield from self.unknown(other)
+                yield from self.skip_unknown(other)
 
     def partial(self, status: MessageStatus) -> Message | None:
         return _message(self._native, self._reply, status) if self._native else None
 
-    def _go_on(self, event: Mapping[str, Any]) -> Iterable[StreamEvent]:
+    def _continue_call(self, event: Mapping[str, Any]) -> Iterable[StreamEvent]:
         index = event["index"]
-        part = self._at(index, "tool_use")
+        part = self._part_at(index, "tool_use")
         if "open" not in part:
             raise MalformedReplyError(f"the call at {index} has ended")
         call = self._reply.call_id(index, part["id"])
@@ -261,7 +261,7 @@ class _Decoder(StreamDecoder):
         if malformed is None:
             yield ToolUseEnd(self._reply.message_id, index, call, parsed)
 
-    def _at(self, index: int, kind: str, new: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _part_at(self, index: int, kind: str, new: dict[str, Any] | None = None) -> dict[str, Any]:
         """The part at an index; a new one begins right behind the last."""
         parts: list[dict[str, Any]] = self._native["content"]
         if new is not None and index == len(parts):

@@ -21,27 +21,29 @@ _JSON = {"content-type": "application/json"}
 _LINES = Headers({"content-type": "application/x-ndjson"})
 
 
-class Stage(Protocol):
+class ReplySource(Protocol):
     """Who is asked."""
 
-    def next_line(self, request: WireRequest) -> "ScriptedReply | Exception": ...
+    def next_reply(self, request: WireRequest) -> "ScriptedReply | Exception": ...
 
 
-def _reply(
-    stage: Stage, adapter: Adapter, request: WireRequest, timeout: float | None
+def _next_reply(
+    find_source: ReplySource, adapter: Adapter, request: WireRequest, timeout: float | None
 ) -> "tuple[ScriptedReply, float]":
     """The next reply, and the seconds to wait for it. Raises the error that the script has in its place."""
-    line = stage.next_line(request)
-    if isinstance(line, Exception):
-        raise _failed(line, adapter)
-    if line.delay > (math.inf if timeout is None else timeout):
-        raise _failed(RequestTimeoutError(f"no reply in {timeout:g} s: the script waits for {line.delay:g} s"), adapter)
-    if not request.stream and line.breaks is not None:
-        raise _failed(line.breaks, adapter)
-    return line, line.delay
+    reply = find_source.next_reply(request)
+    if isinstance(reply, Exception):
+        raise _complete_error(reply, adapter)
+    if reply.delay > (math.inf if timeout is None else timeout):
+        raise _complete_error(
+            RequestTimeoutError(f"no reply in {timeout:g} s: the script waits for {reply.delay:g} s"), adapter
+        )
+    if not request.stream and reply.error is not None:
+        raise _complete_error(reply.error, adapter)
+    return reply, reply.delay
 
 
-def _failed(error: Exception, adapter: Adapter) -> Exception:
+def _complete_error(error: Exception, adapter: Adapter) -> Exception:
     if isinstance(error, ProviderError):
         error.provider = error.provider or adapter.provider
         error.attempts = (Attempt(1, error.status, error.error_class),)
@@ -51,66 +53,66 @@ def _failed(error: Exception, adapter: Adapter) -> Exception:
 class ScriptedTransport:
     """Plays the script of whoever has the adapter's provider name. Nothing is retried: the script is what happens."""
 
-    def __init__(self, stage: Callable[[str], Stage]) -> None:
-        self._stage = stage
+    def __init__(self, find_source: Callable[[str], ReplySource]) -> None:
+        self._find_source = find_source
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        line, delay = _reply(self._stage(adapter.provider), adapter, request, timeout)
+        reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         time.sleep(delay)
-        return WireResponse(200, scripted_wire.whole(line.said), _JSON, _OK)
+        return WireResponse(200, scripted_wire.whole(reply.sample), _JSON, _OK)
 
     @contextmanager
     def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> Iterator[StreamedReply]:
-        line, delay = _reply(self._stage(adapter.provider), adapter, request, timeout)
+        reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         time.sleep(delay)
-        yield StreamedReply(200, _LINES, self._chunks(line, adapter), _OK)
+        yield StreamedReply(200, _LINES, self._reply_chunks(reply, adapter), _OK)
 
     def close(self) -> None:
         """Nothing to close."""
 
-    def _chunks(self, line: "ScriptedReply", adapter: Adapter) -> Iterator[bytes]:
-        for number, chunk in enumerate(_chunks(line)):
+    def _reply_chunks(self, reply: "ScriptedReply", adapter: Adapter) -> Iterator[bytes]:
+        for number, chunk in enumerate(_reply_chunks(reply)):
             if number:
-                time.sleep(line.pace)
+                time.sleep(reply.chunk_delay)
             yield chunk
-        if line.breaks is not None:
-            raise _failed(line.breaks, adapter)
+        if reply.error is not None:
+            raise _complete_error(reply.error, adapter)
 
 
 class AsyncScriptedTransport:
     """The async twin of `ScriptedTransport`."""
 
-    def __init__(self, stage: Callable[[str], Stage]) -> None:
-        self._stage = stage
+    def __init__(self, find_source: Callable[[str], ReplySource]) -> None:
+        self._find_source = find_source
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
-        line, delay = _reply(self._stage(adapter.provider), adapter, request, timeout)
+        reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         await asyncio.sleep(delay)
-        return WireResponse(200, scripted_wire.whole(line.said), _JSON, _OK)
+        return WireResponse(200, scripted_wire.whole(reply.sample), _JSON, _OK)
 
     @asynccontextmanager
     async def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> AsyncIterator[AsyncStreamedReply]:
-        line, delay = _reply(self._stage(adapter.provider), adapter, request, timeout)
+        reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
         await asyncio.sleep(delay)
-        yield AsyncStreamedReply(200, _LINES, self._chunks(line, adapter), _OK)
+        yield AsyncStreamedReply(200, _LINES, self._reply_chunks(reply, adapter), _OK)
 
     async def close(self) -> None:
         """Nothing to close."""
 
-    async def _chunks(self, line: "ScriptedReply", adapter: Adapter) -> AsyncIterator[bytes]:
-        for number, chunk in enumerate(_chunks(line)):
+    async def _reply_chunks(self, reply: "ScriptedReply", adapter: Adapter) -> AsyncIterator[bytes]:
+        for number, chunk in enumerate(_reply_chunks(reply)):
             if number:
-                await asyncio.sleep(line.pace)
+                await asyncio.sleep(reply.chunk_delay)
             yield chunk
-        if line.breaks is not None:
-            raise _failed(line.breaks, adapter)
+        if reply.error is not None:
+            raise _complete_error(reply.error, adapter)
 
 
-def _chunks(line: "ScriptedReply") -> list[bytes]:
+def _reply_chunks(reply: "ScriptedReply") -> list[bytes]:
     """The chunks; without the last one, which ends the reply, where it breaks."""
-    chunks = list(scripted_wire.chunks(line.said))
-    return chunks[:-1] if line.breaks is not None else chunks
+    chunks = list(scripted_wire.chunks(reply.sample))
+    return chunks[:-1] if reply.error is not None else chunks

@@ -5,42 +5,42 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import RateLimitError, ServerError
-from dragoman.testing.conformance.said import Said
+from dragoman.testing.conformance.said import SampleReply
 from dragoman.testing.conformance.wire import Wire, compact, line
 
 MODEL = "actor"
 
 
-def _end(said: Said) -> dict[str, Any]:
+def _end(sample: SampleReply) -> dict[str, Any]:
     return {
-        "stop": "tool_use" if said.calls else "max_tokens" if said.cut else "end_turn",
-        "usage": {"input": said.input_tokens, "cached": said.cached_tokens, "output": said.output_tokens},
+        "stop": "tool_use" if sample.calls else "max_tokens" if sample.truncated else "end_turn",
+        "usage": {"input": sample.input_tokens, "cached": sample.cached_tokens, "output": sample.output_tokens},
     }
 
 
-def whole(said: Said) -> bytes:
+def whole(sample: SampleReply) -> bytes:
     """A whole reply."""
-    spoken = (("thinking", said.thinking), ("text", said.text))
-    content: list[dict[str, Any]] = [{"type": kind, "text": "".join(pieces)} for kind, pieces in spoken if pieces]
+    texts = (("thinking", sample.thinking), ("text", sample.text))
+    content: list[dict[str, Any]] = [{"type": kind, "text": "".join(pieces)} for kind, pieces in texts if pieces]
     content += [
-        {"type": "tool_use", "id": call.id, "name": call.name, "arguments": call.arguments} for call in said.calls
+        {"type": "tool_use", "id": call.id, "name": call.name, "arguments": call.arguments} for call in sample.calls
     ]
-    return compact({"model": MODEL, "content": content, **_end(said)}).encode()
+    return compact({"model": MODEL, "content": content, **_end(sample)}).encode()
 
 
-def chunks(said: Said) -> Iterator[bytes]:
+def chunks(sample: SampleReply) -> Iterator[bytes]:
     """The lines of a streamed reply, one a chunk."""
     yield line({"type": "start", "model": MODEL})
     index = 0
-    for kind, pieces in (("thinking", said.thinking), ("text", said.text)):
+    for kind, pieces in (("thinking", sample.thinking), ("text", sample.text)):
         yield from (line({"type": kind, "index": index, "text": piece}) for piece in pieces)
         index += bool(pieces)
-    for call in said.calls:
+    for call in sample.calls:
         yield line({"type": "tool_use", "index": index, "id": call.id, "name": call.name})
         yield from (line({"type": "arguments", "index": index, "text": piece}) for piece in call.pieces)
         yield line({"type": "tool_use_end", "index": index})
         index += 1
-    yield line({"type": "end", **_end(said)})
+    yield line({"type": "end", **_end(sample)})
 
 
 def _error(kind: str) -> bytes:
@@ -48,7 +48,7 @@ def _error(kind: str) -> bytes:
 
 
 WIRE = Wire(
-    stream=lambda said: b"".join(chunks(said)),
+    stream=lambda sample: b"".join(chunks(sample)),
     whole=whole,
     terminal=re.compile(rb'"type":"end"'),
     errors=((_error("rate_limit"), RateLimitError), (_error("server_error"), ServerError)),

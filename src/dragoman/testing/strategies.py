@@ -39,12 +39,12 @@ from dragoman.canonical.blocks import (
     UnknownBlock,
     VideoBlock,
 )
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Channel, Message, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.usage import CostStatus, Usage
-from dragoman.testing.conformance.said import Call, Said
+from dragoman.testing.conformance.said import SampleCall, SampleReply
 
 try:
     from hypothesis import strategies as st
@@ -159,7 +159,7 @@ messages = st.builds(
 )  # fmt: skip
 
 
-def _said(role: Role, content: Iterable[ContentBlock], model: str | None = None) -> Message:
+def _message(role: Role, content: Iterable[ContentBlock], model: str | None = None) -> Message:
     """A message as its provider's adapter would make it, without its final id: `histories` numbers them."""
     by = model.partition(":")[0] if model else None
     metadata = MessageMetadata(model=model, provider=by, provider_raw={"by": by} if by else None)
@@ -169,30 +169,30 @@ def _said(role: Role, content: Iterable[ContentBlock], model: str | None = None)
 @st.composite
 def tool_turns(draw: st.DrawFn) -> list[Message]:
     """An assistant's turn with calls, and results that answer some of them, none, or some twice."""
-    said = draw(st.lists(text_blocks | thinking_blocks | redacted_blocks | provider_blocks, max_size=2))
+    blocks_before = draw(st.lists(text_blocks | thinking_blocks | redacted_blocks | provider_blocks, max_size=2))
     calls = draw(st.lists(tool_uses, min_size=1, max_size=3))
     answered = draw(st.lists(st.sampled_from([call.id for call in calls]) | tool_ids, max_size=4))
     content = st.lists(text_blocks | images, max_size=2).map(tuple)
     results = [ToolResultBlock(tool_use_id=answer, content=draw(content)) for answer in answered]
-    turn = _said(Role.ASSISTANT, [*said, *calls], draw(st.sampled_from(MODELS)))
+    turn = _message(Role.ASSISTANT, [*blocks_before, *calls], draw(st.sampled_from(MODELS)))
     if draw(st.booleans()):
-        return [turn, _said(Role.TOOL, results)]
-    return [turn, *(_said(Role.TOOL, [result]) for result in results)]
+        return [turn, _message(Role.TOOL, results)]
+    return [turn, *(_message(Role.TOOL, [result]) for result in results)]
 
 
-def _spoken(role: Role, allowed: SearchStrategy[ContentBlock]) -> SearchStrategy[list[Message]]:
+def _turns_of(role: Role, allowed: SearchStrategy[ContentBlock]) -> SearchStrategy[list[Message]]:
     content = st.lists(allowed, max_size=3)
-    return st.builds(lambda c, model: [_said(role, c, model)], content, st.sampled_from(MODELS))
+    return st.builds(lambda c, model: [_message(role, c, model)], content, st.sampled_from(MODELS))
 
 
-_scenes = (
-    _spoken(Role.USER, text_blocks | media)
-    | _spoken(Role.ASSISTANT, text_blocks | thinking_blocks | redacted_blocks | provider_blocks)
+_history_parts = (
+    _turns_of(Role.USER, text_blocks | media)
+    | _turns_of(Role.ASSISTANT, text_blocks | thinking_blocks | redacted_blocks | provider_blocks)
     | tool_turns()
     | st.tuples(tool_turns(), tool_turns()).map(lambda two: [two[0][0], *two[1], *two[0][1:]])
-    | _spoken(Role.SYSTEM, text_blocks)
-    | _spoken(Role.DEVELOPER, text_blocks)
-    | st.sampled_from(Role).flatmap(lambda role: _spoken(role, blocks))
+    | _turns_of(Role.SYSTEM, text_blocks)
+    | _turns_of(Role.DEVELOPER, text_blocks)
+    | st.sampled_from(Role).flatmap(lambda role: _turns_of(role, blocks))
 )
 
 
@@ -200,9 +200,9 @@ _scenes = (
 def histories(draw: st.DrawFn, max_scenes: int = 5) -> list[Message]:
     """Any history at all: foreign, empty, duplicate and over-long ids, orphans, unanswered and doubly answered calls,
     media, thinking, native and unknown blocks, empty messages, blocks in the wrong place."""
-    scenes = draw(st.lists(_scenes, max_size=max_scenes))
-    told = [message for scene in scenes for message in scene]
-    return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(told)]
+    parts = draw(st.lists(_history_parts, max_size=max_scenes))
+    turns = [message for part in parts for message in part]
+    return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(turns)]
 
 
 _NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -221,24 +221,24 @@ def conversations(draw: st.DrawFn, model: str = "elsewhere:model", max_turns: in
     numbers = iter(range(100))
     history: list[Message] = []
 
-    def say(role: Role, content: Sequence[ContentBlock], by: str | None = None) -> None:
+    def add_message(role: Role, content: Sequence[ContentBlock], by: str | None = None) -> None:
         metadata = MessageMetadata(model=by, provider=by and by.partition(":")[0])
-        told = {"id": f"{len(history):026d}", "metadata": metadata, "created_at": _NOW}
-        history.append(Message(role=role, content=tuple(content), **told))
+        properties = {"id": f"{len(history):026d}", "metadata": metadata, "created_at": _NOW}
+        history.append(Message(role=role, content=tuple(content), **properties))
 
     if draw(st.booleans()):
-        say(Role.SYSTEM, [draw(_words)])
+        add_message(Role.SYSTEM, [draw(_words)])
     for _ in range(draw(st.integers(1, max_turns))):
-        say(Role.USER, draw(st.lists(_words | _pictures, min_size=1, max_size=2)))
+        add_message(Role.USER, draw(st.lists(_words | _pictures, min_size=1, max_size=2)))
         if draw(st.booleans()):
-            calls = [ToolUseBlock(id=f"tu_{encode_ulid(next(numbers))}", name="look", input={"at": "Bern"})]
-            spoken: SearchStrategy[list[ContentBlock]] = st.lists(_words | _thoughts, max_size=1)
-            say(Role.ASSISTANT, [*draw(spoken), *calls, *draw(st.lists(_words, max_size=1))], model)
+            calls = [ToolUseBlock(id=f"tu_{format_ulid(next(numbers))}", name="look", input={"at": "Bern"})]
+            leading: SearchStrategy[list[ContentBlock]] = st.lists(_words | _thoughts, max_size=1)
+            add_message(Role.ASSISTANT, [*draw(leading), *calls, *draw(st.lists(_words, max_size=1))], model)
             for call in calls:
                 answer = ToolResultBlock(tool_use_id=call.id, content=(draw(_words),), is_error=draw(st.booleans()))
-                say(Role.TOOL, [answer])
-        say(Role.ASSISTANT, draw(st.lists(_words, min_size=1, max_size=2)), model)
-    say(Role.USER, [draw(_words)])
+                add_message(Role.TOOL, [answer])
+        add_message(Role.ASSISTANT, draw(st.lists(_words, min_size=1, max_size=2)), model)
+    add_message(Role.USER, [draw(_words)])
     return history
 
 
@@ -272,39 +272,39 @@ def tools(draw: st.DrawFn) -> ToolDefinition:
     )
 
 
-TROUBLE = (
+TROUBLESOME_TEXTS = (
     "Hello", " world", ".", "\n\n", " é", " 你好", " 😀", "\u2028", "\u0085", "\u2029", ' "quoted"', " \\back", "\t",
     " data: x", " event: y", "\r\n", " {", " }", " [DONE]", " 42", "\ufeff", "\x1e", " null",
 )  # fmt: skip
 """What streams have been broken by: characters of several bytes, line separators, text that looks like framing."""
 
-_speech = st.lists(st.sampled_from(TROUBLE), min_size=1, max_size=5).map(lambda said: ("So", *said, " end"))
+_speech = st.lists(st.sampled_from(TROUBLESOME_TEXTS), min_size=1, max_size=5).map(lambda words: ("So", *words, " end"))
 _arguments = st.fixed_dictionaries({
-    "path": st.sampled_from(TROUBLE),
+    "path": st.sampled_from(TROUBLESOME_TEXTS),
     "n": st.sampled_from((0, -1, 12345, 1.5, 2**53 + 1)),
     "deep": st.sampled_from(({}, [None], {"a": {"b": "é"}})),
 })  # fmt: skip
 
 
 @st.composite
-def _calls(draw: st.DrawFn, index: int) -> Call:
+def _calls(draw: st.DrawFn, index: int) -> SampleCall:
     given = draw(_arguments)
     written = json.dumps(given, ensure_ascii=draw(st.booleans()))
     places = sorted(draw(st.sets(st.integers(1, len(written) - 1), max_size=2)))
     pieces = tuple(written[start:end] for start, end in pairwise([0, *places, len(written)]))
-    return Call(f"id{index}", draw(st.sampled_from(("rm", "get_weather", "search"))), given, pieces)
+    return SampleCall(f"id{index}", draw(st.sampled_from(("rm", "get_weather", "search"))), given, pieces)
 
 
 @st.composite
-def replies(draw: st.DrawFn) -> Said:
+def replies(draw: st.DrawFn) -> SampleReply:
     """What a model may say in one reply: thinking, text and calls in pieces, the counts, and whether it was cut."""
     number = draw(st.integers(0, 2))
-    spoken = draw(_speech) if not number or draw(st.booleans()) else ()
-    return Said(
+    text = draw(_speech) if not number or draw(st.booleans()) else ()
+    return SampleReply(
         thinking=draw(st.just(()) | _speech),
-        text=spoken,
+        text=text,
         calls=tuple(draw(_calls(index)) for index in range(number)),
-        cut=not number and draw(st.booleans()),
+        truncated=not number and draw(st.booleans()),
         input_tokens=draw(st.integers(1, 5000)),
         cached_tokens=draw(st.sampled_from((0, 0, 1024))),
         output_tokens=draw(st.integers(1, 900)),

@@ -22,19 +22,19 @@ from dragoman.canonical.message import Message, MessageStatus
 Events = Sequence[StreamEvent]
 
 
-def part_faults(events: Events, whole: Events, *, early: bool, network: bool) -> Iterator[str]:
+def partial_stream_faults(events: Events, whole: Events, *, early: bool, network: bool) -> Iterator[str]:
     """Of a stream that was broken off: it says nothing that the whole one does not say, and never that it is whole.
 
     ``early``: its terminal event had not arrived. ``network``: the connection is to blame, and nothing else.
     """
-    yield from form_faults(events)
+    yield from protocol_faults(events)
     *before, last = events
     if before != list(whole[: len(before)]):
         yield "the events are no beginning of those of the whole stream"
     if isinstance(last, MessageComplete):
         if early:
             yield "success before the terminal event"
-        elif last != whole[-1] and not _is_uncounted(last, whole[-1]):
+        elif last != whole[-1] and not _differs_in_usage_only(last, whole[-1]):
             yield "another message than that of the whole stream"
     elif isinstance(last, ErrorEvent):
         if network and not isinstance(last.error, NetworkError):
@@ -46,7 +46,7 @@ def part_faults(events: Events, whole: Events, *, early: bool, network: bool) ->
                     yield f"what had arrived is no beginning of the {kind.__name__}s"
 
 
-def _is_uncounted(last: MessageComplete, due: StreamEvent) -> bool:
+def _differs_in_usage_only(last: MessageComplete, due: StreamEvent) -> bool:
     """Whether a message is the one that was due but for its usage, which is unknown.
 
     Where the reason to stop ends a stream, the counts may follow it or not.
@@ -57,7 +57,7 @@ def _is_uncounted(last: MessageComplete, due: StreamEvent) -> bool:
     return same_end and last.message.content == due.message.content
 
 
-def form_faults(events: Events) -> Iterator[str]:
+def protocol_faults(events: Events) -> Iterator[str]:
     """Of any stream: one last event, typed errors, events in their order, and no call that is half of one."""
     if not events:
         yield "no events at all"
@@ -72,7 +72,7 @@ def form_faults(events: Events) -> Iterator[str]:
             yield from _partial_faults(last.partial, before)
     elif not isinstance(last, MessageComplete):
         yield f"the last event is {last.type}"
-    yield from _order_faults(before)
+    yield from _event_order_faults(before)
 
 
 def _partial_faults(partial: Message, before: Events) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _partial_faults(partial: Message, before: Events) -> Iterator[str]:
             yield "a finished call lost its input"
 
 
-def _order_faults(before: Events) -> Iterator[str]:
+def _event_order_faults(before: Events) -> Iterator[str]:
     """The order that consumers may rely on (specification D6.3)."""
     started: set[str] = set()
     ended: set[str] = set()
@@ -115,16 +115,16 @@ def _order_faults(before: Events) -> Iterator[str]:
         yield f"the first event is {before[0].type}"
 
 
-Told = tuple[str, str, tuple[tuple[str, Any], ...]]
+ReplyContent = tuple[str, str, tuple[tuple[str, Any], ...]]
 """The text, the thinking, and the name and input of each call; the input is None where it cannot be run."""
 
 
-def told_by_message(message: Message) -> Told:
+def message_content(message: Message) -> ReplyContent:
     calls = tuple((call.name, None if call.raw_input is not None else call.input) for call in message.tool_uses)
     return _text(message.content, TextBlock), _text(message.content, ThinkingBlock), calls
 
 
-def told_by_events(events: Iterable[StreamEvent], *, by_id: bool = True) -> Told:
+def events_content(events: Iterable[StreamEvent], *, by_id: bool = True) -> ReplyContent:
     """What the deltas alone add up to. ``by_id``: a call that starts twice under one id is one call."""
     text: list[str] = []
     thinking: list[str] = []
@@ -144,30 +144,30 @@ def told_by_events(events: Iterable[StreamEvent], *, by_id: bool = True) -> Told
                         break
             case _:
                 pass
-    return "".join(text), "".join(thinking), tuple((name, _input("".join(pieces))) for _, name, pieces in calls)
+    return "".join(text), "".join(thinking), tuple((name, _parse_input("".join(pieces))) for _, name, pieces in calls)
 
 
-def ends_told(events: Iterable[StreamEvent]) -> Iterator[str]:
+def call_input_faults(events: Iterable[StreamEvent]) -> Iterator[str]:
     """Of an untouched stream: what is wrong with the inputs that calls end with, their fragments being there."""
     fragments: dict[str, list[str]] = {}
     for event in events:
         if isinstance(event, ToolUseInputDelta):
             fragments.setdefault(event.tool_use_id, []).append(event.partial_json)
         elif isinstance(event, ToolUseEnd) and event.tool_use_id in fragments:
-            read = _input("".join(fragments[event.tool_use_id]))
+            read = _parse_input("".join(fragments[event.tool_use_id]))
             if read != event.final_input:
                 yield f"a call's input {event.final_input} is not what its fragments say: {read}"
 
 
-def says_no_more(result: Told, expected: Told) -> bool:
+def matches_expected(result: ReplyContent, expected: ReplyContent) -> bool:
     """Whether a result is what was expected, save that calls may have become ones that cannot be run."""
     if result[:2] != expected[:2] or len(result[2]) != len(expected[2]):
         return False
     pairs = zip(result[2], expected[2], strict=True)
-    return all(name == due and given in (None, wanted) for (name, given), (due, wanted) in pairs)
+    return all(name == due and given in (None, expected_input) for (name, given), (due, expected_input) in pairs)
 
 
-def _input(text: str) -> Any:
+def _parse_input(text: str) -> Any:
     parsed, malformed = wirejson.parse_arguments(text)
     return parsed if malformed is None else None
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.decoding import decode
+from dragoman.adapter.decoding import decode_stream
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, StopReason
-from dragoman.testing.event_bytes import events_of, framing_of
+from dragoman.testing.event_bytes import detect_framing, split_events
 from dragoman.testing.fault_plans import (
     Bom,
     Comments,
@@ -38,12 +38,12 @@ from dragoman.testing.fault_plans import (
 )
 from dragoman.testing.mutation import Mutate
 from dragoman.testing.stream_judging import (
-    ends_told,
-    form_faults,
-    part_faults,
-    says_no_more,
-    told_by_events,
-    told_by_message,
+    call_input_faults,
+    events_content,
+    matches_expected,
+    message_content,
+    partial_stream_faults,
+    protocol_faults,
 )
 from dragoman.testing.stream_subject import StreamSubject
 
@@ -86,14 +86,14 @@ class Verdict:
             self.outcomes[trial.outcome] = self.outcomes.get(trial.outcome, 0) + 1
         if trial.faults:
             self.failed += 1
-            if len(self.faults) < _SHOWN:
+            if len(self.faults) < _MAX_FAULTS_KEPT:
                 self.faults.append(f"{trial.what}: {'; '.join(trial.faults)}")
 
 
-_SHOWN = 10
-_SIZES, _CRUMBS = 64, 8
+_MAX_FAULTS_KEPT = 10
+_MAX_CHUNK_SIZE, _MAX_CHUNK_SIZE_OF_VARIANTS = 64, 8
 """The largest size of equal chunks: of the stream as it is, and of each other spelling of it."""
-_CUTTINGS = 4
+_RANDOM_CHUNKINGS = 4
 
 
 def stream_laws(adapter: Adapter, body: bytes, effort: Effort | None = None, **facts: Any) -> Iterator[Verdict]:
@@ -106,10 +106,10 @@ def stream_laws(adapter: Adapter, body: bytes, effort: Effort | None = None, **f
         yield Verdict("untouched", 1, 1, faults=[f"the untouched stream ends with {subject.events[-1]}"])
         return
     for name in LAWS:
-        yield verdict(name, subject, effort)
+        yield run_law(name, subject, effort)
 
 
-def verdict(law: str, subject: StreamSubject, effort: Effort) -> Verdict:
+def run_law(law: str, subject: StreamSubject, effort: Effort) -> Verdict:
     """One law over one stream."""
     found = Verdict(law)
     for trial in LAWS[law](subject, effort):
@@ -127,63 +127,66 @@ def clean_cuts(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
 def resets(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """The same with a connection that breaks."""
     for at in (*range(0, len(subject.body), effort.stride), len(subject.body)):
-        events = list(decode(Cut(at, reset=True).apply(subject.body), subject.decoder()))
+        events = list(decode_stream(Cut(at, reset=True).apply(subject.body), subject.decoder()))
         yield _cut_trial(subject, f"reset at {at}", at, events)
 
 
 def _cut_trial(subject: StreamSubject, what: str, at: int, events: list[StreamEvent]) -> Trial:
     early = subject.ends_at is not None and at < subject.ends_at
-    faults = tuple(part_faults(events, subject.events, early=early, network=True))
+    faults = tuple(partial_stream_faults(events, subject.events, early=early, network=True))
     return Trial(what, faults, events[-1].type if events else "nothing")
 
 
 def chunkings(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """Other chunks, line ends, comments, pings and a byte order mark change nothing, down to the ids."""
     whole = list(subject.events)
-    bodies = dict(_harmless(subject))
+    bodies = dict(_equivalent_bodies(subject))
     for name, body in bodies.items():
-        yield _same(subject, name, [body], whole)
-    for name, plan in _cuttings(bodies, effort):
-        yield _same(subject, f"{name}, {plan}", plan.apply(bodies[name]), whole)
+        yield _same_events(subject, name, [body], whole)
+    for name, plan in _chunking_plans(bodies, effort):
+        yield _same_events(subject, f"{name}, {plan}", plan.apply(bodies[name]), whole)
 
 
-def _same(subject: StreamSubject, what: str, chunks: Any, whole: list[StreamEvent]) -> Trial:
+def _same_events(subject: StreamSubject, what: str, chunks: Any, whole: list[StreamEvent]) -> Trial:
     return Trial(what) if subject.play(chunks) == whole else Trial(what, ("other events",))
 
 
-def _harmless(subject: StreamSubject) -> Iterator[tuple[str, bytes]]:
+def _equivalent_bodies(subject: StreamSubject) -> Iterator[tuple[str, bytes]]:
     """The body in every spelling that means the same."""
     yield "as it is", subject.body
     if subject.keep_alive:
-        yield "pings", b"".join(subject.keep_alive + event for event in events_of(subject.body))
-    if framing_of(subject.body).is_text:
+        yield "pings", b"".join(subject.keep_alive + event for event in split_events(subject.body))
+    if detect_framing(subject.body).is_text:
         for plan in (LineEnds("\n"), LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments()):
             yield str(plan), b"".join(plan.apply(subject.body))
 
 
-def _cuttings(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[str, Plan]]:
+def _chunking_plans(bodies: dict[str, bytes], effort: Effort) -> Iterator[tuple[str, Plan]]:
     """Ways to cut each spelling: what every effort tries first, then the two-way splits, drawn by the seed."""
     picker = random.Random(effort.seed)
-    every: list[tuple[str, Plan]] = []
-    some: list[tuple[str, Plan]] = []
+    always: list[tuple[str, Plan]] = []
+    splits: list[tuple[str, Plan]] = []
     for number, (name, body) in enumerate(bodies.items()):
-        every += [(name, Rechunk((size,))) for size in range(1, (_CRUMBS if number else _SIZES) + 1)]
-        every += [(name, Rechunk(seed=picker.randrange(2**32))) for _ in range(_CUTTINGS)]
-        some += [(name, Rechunk((at, len(body) - at))) for at in range(1, len(body))]
-    if effort.replays is not None and len(every) + len(some) > effort.replays:
-        some = picker.sample(some, max(0, effort.replays - len(every)))
-    yield from every
-    yield from some
+        always += [
+            (name, Rechunk((size,)))
+            for size in range(1, (_MAX_CHUNK_SIZE_OF_VARIANTS if number else _MAX_CHUNK_SIZE) + 1)
+        ]
+        always += [(name, Rechunk(seed=picker.randrange(2**32))) for _ in range(_RANDOM_CHUNKINGS)]
+        splits += [(name, Rechunk((at, len(body) - at))) for at in range(1, len(body))]
+    if effort.replays is not None and len(always) + len(splits) > effort.replays:
+        splits = picker.sample(splits, max(0, effort.replays - len(always)))
+    yield from always
+    yield from splits
 
 
 def foldings(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """The deltas add up to the message, and stand in the order that consumers rely on."""
-    faults = [*form_faults(subject.events), *ends_told(subject.events)]
+    faults = [*protocol_faults(subject.events), *call_input_faults(subject.events)]
     last = subject.events[-1]
     if isinstance(last, MessageComplete):
-        said, meant = told_by_events(subject.events), told_by_message(last.message)
-        if not says_no_more(meant, said):
-            faults.append(f"the deltas say {said}, the message {meant}")
+        from_deltas, from_message = events_content(subject.events), message_content(last.message)
+        if not matches_expected(from_message, from_deltas):
+            faults.append(f"the deltas say {from_deltas}, the message {from_message}")
     yield Trial("the deltas", tuple(faults))
 
 
@@ -203,8 +206,8 @@ def twins(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
 
 
 def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
-    if told_by_message(streamed) != told_by_message(reply):
-        yield f"streamed {told_by_message(streamed)}, unstreamed {told_by_message(reply)}"
+    if message_content(streamed) != message_content(reply):
+        yield f"streamed {message_content(streamed)}, unstreamed {message_content(reply)}"
     if [type(block) for block in streamed.content] != [type(block) for block in reply.content]:
         yield "other blocks"
     pairs: list[tuple[str, Any, Any]] = [
@@ -222,24 +225,28 @@ def _twin_faults(streamed: Message, reply: Message) -> Iterator[str]:
 
 def edits(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
     """An event lost, doubled or moved: a typed error, the same message, or what the remaining events say."""
-    *spoken, end = _spoken(subject)
-    numbers = range(len(spoken))
+    *events_by_frame, end = _events_by_frame(subject)
+    numbers = range(len(events_by_frame))
     for n in numbers:
-        yield _edited(subject, DropEvent(n), [*spoken[:n], *spoken[n + 1 :], end])
-        yield _edited(subject, DuplicateEvent(n), [*spoken[: n + 1], *spoken[n:], end])
+        yield _try_edit(subject, DropEvent(n), [*events_by_frame[:n], *events_by_frame[n + 1 :], end])
+        yield _try_edit(subject, DuplicateEvent(n), [*events_by_frame[: n + 1], *events_by_frame[n:], end])
     for n in numbers[:-1]:
-        yield _edited(subject, SwapEvents(n), [*spoken[:n], spoken[n + 1], spoken[n], *spoken[n + 2 :], end])
+        yield _try_edit(
+            subject,
+            SwapEvents(n),
+            [*events_by_frame[:n], events_by_frame[n + 1], events_by_frame[n], *events_by_frame[n + 2 :], end],
+        )
 
 
-def _spoken(subject: StreamSubject) -> list[list[StreamEvent]]:
+def _events_by_frame(subject: StreamSubject) -> list[list[StreamEvent]]:
     """What each event of the body, and then its end, makes the untouched stream say."""
     decoder = subject.decoder()
-    return [*(decoder.feed(event) for event in events_of(subject.body)), decoder.finish()]
+    return [*(decoder.feed(event) for event in split_events(subject.body)), decoder.finish()]
 
 
-def _edited(subject: StreamSubject, plan: Plan, spoken: list[list[StreamEvent]]) -> Trial:
+def _try_edit(subject: StreamSubject, plan: Plan, events_by_frame: list[list[StreamEvent]]) -> Trial:
     events = subject.play(plan.apply(subject.body))
-    faults = list(form_faults(events))
+    faults = list(protocol_faults(events))
     last, due = events[-1], subject.events[-1]
     assert isinstance(due, MessageComplete)
     if isinstance(last, ErrorEvent):
@@ -249,15 +256,15 @@ def _edited(subject: StreamSubject, plan: Plan, spoken: list[list[StreamEvent]])
     if last == due:
         return Trial(str(plan), tuple(faults), "the same message")
     faults += _metadata_faults(last.message, due.message)
-    result = told_by_message(last.message)
-    remaining = list(_until_complete(event for said in spoken for event in said))
-    allowed = [told_by_message(due.message), *(told_by_events(remaining, by_id=by_id) for by_id in (True, False))]
-    if not any(says_no_more(result, each) for each in allowed):
+    result = message_content(last.message)
+    remaining = list(_up_to_complete(event for frame_events in events_by_frame for event in frame_events))
+    allowed = [message_content(due.message), *(events_content(remaining, by_id=by_id) for by_id in (True, False))]
+    if not any(matches_expected(result, each) for each in allowed):
         faults.append(f"says {result}, which the remaining events do not")
     return Trial(str(plan), tuple(faults), "what its events say")
 
 
-def _until_complete(events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
+def _up_to_complete(events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
     for event in events:
         yield event
         if isinstance(event, MessageComplete):
@@ -279,7 +286,7 @@ def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
         for at in places:
             plan = InjectEvent(at, event)
             events = subject.play(plan.apply(subject.body))
-            faults = list(part_faults(events, subject.events, early=True, network=False))
+            faults = list(partial_stream_faults(events, subject.events, early=True, network=False))
             last = events[-1]
             if not (isinstance(last, ErrorEvent) and isinstance(last.error, kind)):
                 faults.append(f"{kind.__name__} was due, not {last}")
@@ -289,7 +296,7 @@ def error_events(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
 def _ends(subject: StreamSubject) -> list[int]:
     """How many bytes stand before each event."""
     ends = [0]
-    for event in events_of(subject.body)[:-1]:
+    for event in split_events(subject.body)[:-1]:
         ends.append(ends[-1] + len(event))
     return ends
 
@@ -305,7 +312,7 @@ def mutations(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:
             yield Trial(str(plan), (f"{type(error).__name__}: {error}",), "an untyped error")
             continue
         outcome = events[-1].type if events else "nothing"
-        yield Trial(str(plan), tuple(form_faults(events)), outcome)
+        yield Trial(str(plan), tuple(protocol_faults(events)), outcome)
 
 
 def mutated_replies(subject: StreamSubject, effort: Effort) -> Iterator[Trial]:

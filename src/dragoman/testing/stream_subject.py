@@ -10,7 +10,7 @@ from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.events import StreamEvent
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 
 _NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -65,4 +65,4 @@ class StreamSubject:
 
 def _counter(prefix: str) -> Callable[[], str]:
     numbers = count(1)
-    return lambda: prefix + encode_ulid(next(numbers))
+    return lambda: prefix + format_ulid(next(numbers))

@@ -26,15 +26,15 @@ __all__ = [
     "transport_for",
 ]
 
-_registered: dict[str, Callable[..., Any]] = {}
+_factories: dict[str, Callable[..., Any]] = {}
 
 
-def register_transport(name: str, make: Callable[..., Any]) -> None:
+def register_transport(name: str, factory: Callable[..., Any]) -> None:
     """Makes a way to models known in this process, for adapters whose ``transport`` is that name.
 
     ``make`` is called with ``asynchronous`` and the settings of a provider, and gives a Transport or an AsyncTransport.
     """
-    _registered[name] = make
+    _factories[name] = factory
 
 
 @overload
@@ -55,9 +55,9 @@ def transport_for(adapter: Adapter, *, asynchronous: bool = False, **settings: A
         from dragoman.transport.local import AsyncLocalTransport, LocalTransport
 
         return AsyncLocalTransport(**settings) if asynchronous else LocalTransport(**settings)
-    if make := _registered.get(adapter.transport):
-        made: Transport | AsyncTransport = make(asynchronous=asynchronous, **settings)
-        return made
+    if factory := _factories.get(adapter.transport):
+        transport: Transport | AsyncTransport = factory(asynchronous=asynchronous, **settings)
+        return transport
     if adapter.transport != "http":
         raise ConfigurationError(f"{adapter!r} wants the transport {adapter.transport!r}; there are http and local")
     if vendor_of(settings.get("client")) is not None:

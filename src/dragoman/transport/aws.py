@@ -19,7 +19,7 @@ from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 SERVICE = "bedrock"
 
 _HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
-_SIGNED = ("content-type",)
+_SIGNED_HEADERS = ("content-type",)
 """Headers that are signed besides host, date and session token. A proxy may change others on the way."""
 
 
@@ -39,41 +39,41 @@ class SigV4Auth(httpx.Auth):
 
     def sync_auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         request.read()
-        yield self._signed(request, self._credentials())
+        yield self._sign(request, self._credentials())
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         await request.aread()
         # Credentials may have to be fetched, which would hold up the event loop.
-        yield self._signed(request, await asyncio.to_thread(self._credentials))
+        yield self._sign(request, await asyncio.to_thread(self._credentials))
 
     def _credentials(self) -> Any:
-        found = self._session.get_credentials()
-        if found is None:
+        credentials = self._session.get_credentials()
+        if credentials is None:
             raise ConfigurationError(
                 "no AWS credentials to sign with: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in "
                 "AWS_PROFILE, or use an API key of Bedrock's in AWS_BEARER_TOKEN_BEDROCK"
             )
-        return found.get_frozen_credentials()
+        return credentials.get_frozen_credentials()
 
-    def _signed(self, request: httpx.Request, credentials: Any) -> httpx.Request:
+    def _sign(self, request: httpx.Request, credentials: Any) -> httpx.Request:
         from botocore.auth import SigV4Auth as Signer
         from botocore.awsrequest import AWSRequest
 
-        signed = AWSRequest(
+        aws_request = AWSRequest(
             method=request.method,
             url=str(request.url),
             data=request.content,
-            headers={name: request.headers[name] for name in _SIGNED if name in request.headers},
+            headers={name: request.headers[name] for name in _SIGNED_HEADERS if name in request.headers},
         )
-        Signer(credentials, SERVICE, self._region_of(request)).add_auth(signed)
-        request.headers.update(dict(signed.headers.items()))
+        Signer(credentials, SERVICE, self._find_region(request)).add_auth(aws_request)
+        request.headers.update(dict(aws_request.headers.items()))
         return request
 
-    def _region_of(self, request: httpx.Request) -> str:
+    def _find_region(self, request: httpx.Request) -> str:
         if self._region is not None:
             return self._region
-        if found := _HOST.fullmatch(request.url.host):
-            return found[1]
+        if match := _HOST.fullmatch(request.url.host):
+            return match[1]
         raise ConfigurationError(f"the address {request.url.host} names no AWS region: give one to SigV4Auth")
 
 

@@ -19,7 +19,7 @@ from dragoman.adapter.wire import Headers, WireResponse
 from dragoman.transport.failures import as_error
 from dragoman.transport.inflate import Inflater, inflater_for
 from dragoman.transport.keys import ApiKey
-from dragoman.transport.retry import Tries
+from dragoman.transport.retry import RetryState
 
 ERROR_BODY_CAP = 256 * 1024
 """Bytes read of a failing reply; what follows is no message."""
@@ -53,7 +53,7 @@ class AsyncResponse(RawResponse, Protocol):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Prepared:
+class PreparedRequest:
     """A request that was checked and has its key. It has no repr: headers hold the key, the body the conversation."""
 
     method: str
@@ -69,45 +69,45 @@ class Call:
     """The state of one call. ``headers`` are those of the reply to the attempt under way."""
 
     adapter: Adapter
-    prepared: Prepared
-    tries: Tries
+    prepared: PreparedRequest
+    retry_state: RetryState
     connect_timeout: float
     body_cap: int
     headers: Headers = field(default_factory=Headers)
-    handed_out: bool = False
+    delivered: bool = False
     """Whether the caller has taken any of its chunks."""
 
     def new_attempt(self) -> dict[str, float | None]:
         """Forgets the last reply. Returns the attempt's time limits in seconds, as httpx names them."""
         self.headers = Headers()
-        left = None if math.isinf(self.tries.left) else max(self.tries.left, 0.001)
-        connect = self.connect_timeout if left is None else min(self.connect_timeout, left)
-        return {"connect": connect, "read": left, "write": left, "pool": left}
+        remaining = None if math.isinf(self.retry_state.remaining) else max(self.retry_state.remaining, 0.001)
+        connect = self.connect_timeout if remaining is None else min(self.connect_timeout, remaining)
+        return {"connect": connect, "read": remaining, "write": remaining, "pool": remaining}
 
     @property
-    def silence(self) -> float | None:
+    def idle_timeout(self) -> float | None:
         """Seconds after which a stream that says nothing has stalled, be it kept alive or not."""
-        return None if math.isinf(self.tries.timeout) else self.tries.timeout
+        return None if math.isinf(self.retry_state.timeout) else self.retry_state.timeout
 
-    def met(self, response: RawResponse) -> Headers:
+    def set_headers(self, response: RawResponse) -> Headers:
         """Takes note of a reply's headers."""
         self.headers = Headers(response.headers)
         return self.headers
 
-    def inflater(self, response: RawResponse) -> Inflater | None:
+    def new_inflater(self, response: RawResponse) -> Inflater | None:
         """What opens the body; None where it is plain, or was opened already by whoever read it before us."""
         return None if response.is_stream_consumed else inflater_for(self.headers.get("content-encoding"))
 
-    def without_key(self, body: bytes) -> bytes:
+    def mask_key(self, body: bytes) -> bytes:
         """A failing reply as it may be shown: some providers repeat the key in it."""
         key = self.prepared.key
-        return body if key is None else key.hide_in(body.decode("latin-1")).encode("latin-1")
+        return body if key is None else key.mask(body.decode("latin-1")).encode("latin-1")
 
-    def judge(self, status: int, body: bytes) -> WireResponse | DragomanError:
+    def classify(self, status: int, body: bytes) -> WireResponse | DragomanError:
         """The reply, or the error that it is."""
         if status < 300:
-            self.tries.succeeded(status)
-            return WireResponse(status, body, self.headers, self.tries.attempts)
+            self.retry_state.record_success(status)
+            return WireResponse(status, body, self.headers, self.retry_state.attempts)
         if status < 400:
             return UnclassifiedError(
                 "the provider's address has moved, and redirects are not followed, because they would carry the key "
@@ -119,7 +119,7 @@ class Call:
         error.provider = error.provider or self.adapter.provider
         return error
 
-    def understand(self, raised: Exception) -> DragomanError:
+    def to_error(self, raised: Exception) -> DragomanError:
         """The error that an exception during an attempt means. Bugs are raised as they are."""
         error = as_error(raised, self.adapter.provider, self.prepared.key)
         if error is None:
@@ -128,72 +128,72 @@ class Call:
             error.provider = error.provider or self.adapter.provider
         return error
 
-    def next_wait(self, error: DragomanError) -> float:
+    def retry_delay(self, error: DragomanError) -> float:
         """Seconds until the next attempt. Raises the error where there is none.
 
         Called outside the handler of what was raised: chained to our error, a library's exception would carry the
         request, and with it the key, into whatever shows errors.
         """
-        wait = self.tries.failed(error, self.headers) if isinstance(error, ProviderError) else None
+        wait = self.retry_state.record_failure(error, self.headers) if isinstance(error, ProviderError) else None
         if wait is None:
             raise error
         return wait
 
-    def broken(self, error: DragomanError) -> DragomanError:
+    def on_stream_error(self, error: DragomanError) -> DragomanError:
         """The error of a reply that broke off after it had begun."""
         if isinstance(error, ProviderError):
-            self.tries.broke(error)
+            self.retry_state.record_break(error)
         return error
 
 
-class Body:
+class BodyReader:
     """A whole reply's body while it arrives: opened, in time, and not over its cap in bytes."""
 
     def __init__(self, call: Call, response: RawResponse) -> None:
         self._call = call
-        self._fails = response.status_code >= 300
-        self._cap = ERROR_BODY_CAP if self._fails else call.body_cap
+        self._is_error = response.status_code >= 300
+        self._cap = ERROR_BODY_CAP if self._is_error else call.body_cap
         try:
-            self._inflater = call.inflater(response)
+            self._inflater = call.new_inflater(response)
         except MalformedReplyError:
-            if not self._fails:
+            if not self._is_error:
                 raise
             self._inflater = None
         self._pieces: list[bytes] = []
         self._size = 0
 
-    def take(self, raw: bytes) -> bool:
+    def feed(self, raw: bytes) -> bool:
         """Whether more is wanted. Raises FrameTooLargeError and RequestTimeoutError."""
-        if self._call.tries.left <= 0:
+        if self._call.retry_state.remaining <= 0:
             raise RequestTimeoutError("the reply was not complete in time", provider=self._call.adapter.provider)
         for piece in (raw,) if self._inflater is None else self._inflater.feed(raw):
             self._size += len(piece)
             self._pieces.append(piece)
             if self._size > self._cap:
-                if self._fails:
+                if self._is_error:
                     return False
                 raise FrameTooLargeError(f"the reply is over {self._cap} bytes: raise body_cap if that is meant")
         return True
 
-    def end(self) -> bytes:
+    def finish(self) -> bytes:
         """The body. Raises StreamTruncatedError where its compressed data is cut."""
-        if self._fails:
-            return self._told()
+        if self._is_error:
+            return self._error_body()
         if self._inflater is not None:
             self._inflater.finish()
         return b"".join(self._pieces)
 
-    def cut(self, raised: Exception) -> bytes:
+    def on_error(self, raised: Exception) -> bytes:
         """Reading broke off: a failing reply is what had arrived of it; of any other, the exception goes on."""
-        if self._fails and as_error(raised, self._call.adapter.provider) is not None:
-            return self._told()
+        if self._is_error and as_error(raised, self._call.adapter.provider) is not None:
+            return self._error_body()
         raise raised
 
-    def _told(self) -> bytes:
-        return self._call.without_key(b"".join(self._pieces)[: self._cap])
+    def _error_body(self) -> bytes:
+        return self._call.mask_key(b"".join(self._pieces)[: self._cap])
 
 
-def checked_timeout(seconds: float) -> float:
+def validate_timeout(seconds: float) -> float:
     """Raises RequestError for a time limit that is not a positive number."""
     if not seconds > 0:
         raise RequestError(f"a timeout is a number of seconds over 0, not {seconds!r}")

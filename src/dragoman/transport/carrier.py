@@ -12,14 +12,14 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.framing import DEFAULT_BODY_CAP
 from dragoman.adapter.wire import WireRequest, WireResponse
-from dragoman.transport.call import AsyncResponse, Body, Call, Prepared, SyncResponse, checked_timeout
+from dragoman.transport.call import AsyncResponse, BodyReader, Call, PreparedRequest, SyncResponse, validate_timeout
 from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
 from dragoman.transport.inflate import Inflater
-from dragoman.transport.lingering import let_end, let_end_async
-from dragoman.transport.retry import RetryPolicy, RetryQuota, Timing, Tries
+from dragoman.transport.lingering import drain, drain_async
+from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
 
 
-class Settings(TypedDict, total=False):
+class TransportSettings(TypedDict, total=False):
     """What every transport over HTTP may be told.
 
     ``timeout``: seconds for a whole call, its retries and waits included; of a stream, until it begins, and from then
@@ -34,7 +34,7 @@ class Settings(TypedDict, total=False):
     timing: Timing
 
 
-class _Carrying(ABC):
+class _TransportBase(ABC):
     """What both drivers do alike."""
 
     def __init__(
@@ -46,25 +46,25 @@ class _Carrying(ABC):
         body_cap: int = DEFAULT_BODY_CAP,
         timing: Timing | None = None,
     ) -> None:
-        self._timeout = math.inf if timeout is None else checked_timeout(timeout)
-        self._connect_timeout = checked_timeout(connect_timeout)
+        self._timeout = math.inf if timeout is None else validate_timeout(timeout)
+        self._connect_timeout = validate_timeout(connect_timeout)
         self._retry = retry or RetryPolicy()
         self._body_cap = body_cap
         self._timing = timing or Timing()
         self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
 
     @abstractmethod
-    def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
         """The request as it will be sent. Raises RequestError and ConfigurationError."""
 
-    def _begin(self, adapter: Adapter, request: WireRequest, timeout: float | None) -> Call:
-        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+    def _new_call(self, adapter: Adapter, request: WireRequest, timeout: float | None) -> Call:
+        seconds = self._timeout if timeout is None else validate_timeout(timeout)
         prepared = self._prepare(adapter, request)
-        tries = Tries(self._retry, self._quotas[adapter.provider], self._timing, seconds)
-        return Call(adapter, prepared, tries, self._connect_timeout, self._body_cap)
+        retry_state = RetryState(self._retry, self._quotas[adapter.provider], self._timing, seconds)
+        return Call(adapter, prepared, retry_state, self._connect_timeout, self._body_cap)
 
 
-class Carrier(_Carrying):
+class RetryingTransport(_TransportBase):
     """The sync driver; a subclass says how one attempt is sent."""
 
     @abstractmethod
@@ -83,64 +83,64 @@ class Carrier(_Carrying):
 
     def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
         """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError at once."""
-        call = self._begin(adapter, request, timeout)
+        call = self._new_call(adapter, request, timeout)
         while True:
             try:
                 with self._open(call) as response:
-                    call.met(response)
-                    body = self._read(call, response)
-                outcome = call.judge(response.status_code, body)
+                    call.set_headers(response)
+                    body = self._read_body(call, response)
+                outcome = call.classify(response.status_code, body)
             except Exception as raised:
-                outcome = call.understand(raised)
+                outcome = call.to_error(raised)
             if isinstance(outcome, WireResponse):
                 return outcome
-            self._timing.sleep(call.next_wait(outcome))
+            self._timing.sleep(call.retry_delay(outcome))
 
     @contextlib.contextmanager
     def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> Iterator[StreamedReply]:
         """A reply that has begun: its first bytes are there. Raises as `send` does, and while its chunks are read."""
-        call = self._begin(adapter, request, timeout)
+        call = self._new_call(adapter, request, timeout)
         while True:
-            with contextlib.ExitStack() as held:
+            with contextlib.ExitStack() as stack:
                 try:
-                    response = held.enter_context(self._open(call))
-                    outcome = self._start(call, response)
+                    response = stack.enter_context(self._open(call))
+                    outcome = self._start_stream(call, response)
                 except Exception as raised:
-                    outcome = call.understand(raised)
+                    outcome = call.to_error(raised)
                 if isinstance(outcome, StreamedReply):
                     yield outcome
-                    if call.handed_out:
-                        let_end(response, outcome.chunks)
+                    if call.delivered:
+                        drain(response, outcome.chunks)
                     return
-            self._timing.sleep(call.next_wait(outcome))
+            self._timing.sleep(call.retry_delay(outcome))
 
-    def _start(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
-        headers = call.met(response)
+    def _start_stream(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
+        headers = call.set_headers(response)
         if response.status_code >= 300:
-            failed = call.judge(response.status_code, self._read(call, response))
-            assert isinstance(failed, DragomanError)
-            return failed
-        inflater = call.inflater(response)
-        rest = _raw(response)
+            error = call.classify(response.status_code, self._read_body(call, response))
+            assert isinstance(error, DragomanError)
+            return error
+        inflater = call.new_inflater(response)
+        rest = _raw_chunks(response)
         first = next(rest, b"")
-        call.tries.succeeded(response.status_code)
-        chunks = _chunks(call, first, rest, inflater)
-        return StreamedReply(response.status_code, headers, chunks, call.tries.attempts, call.silence)
+        call.retry_state.record_success(response.status_code)
+        chunks = _decoded_chunks(call, first, rest, inflater)
+        return StreamedReply(response.status_code, headers, chunks, call.retry_state.attempts, call.idle_timeout)
 
-    def _read(self, call: Call, response: SyncResponse) -> bytes:
-        body = Body(call, response)
+    def _read_body(self, call: Call, response: SyncResponse) -> bytes:
+        body = BodyReader(call, response)
         try:
-            for raw in _raw(response):
-                if not body.take(raw):
+            for raw in _raw_chunks(response):
+                if not body.feed(raw):
                     break
-            return body.end()
+            return body.finish()
         except Exception as raised:
-            return body.cut(raised)
+            return body.on_error(raised)
 
 
-class AsyncCarrier(_Carrying):
+class AsyncRetryingTransport(_TransportBase):
     """The async driver: `Carrier`, with await."""
 
     @abstractmethod
@@ -159,79 +159,79 @@ class AsyncCarrier(_Carrying):
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
         """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError at once."""
-        call = self._begin(adapter, request, timeout)
+        call = self._new_call(adapter, request, timeout)
         while True:
             try:
                 async with self._open(call) as response:
-                    call.met(response)
-                    body = await self._read(call, response)
-                outcome = call.judge(response.status_code, body)
+                    call.set_headers(response)
+                    body = await self._read_body(call, response)
+                outcome = call.classify(response.status_code, body)
             except Exception as raised:
-                outcome = call.understand(raised)
+                outcome = call.to_error(raised)
             if isinstance(outcome, WireResponse):
                 return outcome
-            await self._timing.sleep_async(call.next_wait(outcome))
+            await self._timing.sleep_async(call.retry_delay(outcome))
 
     @contextlib.asynccontextmanager
     async def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> AsyncIterator[AsyncStreamedReply]:
         """A reply that has begun: its first bytes are there. Raises as `send` does, and while its chunks are read."""
-        call = self._begin(adapter, request, timeout)
+        call = self._new_call(adapter, request, timeout)
         while True:
-            async with contextlib.AsyncExitStack() as held:
+            async with contextlib.AsyncExitStack() as stack:
                 try:
-                    response = await held.enter_async_context(self._open(call))
-                    outcome = await self._start(call, response)
+                    response = await stack.enter_async_context(self._open(call))
+                    outcome = await self._start_stream(call, response)
                 except Exception as raised:
-                    outcome = call.understand(raised)
+                    outcome = call.to_error(raised)
                 if isinstance(outcome, AsyncStreamedReply):
                     yield outcome
-                    if call.handed_out:
-                        await let_end_async(response, outcome.chunks)
+                    if call.delivered:
+                        await drain_async(response, outcome.chunks)
                     return
-            await self._timing.sleep_async(call.next_wait(outcome))
+            await self._timing.sleep_async(call.retry_delay(outcome))
 
-    async def _start(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
-        headers = call.met(response)
+    async def _start_stream(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
+        headers = call.set_headers(response)
         if response.status_code >= 300:
-            failed = call.judge(response.status_code, await self._read(call, response))
-            assert isinstance(failed, DragomanError)
-            return failed
-        inflater = call.inflater(response)
-        rest = _araw(response)
+            error = call.classify(response.status_code, await self._read_body(call, response))
+            assert isinstance(error, DragomanError)
+            return error
+        inflater = call.new_inflater(response)
+        rest = _araw_chunks(response)
         first = await anext(rest, b"")
-        call.tries.succeeded(response.status_code)
-        chunks = _achunks(call, first, rest, inflater)
-        return AsyncStreamedReply(response.status_code, headers, chunks, call.tries.attempts, call.silence)
+        call.retry_state.record_success(response.status_code)
+        chunks = _adecoded_chunks(call, first, rest, inflater)
+        return AsyncStreamedReply(response.status_code, headers, chunks, call.retry_state.attempts, call.idle_timeout)
 
-    async def _read(self, call: Call, response: AsyncResponse) -> bytes:
-        body = Body(call, response)
+    async def _read_body(self, call: Call, response: AsyncResponse) -> bytes:
+        body = BodyReader(call, response)
         try:
-            async for raw in _araw(response):
-                if not body.take(raw):
+            async for raw in _araw_chunks(response):
+                if not body.feed(raw):
                     break
-            return body.end()
+            return body.finish()
         except Exception as raised:
-            return body.cut(raised)
+            return body.on_error(raised)
 
 
-def _raw(response: SyncResponse) -> Iterator[bytes]:
+def _raw_chunks(response: SyncResponse) -> Iterator[bytes]:
     """The body as it comes; at once where somebody, such as a hook of the caller's client, has read it already."""
     return iter((response.content,)) if response.is_stream_consumed else response.iter_raw()
 
 
-def _araw(response: AsyncResponse) -> AsyncIterator[bytes]:
-    return _at_once(response.content) if response.is_stream_consumed else response.aiter_raw()
+def _araw_chunks(response: AsyncResponse) -> AsyncIterator[bytes]:
+    return _single_chunk(response.content) if response.is_stream_consumed else response.aiter_raw()
 
 
-async def _at_once(content: bytes) -> AsyncIterator[bytes]:
+async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
-def _chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater | None) -> Iterator[bytes]:
+def _decoded_chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater | None) -> Iterator[bytes]:
     """The decompressed chunks. What breaks them off is raised as the error that it is."""
-    call.handed_out = True
+    call.delivered = True
     error: DragomanError | None = None
     try:
         if inflater is None:
@@ -244,15 +244,15 @@ def _chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater 
                 yield from inflater.feed(raw)
             inflater.finish()
     except Exception as raised:
-        error = call.broken(call.understand(raised))
+        error = call.on_stream_error(call.to_error(raised))
     if error is not None:
         raise error
 
 
-async def _achunks(
+async def _adecoded_chunks(
     call: Call, first: bytes, rest: AsyncIterator[bytes], inflater: Inflater | None
 ) -> AsyncIterator[bytes]:
-    call.handed_out = True
+    call.delivered = True
     error: DragomanError | None = None
     try:
         if inflater is None:
@@ -268,6 +268,6 @@ async def _achunks(
                     yield piece
             inflater.finish()
     except Exception as raised:
-        error = call.broken(call.understand(raised))
+        error = call.on_stream_error(call.to_error(raised))
     if error is not None:
         raise error

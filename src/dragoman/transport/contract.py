@@ -35,7 +35,7 @@ class StreamedReply:
     headers: Headers
     chunks: Iterator[bytes]
     attempts: tuple[Attempt, ...] = ()
-    silence: float | None = None
+    idle_timeout: float | None = None
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class AsyncStreamedReply:
     headers: Headers
     chunks: AsyncIterator[bytes]
     attempts: tuple[Attempt, ...] = ()
-    silence: float | None = None
+    idle_timeout: float | None = None
 
 
 class Transport(Protocol):

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 ENGINE_VARIABLE = "DRAGOMAN_ENGINE"
 """Names the engine of every transport of the process that can use it; the others go over httpx."""
-_PROXIES = frozenset({"http", "https", "socks5", "socks5h"})
+_PROXY_SCHEMES = frozenset({"http", "https", "socks5", "socks5h"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Wiring:
+class ConnectionSettings:
     """How connections are made. It has no repr: a proxy's address may hold a password.
 
     ``proxy``: its address; None is what HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say. ``verify``: the
@@ -40,7 +40,7 @@ class Wiring:
     http2: bool = False
 
     def __post_init__(self) -> None:
-        if self.proxy is not None and ("://" not in self.proxy or scheme_of(self.proxy) not in _PROXIES):
+        if self.proxy is not None and ("://" not in self.proxy or proxy_scheme(self.proxy) not in _PROXY_SCHEMES):
             raise ConfigurationError("a proxy is an address such as http://host:3128; there are http, https and socks5")
         if self.verify is not None and not hasattr(self.verify, "wrap_socket"):
             raise ConfigurationError(
@@ -49,13 +49,13 @@ class Wiring:
             )
 
     @property
-    def own(self) -> list[str]:
+    def non_defaults(self) -> list[str]:
         """The names of what is not as usual."""
-        usual = Wiring.__dataclass_fields__
-        return [name for name, field in usual.items() if getattr(self, name) != field.default]
+        fields = ConnectionSettings.__dataclass_fields__
+        return [name for name, field in fields.items() if getattr(self, name) != field.default]
 
 
-def scheme_of(address: str) -> str:
+def proxy_scheme(address: str) -> str:
     """The scheme of a proxy's address; one in the environment without a scheme is spoken to in HTTP, as curl does."""
     try:
         return urlsplit(address).scheme if "://" in address else "http"
@@ -67,24 +67,24 @@ class Engine(ABC):
     """One HTTP library: it makes clients, sends with them, and says what it lacks."""
 
     name: ClassVar[str]
-    spoils: ClassVar[bool] = False
+    leaks_on_double_cancel: ClassVar[bool] = False
     """Whether a client may lose a connection when a task is cancelled twice, and has to be replaced then."""
-    needs: ClassVar[str]
+    install_hint: ClassVar[str]
     """What to install where it is missing."""
 
     @abstractmethod
-    def lacks(self, wiring: Wiring) -> str:
+    def missing_feature(self, connection_settings: ConnectionSettings) -> str:
         """What it cannot do of what is wanted, in a few words; empty where it can do all."""
 
     @abstractmethod
-    def client_size(self, wiring: Wiring) -> int | None:
+    def client_size(self, connection_settings: ConnectionSettings) -> int | None:
         """The most connections to one client, so that it stays fast; None for as many as there may be."""
 
     @abstractmethod
-    def async_client(self, size: int, wiring: Wiring) -> Any:
+    def async_client(self, size: int, connection_settings: ConnectionSettings) -> Any:
         """A client of so many connections. Raises ConfigurationError."""
 
-    def borrowed(self, client: Any) -> Any:
+    def wrap_client(self, client: Any) -> Any:
         """The caller's own client, as `send_async` takes it."""
         return client
 
@@ -93,80 +93,88 @@ class Engine(ABC):
         """One attempt: the response, its body still to come, undecompressed; redirects are not followed."""
 
 
-_CLASSES = {
+_ENGINE_CLASSES = {
     "aiohttp": "dragoman.transport.aiohttp_engine:AiohttpEngine",
     "httpx": "dragoman.transport.httpx_engine:HttpxEngine",
     "httpx2": "dragoman.transport.httpx_engine:Httpx2Engine",
 }
 """By the name of the library. Only the one that is taken is imported."""
-_ASYNC = tuple(_CLASSES)
-_SYNC = ("httpx", "httpx2")
+_ASYNC_ENGINES = tuple(_ENGINE_CLASSES)
+_SYNC_ENGINES = ("httpx", "httpx2")
 
 
-def sync_engine(client: object, asked: str | None, wiring: Wiring, environ: Mapping[str, str]) -> "HttpxEngine":
+def choose_sync_engine(
+    client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
+) -> "HttpxEngine":
     """The engine for calls without await; see `async_engine`."""
-    return cast("HttpxEngine", _engine(_SYNC, "httpx", client, asked, wiring, environ))
+    return cast("HttpxEngine", _choose_engine(_SYNC_ENGINES, "httpx", client, requested, connection_settings, environ))
 
 
-def async_engine(client: object, asked: str | None, wiring: Wiring, environ: Mapping[str, str]) -> Engine:
+def choose_async_engine(
+    client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
+) -> Engine:
     """The engine of the own client, else the one that was asked for, or that the environment names, or the fastest.
 
     Raises ConfigurationError where they contradict each other, and MissingExtraError for one that is not installed.
     """
-    return _engine(_ASYNC, "aiohttp", client, asked, wiring, environ)
+    return _choose_engine(_ASYNC_ENGINES, "aiohttp", client, requested, connection_settings, environ)
 
 
-def _engine(
+def _choose_engine(
     names: tuple[str, ...],
     fastest: str,
     client: object,
-    asked: str | None,
-    wiring: Wiring,
+    requested: str | None,
+    connection_settings: ConnectionSettings,
     environ: Mapping[str, str],
 ) -> Engine:
-    if asked is not None:
-        _check(asked, names, "engine")
+    if requested is not None:
+        _validate_name(requested, names, "engine")
     if client is not None:
-        return _engine_of(client, names, asked, wiring)
-    if asked is not None:
-        if lack := _made(asked).lacks(wiring):
-            raise ConfigurationError(f"the engine {asked} has no {lack}: leave engine out, and httpx is taken")
-        return _made(asked)
-    wanted = environ.get(ENGINE_VARIABLE, "").strip()
-    if wanted:
-        _check(wanted, _ASYNC, ENGINE_VARIABLE)
-    name = wanted or fastest
-    usable = name in names and _installed(name) and not _made(name).lacks(wiring)
-    return _made(name if usable else "httpx")
+        return _engine_for_client(client, names, requested, connection_settings)
+    if requested is not None:
+        if missing := _load_engine(requested).missing_feature(connection_settings):
+            raise ConfigurationError(f"the engine {requested} has no {missing}: leave engine out, and httpx is taken")
+        return _load_engine(requested)
+    configured = environ.get(ENGINE_VARIABLE, "").strip()
+    if configured:
+        _validate_name(configured, _ASYNC_ENGINES, ENGINE_VARIABLE)
+    name = configured or fastest
+    is_usable = name in names and _is_installed(name) and not _load_engine(name).missing_feature(connection_settings)
+    return _load_engine(name if is_usable else "httpx")
 
 
-def _engine_of(client: object, names: tuple[str, ...], asked: str | None, wiring: Wiring) -> Engine:
-    roots = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
-    name = next((name for name in _CLASSES if name in roots), "httpx")
-    if wiring.own:
-        raise ConfigurationError(f"a client brings its own {' and '.join(wiring.own)}: set that where it is made")
-    if asked not in (None, name):
-        raise ConfigurationError(f"the client is one of {name}, and the engine {asked}: leave one of them out")
+def _engine_for_client(
+    client: object, names: tuple[str, ...], requested: str | None, connection_settings: ConnectionSettings
+) -> Engine:
+    packages = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
+    name = next((name for name in _ENGINE_CLASSES if name in packages), "httpx")
+    if connection_settings.non_defaults:
+        raise ConfigurationError(
+            f"a client brings its own {' and '.join(connection_settings.non_defaults)}: set that where it is made"
+        )
+    if requested not in (None, name):
+        raise ConfigurationError(f"the client is one of {name}, and the engine {requested}: leave one of them out")
     if name not in names:
         raise ConfigurationError(f"a client of {name} is for those who await: give it to an async session or transport")
-    return _made(name)
+    return _load_engine(name)
 
 
-def _check(name: str, names: tuple[str, ...], what: str) -> None:
+def _validate_name(name: str, names: tuple[str, ...], setting: str) -> None:
     if name not in names:
-        here = "without await " if name in _ASYNC else ""
-        raise ConfigurationError(f"{what} is {name!r:.40}; {here}there are {', '.join(names)}")
-    if not _installed(name):
-        raise MissingExtraError(f'the engine {name} is not installed: pip install "{_made(name).needs}"')
+        qualifier = "without await " if name in _ASYNC_ENGINES else ""
+        raise ConfigurationError(f"{setting} is {name!r:.40}; {qualifier}there are {', '.join(names)}")
+    if not _is_installed(name):
+        raise MissingExtraError(f'the engine {name} is not installed: pip install "{_load_engine(name).install_hint}"')
 
 
 @cache
-def _made(name: str) -> Engine:
-    module, _, kind = _CLASSES[name].partition(":")
-    made: Engine = getattr(import_module(module), kind)()
-    return made
+def _load_engine(name: str) -> Engine:
+    module, _, kind = _ENGINE_CLASSES[name].partition(":")
+    engine: Engine = getattr(import_module(module), kind)()
+    return engine
 
 
 @cache
-def _installed(library: str) -> bool:
+def _is_installed(library: str) -> bool:
     return find_spec(library) is not None

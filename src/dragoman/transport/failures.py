@@ -19,14 +19,14 @@ from dragoman.adapter.errors import (
 from dragoman.transport.keys import ApiKey
 
 _HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"})
-_BROKEN = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError", "ClientError"})
-_BELOW = frozenset({"anyio"})
+_CONNECTION_ERRORS = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError", "ClientError"})
+_BACKEND_LIBRARIES = frozenset({"anyio"})
 """Whose exceptions httpx lets through now and then, when TLS ends badly."""
-_VENDORS = frozenset({"anthropic", "openai", "ollama"})
+_VENDOR_PACKAGES = frozenset({"anthropic", "openai", "ollama"})
 _URL_SECRETS = re.compile(r"(?<=://)[^/\s@]*@|\?\S+")
 _MAX_TEXT = 300
 
-_SILENCE = "nothing arrived in time: raise timeout if the model may take longer"
+_NO_DATA = "nothing arrived in time: raise timeout if the model may take longer"
 _TIMEOUTS = {
     "ConnectTimeout": "no connection was made in time",
     "ConnectionTimeoutError": "no connection was made or became free in time: raise max_connections if all are in use",
@@ -42,37 +42,37 @@ def as_error(raised: Exception, provider: str, key: ApiKey | None = None) -> Dra
     """
     if isinstance(raised, DragomanError):
         return raised
-    kinds = _names(raised, _HTTP_LIBRARIES)
-    if "TimeoutException" in kinds or isinstance(raised, TimeoutError):
-        said = next((text for name, text in _TIMEOUTS.items() if name in kinds), _SILENCE)
-        return RequestTimeoutError(said, provider=provider)
-    if "DecodingError" in kinds:
-        return MalformedReplyError(_told("the reply could not be decoded", raised, key), provider=provider)
-    if kinds & {"LocalProtocolError", "UnsupportedProtocol", "InvalidURL"}:
+    class_names = _class_names(raised, _HTTP_LIBRARIES)
+    if "TimeoutException" in class_names or isinstance(raised, TimeoutError):
+        message = next((text for name, text in _TIMEOUTS.items() if name in class_names), _NO_DATA)
+        return RequestTimeoutError(message, provider=provider)
+    if "DecodingError" in class_names:
+        return MalformedReplyError(_describe("the reply could not be decoded", raised, key), provider=provider)
+    if class_names & {"LocalProtocolError", "UnsupportedProtocol", "InvalidURL"}:
         return RequestError(f"the request cannot be sent: {type(raised).__name__}")
-    if kinds & _BROKEN or isinstance(raised, OSError) or _names(raised, _BELOW):
-        return NetworkError(_told("the connection failed", raised, key), provider=provider)
+    if class_names & _CONNECTION_ERRORS or isinstance(raised, OSError) or _class_names(raised, _BACKEND_LIBRARIES):
+        return NetworkError(_describe("the connection failed", raised, key), provider=provider)
     return _vendor_error(raised, provider, key)
 
 
 def _vendor_error(raised: Exception, provider: str, key: ApiKey | None) -> DragomanError | None:
-    kinds = _names(raised, _VENDORS)
-    if "APITimeoutError" in kinds:
-        return RequestTimeoutError(_SILENCE, provider=provider)
-    if "APIConnectionError" in kinds:
+    class_names = _class_names(raised, _VENDOR_PACKAGES)
+    if "APITimeoutError" in class_names:
+        return RequestTimeoutError(_NO_DATA, provider=provider)
+    if "APIConnectionError" in class_names:
         cause = raised.__cause__
         inner = as_error(cause, provider, key) if isinstance(cause, Exception) else None
-        return inner or NetworkError(_told("the connection failed", raised, key), provider=provider)
-    if kinds or (isinstance(raised, TypeError) and "authentication" in str(raised)):
-        return ConfigurationError(_told("the client refuses to send the request", raised, key))
+        return inner or NetworkError(_describe("the connection failed", raised, key), provider=provider)
+    if class_names or (isinstance(raised, TypeError) and "authentication" in str(raised)):
+        return ConfigurationError(_describe("the client refuses to send the request", raised, key))
     return None
 
 
-def _names(raised: Exception, libraries: frozenset[str]) -> set[str]:
+def _class_names(raised: Exception, libraries: frozenset[str]) -> set[str]:
     return {kind.__name__ for kind in type(raised).__mro__ if kind.__module__.partition(".")[0] in libraries}
 
 
-def _told(what: str, raised: Exception, key: ApiKey | None) -> str:
-    text = str(raised) if key is None else key.hide_in(str(raised))
+def _describe(problem: str, raised: Exception, key: ApiKey | None) -> str:
+    text = str(raised) if key is None else key.mask(str(raised))
     text = _URL_SECRETS.sub("***", text).strip()
-    return mask_secrets(f"{what}: {type(raised).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")
+    return mask_secrets(f"{problem}: {type(raised).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")

@@ -47,14 +47,14 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+\-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+\-]{0,60}")
 _PORTS = {"https": 443, "http": 80}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_SHOWN_HOST = 100
+_MAX_HOST_SHOWN = 100
 _MAX_ADDRESSES = 4
 
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
 """Global unicast (RFC 4291); what lies outside is local, multicast or an IPv4 address in another form."""
-_HOLDS_V4 = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96")))
+_EMBEDDED_V4 = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96")))
 """The last 32 bits are an IPv4 address, which is judged in its place: mapped ones, and NAT64 (RFC 6052)."""
-_NEVER = tuple(
+_BLOCKED_NETWORKS = tuple(
     ipaddress.ip_network(block)
     for block in (
         "168.63.129.16/32",  # Azure's metadata, inside public space
@@ -78,7 +78,7 @@ class FetchError(RequestError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedMedia:
     """``media_type`` is the IANA type that the server says, in lower case; ``application/octet-stream`` if none."""
 
     data: bytes = field(repr=False)
@@ -120,133 +120,141 @@ class Fetcher:
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._schemes = frozenset(schemes)
-        self._allow_hosts = None if allow_hosts is None else frozenset(map(_allowed_name, allow_hosts))
+        self._allow_hosts = None if allow_hosts is None else frozenset(map(_normalize_host, allow_hosts))
         self._allow_ports = allow_ports
         self._max_redirects = max_redirects
         self._resolve = resolve
-        self._connection = connection or _connection
+        self._connect = connection or _new_transport
 
-    def __call__(self, url: str) -> Fetched:
+    def __call__(self, url: str) -> FetchedMedia:
         """The body and its type. Raises FetchError, which says what to do."""
-        end = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout
         for _ in range(self._max_redirects + 1):
-            found = self._hop(self._target(url), end)
-            if isinstance(found, Fetched):
+            found = self._fetch_hop(self._target(url), deadline)
+            if isinstance(found, FetchedMedia):
                 return found
             if url.lower().startswith("https:") and found.lower().startswith("http:"):
-                raise _refusal(url, "redirects from https to http: give the final URL", "redirect")
+                raise _new_error(url, "redirects from https to http: give the final URL", "redirect")
             url = found
-        raise _refusal(url, f"is behind more than {self._max_redirects} redirects: give the final URL", "redirect")
+        raise _new_error(url, f"is behind more than {self._max_redirects} redirects: give the final URL", "redirect")
 
     def _target(self, text: str) -> _Target:
         """Where the URL leads. Raises FetchError unless every address of its host is public."""
-        url = self._checked(text)
-        host = _host_name(url.raw_host.decode("ascii"))
+        url = self._parse_url(text)
+        host = _canonical_host(url.raw_host.decode("ascii"))
         if self._allow_hosts is not None and host not in self._allow_hosts:
-            raise _refusal(text, "is not among the hosts that may be fetched from: add it to allow_hosts", "allow_list")
+            raise _new_error(
+                text, "is not among the hosts that may be fetched from: add it to allow_hosts", "allow_list"
+            )
         addresses = self._addresses(text, host, url.port or _PORTS[url.scheme])
         if not all(map(is_public, addresses)):
-            raise _refusal(text, "leads to an address that is not public: send the media as base64", "address")
+            raise _new_error(text, "leads to an address that is not public: send the media as base64", "address")
         return _Target(url, host, addresses)
 
-    def _checked(self, text: str) -> "httpx.URL":
+    def _parse_url(self, text: str) -> "httpx.URL":
         import httpx
 
         found = _URL.fullmatch(text) if isinstance(text, str) and len(text) <= _MAX_URL else None
         if found is None:
-            raise _refusal("", "is no complete URL: write it as https://host/path", "url")
+            raise _new_error("", "is no complete URL: write it as https://host/path", "url")
         if found["scheme"].lower() not in self._schemes:
-            raise _refusal("", f"is not {' or '.join(sorted(self._schemes))}: send the media as base64", "scheme")
+            raise _new_error("", f"is not {' or '.join(sorted(self._schemes))}: send the media as base64", "scheme")
         if "@" in found["authority"]:
-            raise _refusal("", "holds a user name or password: remove it, or send the media as base64", "user_info")
+            raise _new_error("", "holds a user name or password: remove it, or send the media as base64", "user_info")
         try:
             url = httpx.URL(text).copy_with(fragment=None)
         except (httpx.InvalidURL, ValueError):
-            raise _refusal("", "has a host or port that no network knows: check it", "host") from None
+            raise _new_error("", "has a host or port that no network knows: check it", "host") from None
         if url.port is not None and url.port not in self._allow_ports:
-            raise _refusal(text, f"names the port {url.port}: add it to allow_ports", "port")
+            raise _new_error(text, f"names the port {url.port}: add it to allow_ports", "port")
         return url
 
     def _addresses(self, text: str, host: str, port: int) -> tuple[Address, ...]:
         """All of the host's addresses, asked for once."""
-        if (literal := _literal(host)) is not None:
-            return (literal,)
+        if (address := _parse_address(host)) is not None:
+            return (address,)
         try:
-            answers = self._resolve(host, port, type=socket.SOCK_STREAM)
-            found = tuple(dict.fromkeys(ipaddress.ip_address(answer[4][0]) for answer in answers))
+            records = self._resolve(host, port, type=socket.SOCK_STREAM)
+            found = tuple(dict.fromkeys(ipaddress.ip_address(answer[4][0]) for answer in records))
         except (OSError, ValueError):
             found = ()
         if not found:
-            raise _refusal(text, "has a host that cannot be resolved: check its name", "network")
+            raise _new_error(text, "has a host that cannot be resolved: check its name", "network")
         return found
 
-    def _hop(self, target: _Target, end: float) -> Fetched | str:
+    def _fetch_hop(self, target: _Target, deadline: float) -> FetchedMedia | str:
         """What is there, or the URL that it redirects to. An address that cannot be reached gives way to the next."""
         import httpx
 
-        shown = str(target.url)
+        url_text = str(target.url)
         for address in target.addresses[:_MAX_ADDRESSES]:
-            left = end - time.monotonic()
+            left = deadline - time.monotonic()
             if left <= 0:
                 break
             try:
                 with (
-                    _HangUp(left) as hang_up,
-                    closing(self._connection()) as connection,
-                    closing(connection.handle_request(_request(target, address, left, hang_up.note))) as response,
+                    _ConnectionTimer(left) as timer,
+                    closing(self._connect()) as connection,
+                    closing(connection.handle_request(_request(target, address, left, timer.on_trace))) as response,
                 ):
-                    return self._read(shown, response, end)
+                    return self._read_response(url_text, response, deadline)
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
             except (httpx.HTTPError, httpx.StreamError) as error:
-                raise _refusal(shown, f"could not be read ({type(error).__name__}): try again", "network") from None
-        raise _refusal(shown, "cannot be reached: try again, or send the media as base64", "network")
+                raise _new_error(
+                    url_text, f"could not be read ({type(error).__name__}): try again", "network"
+                ) from None
+        raise _new_error(url_text, "cannot be reached: try again, or send the media as base64", "network")
 
-    def _read(self, shown: str, response: "httpx.Response", end: float) -> Fetched | str:
+    def _read_response(self, url_text: str, response: "httpx.Response", deadline: float) -> FetchedMedia | str:
         if response.status_code in _REDIRECTS:
-            place: str = response.headers.get("location", "")
-            if not place:
-                raise _refusal(shown, "redirects to nowhere: give the final URL", "redirect")
-            return urljoin(shown, place)
+            location: str = response.headers.get("location", "")
+            if not location:
+                raise _new_error(url_text, "redirects to nowhere: give the final URL", "redirect")
+            return urljoin(url_text, location)
         if response.status_code != 200:
-            raise _refusal(shown, f"answers {response.status_code}: check that it is public and still there", "status")
+            raise _new_error(
+                url_text, f"answers {response.status_code}: check that it is public and still there", "status"
+            )
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise _refusal(shown, "sends a packed body though none was asked for: send the media as base64", "encoding")
-        return Fetched(self._body(shown, response, end), _media_type(response))
+            raise _new_error(
+                url_text, "sends a packed body though none was asked for: send the media as base64", "encoding"
+            )
+        return FetchedMedia(self._read_body(url_text, response, deadline), _read_media_type(response))
 
-    def _body(self, shown: str, response: "httpx.Response", end: float) -> bytes:
+    def _read_body(self, url_text: str, response: "httpx.Response", deadline: float) -> bytes:
         """The body, of which never more is held than one piece over the cap."""
         body = bytearray()
-        told: str = response.headers.get("content-length", "0")
-        too_large = told.isdecimal() and int(told) > self._max_bytes
+        declared: str = response.headers.get("content-length", "0")
+        too_large = declared.isdecimal() and int(declared) > self._max_bytes
         for piece in () if too_large else response.iter_raw():
             body += piece
             too_large = len(body) > self._max_bytes
-            if too_large or time.monotonic() > end:
+            if too_large or time.monotonic() > deadline:
                 break
         if too_large:
-            raise _refusal(shown, f"is over {self._max_bytes:,} bytes: send a smaller one", "size")
-        if time.monotonic() > end:
-            raise _refusal(shown, f"takes more than {self._timeout:g} seconds: raise the timeout", "network")
+            raise _new_error(url_text, f"is over {self._max_bytes:,} bytes: send a smaller one", "size")
+        if time.monotonic() > deadline:
+            raise _new_error(url_text, f"takes more than {self._timeout:g} seconds: raise the timeout", "network")
         return bytes(body)
 
 
-class _HangUp:
+class _ConnectionTimer:
     """Ends the connections of one hop when its time is up, so that a server that drips is not waited for."""
 
     def __init__(self, seconds: float) -> None:
         self._sockets: list[socket.socket] = []
-        self._timer = threading.Timer(seconds, self._ring)
+        self._timer = threading.Timer(seconds, self._shut_down)
         self._timer.daemon = True
 
-    def note(self, event: str, info: Mapping[str, Any]) -> None:
+    def on_trace(self, event: str, info: Mapping[str, Any]) -> None:
         """What httpcore tells while it works: each socket, once plain and once with TLS."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             found = info["return_value"].get_extra_info("socket")
             if found is not None:
                 self._sockets.append(found)
 
-    def _ring(self) -> None:
+    def _shut_down(self) -> None:
         for each in list(self._sockets):
             with suppress(OSError):
                 # The method of the plain socket: that of a TLS socket would pull its state from under the reader.
@@ -263,11 +271,11 @@ class _HangUp:
 def is_public(address: Address) -> bool:
     """Whether it is global unicast, and so is an IPv4 address inside it. Tunnels are not, wherever they lead."""
     if isinstance(address, ipaddress.IPv6Address):
-        if any(address in block for block in _HOLDS_V4):
+        if any(address in block for block in _EMBEDDED_V4):
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
         if address not in _PUBLIC_V6 or (int(address) >> 32) & 0xFFFFFFFF in _ISATAP or address.scope_id:
             return False
-    return address.is_global and not any(address in block for block in _NEVER)
+    return address.is_global and not any(address in block for block in _BLOCKED_NETWORKS)
 
 
 def _request(target: _Target, address: Address, seconds: float, trace: Callable[..., None]) -> "httpx.Request":
@@ -286,61 +294,61 @@ def _request(target: _Target, address: Address, seconds: float, trace: Callable[
     return httpx.Request("GET", target.url.copy_with(host=str(address)), headers=headers, extensions=extensions)
 
 
-def _connection() -> "httpx.BaseTransport":
+def _new_transport() -> "httpx.BaseTransport":
     """For one hop: connections are kept by address, and two hosts at one address must not share one. A transport,
     other than a client of httpx, knows nothing of the environment's proxies."""
     import httpx
 
-    return httpx.HTTPTransport(verify=_trusted())
+    return httpx.HTTPTransport(verify=_ssl_context())
 
 
 @cache
-def _trusted() -> "ssl.SSLContext":
+def _ssl_context() -> "ssl.SSLContext":
     import httpx
 
     return httpx.create_ssl_context()
 
 
-def _host_name(raw: str) -> str:
+def _canonical_host(raw: str) -> str:
     """The host in its one spelling: lower case, without a trailing dot; IP addresses written out as systems do."""
     host = raw.lower().removesuffix(".")
-    if _literal(host) is not None:
-        return str(_literal(host))
+    if _parse_address(host) is not None:
+        return str(_parse_address(host))
     labels = host.split(".")
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise _refusal("", "has a host that is no name of the Internet: check it", "host")
+        raise _new_error("", "has a host that is no name of the Internet: check it", "host")
     if _NUMBER.fullmatch(labels[-1]):
-        raise _refusal("", "spells an IP address in an odd way: write it as four decimal numbers", "host")
+        raise _new_error("", "spells an IP address in an odd way: write it as four decimal numbers", "host")
     if len(labels) == 1:
-        raise _refusal("", "has a host without a domain, which is a local one: send the media as base64", "host")
+        raise _new_error("", "has a host without a domain, which is a local one: send the media as base64", "host")
     return host
 
 
-def _allowed_name(name: str) -> str:
+def _normalize_host(name: str) -> str:
     import httpx
 
     try:
-        return _host_name(httpx.URL(scheme="https", host=name).raw_host.decode("ascii"))
+        return _canonical_host(httpx.URL(scheme="https", host=name).raw_host.decode("ascii"))
     except (httpx.InvalidURL, ValueError, FetchError):
         raise ConfigurationError(
             f"allow_hosts names {name!r:.100}, which is no host: write it as example.org"
         ) from None
 
 
-def _literal(host: str) -> Address | None:
+def _parse_address(host: str) -> Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
 
 
-def _media_type(response: "httpx.Response") -> str:
-    told = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return told if _MEDIA_TYPE.fullmatch(told) else "application/octet-stream"
+def _read_media_type(response: "httpx.Response") -> str:
+    declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return declared if _MEDIA_TYPE.fullmatch(declared) else "application/octet-stream"
 
 
-def _refusal(url: str, why: str, reason: Reason) -> FetchError:
+def _new_error(url: str, problem: str, reason: Reason) -> FetchError:
     """Of the URL only the host is shown: a path or query may hold a secret, and what is no URL may be anything."""
     found = _URL.fullmatch(url)
-    host = found["authority"].rpartition("@")[2][:_SHOWN_HOST] if found else ""
-    return FetchError(f"the URL on {host} {why}" if host else f"the URL {why}", reason)
+    host = found["authority"].rpartition("@")[2][:_MAX_HOST_SHOWN] if found else ""
+    return FetchError(f"the URL on {host} {problem}" if host else f"the URL {problem}", reason)

@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
-from dragoman.transport.call import AsyncResponse, Call, Prepared, SyncResponse
-from dragoman.transport.carrier import AsyncCarrier, Carrier, Settings
-from dragoman.transport.engines import Wiring, async_engine, sync_engine
+from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse
+from dragoman.transport.carrier import AsyncRetryingTransport, RetryingTransport, TransportSettings
+from dragoman.transport.engines import ConnectionSettings, choose_async_engine, choose_sync_engine
 from dragoman.transport.keys import Credentials
 from dragoman.transport.pool import Pool
-from dragoman.transport.prepare import brings_own_key, checked_method, full_url, http_headers
+from dragoman.transport.prepare import full_url, has_own_key, http_headers, validate_method
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 512
 
 
-class HttpTransport(Carrier):
+class HttpTransport(RetryingTransport):
     """Carries requests over httpx. Connections are opened at the first call and kept for the next ones.
 
     ``api_key`` and ``base_url`` override what the environment and the adapter say; a transport that was given one of
@@ -49,26 +49,26 @@ class HttpTransport(Carrier):
         http2: bool = False,
         max_connections: int = MAX_CONNECTIONS,
         environ: Mapping[str, str] = os.environ,
-        **settings: Unpack[Settings],
+        **settings: Unpack[TransportSettings],
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
-        self._signs = api_key is None and _signs(client)
-        wiring = Wiring(proxy, verify, http2)
-        self._engine = sync_engine(client, engine, wiring, environ)
+        self._has_own_auth = api_key is None and _has_own_auth(client)
+        connection_settings = ConnectionSettings(proxy, verify, http2)
+        self._engine = choose_sync_engine(client, engine, connection_settings, environ)
         self._pool: Pool[httpx.Client]
         if client is None:
-            make = partial(self._engine.client, wiring=wiring)
-            self._pool = Pool(make, max_connections, client_size=self._engine.client_size(wiring))
+            factory = partial(self._engine.client, connection_settings=connection_settings)
+            self._pool = Pool(factory, max_connections, client_size=self._engine.client_size(connection_settings))
         else:
-            self._pool = _borrowed(client)
+            self._pool = _client_pool(client)
 
-    def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
-        return _prepared(self._credentials, adapter, request, keyless=self._signs)
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
+        return _prepare_request(self._credentials, adapter, request, keyless=self._has_own_auth)
 
     @contextlib.contextmanager
     def _open(self, call: Call) -> Iterator[SyncResponse]:
-        slot = self._pool.take()
+        slot = self._pool.acquire()
         try:
             response = self._engine.send(slot.client, call)
             try:
@@ -76,16 +76,16 @@ class HttpTransport(Carrier):
             finally:
                 response.close()
         finally:
-            for client in self._pool.give_back(slot):
+            for client in self._pool.release(slot):
                 client.close()
 
     def close(self) -> None:
         """Closes this transport's own connections; a later call opens new ones."""
-        for client in self._pool.empty():
+        for client in self._pool.clear():
             client.close()
 
 
-class AsyncHttpTransport(AsyncCarrier):
+class AsyncHttpTransport(AsyncRetryingTransport):
     """`HttpTransport`, with await: over aiohttp where ``dragoman[speed]`` is installed, over httpx elsewhere.
 
     ``engine`` may be ``"aiohttp"`` too, and ``client`` an `httpx.AsyncClient` or an `aiohttp.ClientSession`.
@@ -106,25 +106,25 @@ class AsyncHttpTransport(AsyncCarrier):
         http2: bool = False,
         max_connections: int = MAX_CONNECTIONS,
         environ: Mapping[str, str] = os.environ,
-        **settings: Unpack[Settings],
+        **settings: Unpack[TransportSettings],
     ) -> None:
         super().__init__(**settings)
         self._credentials = Credentials(api_key, base_url, environ)
-        self._signs = api_key is None and _signs(client)
-        self._wiring = Wiring(proxy, verify, http2)
-        self._engine = async_engine(client, engine, self._wiring, environ)
-        self._lent = None if client is None else _borrowed(self._engine.borrowed(client))
+        self._has_own_auth = api_key is None and _has_own_auth(client)
+        self._connection_settings = ConnectionSettings(proxy, verify, http2)
+        self._engine = choose_async_engine(client, engine, self._connection_settings, environ)
+        self._borrowed_pool = None if client is None else _client_pool(self._engine.wrap_client(client))
         self._max_connections = max_connections
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool[Any]] = WeakKeyDictionary()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
-        return _prepared(self._credentials, adapter, request, keyless=self._signs)
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
+        return _prepare_request(self._credentials, adapter, request, keyless=self._has_own_auth)
 
     @contextlib.asynccontextmanager
     async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
         pool = self._pool()
-        slot = pool.take()
+        slot = pool.acquire()
         try:
             response = await self._engine.send_async(slot.client, call)
             try:
@@ -132,19 +132,22 @@ class AsyncHttpTransport(AsyncCarrier):
             finally:
                 await response.aclose()
         finally:
-            for client in pool.give_back(slot, spoiled=self._engine.spoils and _cancelled_again()):
+            for client in pool.release(slot, discard=self._engine.leaks_on_double_cancel and _is_cancelled_twice()):
                 self._close_later(client)
 
     def _pool(self) -> Pool[Any]:
         import asyncio
 
-        if self._lent is not None:
-            return self._lent
+        if self._borrowed_pool is not None:
+            return self._borrowed_pool
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            make, size = partial(self._engine.async_client, wiring=self._wiring), self._engine.client_size(self._wiring)
-            pool = self._pools[loop] = Pool(make, self._max_connections, client_size=size)
+            factory, size = (
+                partial(self._engine.async_client, connection_settings=self._connection_settings),
+                self._engine.client_size(self._connection_settings),
+            )
+            pool = self._pools[loop] = Pool(factory, self._max_connections, client_size=size)
         return pool
 
     def _close_later(self, client: Any) -> None:
@@ -160,13 +163,13 @@ class AsyncHttpTransport(AsyncCarrier):
 
         loop = asyncio.get_running_loop()
         pool = self._pools.pop(loop, None)
-        for client in pool.empty() if pool is not None else ():
+        for client in pool.clear() if pool is not None else ():
             await client.aclose()
         for task in [task for task in self._closing if task.get_loop() is loop]:
             await task
 
 
-def _cancelled_again() -> bool:
+def _is_cancelled_twice() -> bool:
     """Whether the task was cancelled a second time while it cleaned up after the first.
 
     httpcore then loses a connection: it stays in use for good and takes the place of one that works.
@@ -177,11 +180,13 @@ def _cancelled_again() -> bool:
     return task is not None and task.cancelling() > 1
 
 
-def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest, *, keyless: bool) -> Prepared:
+def _prepare_request(
+    credentials: Credentials, adapter: Adapter, request: WireRequest, *, keyless: bool
+) -> PreparedRequest:
     endpoint = adapter.endpoint
-    target = credentials.target(adapter, keyless=keyless or brings_own_key(request, endpoint))
-    return Prepared(
-        method=checked_method(request.method),
+    target = credentials.target(adapter, keyless=keyless or has_own_key(request, endpoint))
+    return PreparedRequest(
+        method=validate_method(request.method),
         url=full_url(target.base_url, request.path),
         headers=http_headers(request, endpoint, target),
         body=request.body,
@@ -190,11 +195,11 @@ def _prepared(credentials: Credentials, adapter: Adapter, request: WireRequest, 
     )
 
 
-def _signs(client: object) -> bool:
+def _has_own_auth(client: object) -> bool:
     """Whether the caller's own client brings the credential: then no key is looked for."""
     return getattr(client, "auth", None) is not None
 
 
-def _borrowed(client: Any) -> Pool[Any]:
+def _client_pool(client: Any) -> Pool[Any]:
     """The caller's own client as a pool; how many connections it has is the caller's business."""
     return Pool(lambda _: client, sys.maxsize, client_size=None, owned=False)

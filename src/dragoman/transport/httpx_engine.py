@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
-from dragoman.transport.engines import Engine, Wiring
-from dragoman.transport.pool import IDLE
+from dragoman.transport.engines import ConnectionSettings, Engine
+from dragoman.transport.pool import IDLE_SECONDS
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx
 
-_SMALL = 2
+_CONNECTIONS_PER_CLIENT = 2
 """Connections to a client of HTTP/1.1."""
 
 
@@ -27,35 +27,35 @@ class HttpxEngine(Engine):
     """
 
     name: ClassVar[str] = "httpx"
-    spoils: ClassVar[bool] = True
-    needs: ClassVar[str] = "httpx"
+    leaks_on_double_cancel: ClassVar[bool] = True
+    install_hint: ClassVar[str] = "httpx"
 
-    def lacks(self, wiring: Wiring) -> str:
+    def missing_feature(self, connection_settings: ConnectionSettings) -> str:
         return ""
 
-    def client_size(self, wiring: Wiring) -> int | None:
+    def client_size(self, connection_settings: ConnectionSettings) -> int | None:
         # Over HTTP/2 a connection carries many calls, if they all go through the one client that has it.
-        return None if wiring.http2 else _SMALL
+        return None if connection_settings.http2 else _CONNECTIONS_PER_CLIENT
 
-    def client(self, size: int, wiring: Wiring) -> "httpx.Client":
-        made: httpx.Client = self._make("Client", size, wiring)
-        return made
+    def client(self, size: int, connection_settings: ConnectionSettings) -> "httpx.Client":
+        client: httpx.Client = self._create_client("Client", size, connection_settings)
+        return client
 
-    def async_client(self, size: int, wiring: Wiring) -> "httpx.AsyncClient":
-        made: httpx.AsyncClient = self._make("AsyncClient", size, wiring)
-        return made
+    def async_client(self, size: int, connection_settings: ConnectionSettings) -> "httpx.AsyncClient":
+        client: httpx.AsyncClient = self._create_client("AsyncClient", size, connection_settings)
+        return client
 
     def send(self, client: "httpx.Client", call: Call) -> SyncResponse:
-        return client.send(self._request(client, call), stream=True, follow_redirects=False)
+        return client.send(self._build_request(client, call), stream=True, follow_redirects=False)
 
     async def send_async(self, client: "httpx.AsyncClient", call: Call) -> AsyncResponse:
-        return await client.send(self._request(client, call), stream=True, follow_redirects=False)
+        return await client.send(self._build_request(client, call), stream=True, follow_redirects=False)
 
-    def url(self, checked: "httpx.URL") -> Any:
+    def url(self, url: "httpx.URL") -> Any:
         """A checked address as this library has it."""
-        return checked
+        return url
 
-    def _request(self, client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.Request":
+    def _build_request(self, client: "httpx.Client | httpx.AsyncClient", call: Call) -> "httpx.Request":
         prepared = call.prepared
         return client.build_request(
             prepared.method,
@@ -65,15 +65,15 @@ class HttpxEngine(Engine):
             extensions={"timeout": call.new_attempt()},
         )
 
-    def _make(self, kind: str, size: int, wiring: Wiring) -> Any:
+    def _create_client(self, class_name: str, size: int, connection_settings: ConnectionSettings) -> Any:
         library = importlib.import_module(self.name)
-        limits = library.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE)
+        limits = library.Limits(max_connections=size, max_keepalive_connections=size, keepalive_expiry=IDLE_SECONDS)
         try:
-            return getattr(library, kind)(
-                verify=wiring.verify or trusted(self.name, http2=wiring.http2),
+            return getattr(library, class_name)(
+                verify=connection_settings.verify or default_ssl_context(self.name, http2=connection_settings.http2),
                 limits=limits,
-                proxy=wiring.proxy,
-                http2=wiring.http2,
+                proxy=connection_settings.proxy,
+                http2=connection_settings.http2,
             )
         except ImportError as error:  # h2 for HTTP/2, socksio for SOCKS; the message names the extra of httpx
             raise ConfigurationError(str(error)) from None
@@ -83,19 +83,19 @@ class Httpx2Engine(HttpxEngine):
     """The same classes from another package."""
 
     name: ClassVar[str] = "httpx2"
-    needs: ClassVar[str] = "httpx2"
+    install_hint: ClassVar[str] = "httpx2"
 
-    def url(self, checked: "httpx.URL") -> Any:
-        return _url_of_httpx2(checked)
+    def url(self, url: "httpx.URL") -> Any:
+        return _to_httpx2_url(url)
 
 
 @lru_cache(maxsize=256)
-def _url_of_httpx2(checked: "httpx.URL") -> Any:
-    return importlib.import_module("httpx2").URL(str(checked))
+def _to_httpx2_url(url: "httpx.URL") -> Any:
+    return importlib.import_module("httpx2").URL(str(url))
 
 
 @cache
-def trusted(library: str, *, http2: bool = False) -> "ssl.SSLContext":
+def default_ssl_context(library: str, *, http2: bool = False) -> "ssl.SSLContext":
     """The certificates that are trusted, read once for all clients of a kind.
 
     Each kind has its own, because a library notes in it which versions of HTTP it offers.

@@ -9,7 +9,7 @@ from dragoman.adapter.errors import MalformedReplyError, StreamTruncatedError
 if TYPE_CHECKING:
     from zlib import _Decompress
 
-_PIECE = 256 * 1024
+_MAX_PIECE = 256 * 1024
 """Bytes: the largest piece that is handed on at once."""
 _GZIP = zlib.MAX_WBITS | 16
 
@@ -19,36 +19,38 @@ class Inflater:
 
     def __init__(self, encoding: str) -> None:
         self._gzip = encoding in ("gzip", "x-gzip")
-        self._inner: _Decompress | None = zlib.decompressobj(_GZIP) if self._gzip else None
+        self._decompressor: _Decompress | None = zlib.decompressobj(_GZIP) if self._gzip else None
         self._head = b""
         self._fed = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The plain bytes, in pieces of at most 256 KiB. Raises MalformedReplyError where it is not compressed so."""
         self._fed = self._fed or bool(data)
-        if self._inner is None:
+        if self._decompressor is None:
             data = self._head = self._head + data
             if len(data) < 2:
                 return
-            self._inner = zlib.decompressobj(zlib.MAX_WBITS if _has_zlib_frame(data) else -zlib.MAX_WBITS)
+            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS if _has_zlib_frame(data) else -zlib.MAX_WBITS)
         while data:
-            if self._inner.eof:
+            if self._decompressor.eof:
                 if not self._gzip or not data.strip(b"\0"):
                     return
-                self._inner = zlib.decompressobj(_GZIP)
-            piece = _open(self._inner, data)
+                self._decompressor = zlib.decompressobj(_GZIP)
+            piece = _inflate(self._decompressor, data)
             while piece:
                 yield piece
-                if self._inner.eof:  # what follows this member stands in unused_data, and in unconsumed_tail as well
+                if (
+                    self._decompressor.eof
+                ):  # what follows this member stands in unused_data, and in unconsumed_tail as well
                     break
                 # Output may still wait inside after all input is taken; it is over when a piece is not full.
-                more = self._inner.unconsumed_tail
-                piece = _open(self._inner, more) if more or len(piece) == _PIECE else b""
-            data = self._inner.unused_data
+                more = self._decompressor.unconsumed_tail
+                piece = _inflate(self._decompressor, more) if more or len(piece) == _MAX_PIECE else b""
+            data = self._decompressor.unused_data
 
     def finish(self) -> None:
         """Raises StreamTruncatedError where the compressed data stops before its end."""
-        if self._fed and (self._inner is None or not self._inner.eof):
+        if self._fed and (self._decompressor is None or not self._decompressor.eof):
             raise StreamTruncatedError("the compressed reply ended before its end")
 
 
@@ -56,9 +58,9 @@ def _has_zlib_frame(data: bytes) -> bool:
     return data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
 
 
-def _open(inner: "_Decompress", data: bytes) -> bytes:
+def _inflate(decompressor: "_Decompress", data: bytes) -> bytes:
     try:
-        return inner.decompress(data, _PIECE)
+        return decompressor.decompress(data, _MAX_PIECE)
     except zlib.error:
         raise MalformedReplyError("the reply's compressed data is damaged") from None
 
@@ -68,9 +70,9 @@ def inflater_for(encoding: str | None) -> Inflater | None:
 
     Raises MalformedReplyError for an encoding that was not asked for.
     """
-    plain = (encoding or "identity").strip().lower()
-    if plain in ("identity", ""):
+    normalized = (encoding or "identity").strip().lower()
+    if normalized in ("identity", ""):
         return None
-    if plain in ("gzip", "x-gzip", "deflate"):
-        return Inflater(plain)
-    raise MalformedReplyError(f"the reply is compressed as {plain!r:.40}, which was not asked for")
+    if normalized in ("gzip", "x-gzip", "deflate"):
+        return Inflater(normalized)
+    raise MalformedReplyError(f"the reply is compressed as {normalized!r:.40}, which was not asked for")

@@ -17,9 +17,9 @@ _HOST = re.compile(r"[0-9a-f:.]*:[0-9a-f:.]*|(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.
 _BRACKETS = re.compile(r"\[[^\[\]]*\](?::.*)?|[^\[\]]*")
 """Where an IPv6 address stands. Text beside its brackets would be passed over, and the host be another one."""
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
-_SHORTEST = 8
+_MIN_SECRET_LENGTH = 8
 """Characters from which on a key is taken for a secret."""
-_LISTENING = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that a server listens on, which people also put where an address to call belongs."""
 
 
@@ -34,9 +34,9 @@ class ApiKey:
     def reveal(self) -> str:
         return self._value
 
-    def hide_in(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """The text without the key; short keys, which people make up for local servers, are words and stay."""
-        return text if len(self._value) < _SHORTEST else text.replace(self._value, "***")
+        return text if len(self._value) < _MIN_SECRET_LENGTH else text.replace(self._value, "***")
 
     def __repr__(self) -> str:
         return "ApiKey(***)"
@@ -66,7 +66,7 @@ class Credentials:
         base_url: str | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._key = None if api_key is None else _checked_key(api_key, "the API key that was given")
+        self._key = None if api_key is None else _validate_key(api_key, "the API key that was given")
         self._base_url = base_url
         self._environ = environ
         self._service: str | None = None
@@ -97,25 +97,25 @@ class Credentials:
             return self._key
         for variable in endpoint.key_variables:
             if value := self._environ.get(variable, "").strip():
-                return _checked_key(value, f"the API key in {variable}")
+                return _validate_key(value, f"the API key in {variable}")
         if endpoint.key_required:
             names = " or ".join(endpoint.key_variables)
-            advice = f"set {names}, or pass api_key=" if names else "pass api_key="
-            raise MissingKeyError(f"no API key for {provider}: {advice}")
+            hint = f"set {names}, or pass api_key=" if names else "pass api_key="
+            raise MissingKeyError(f"no API key for {provider}: {hint}")
         return None
 
     def _find_base_url(self, endpoint: Endpoint, provider: str) -> str:
         if self._base_url is not None:
-            return checked_base_url(self._base_url, endpoint.base_url)
+            return validate_base_url(self._base_url, endpoint.base_url)
         variable = endpoint.base_url_variable
         if variable and (value := self._environ.get(variable, "").strip()):
-            return checked_base_url(value, endpoint.base_url)
+            return validate_base_url(value, endpoint.base_url)
         if not endpoint.base_url:
-            advice = f"set {variable}, or pass base_url=" if variable else "pass base_url="
-            raise ConfigurationError(f"no address for {provider}: {advice}")
-        return checked_base_url(_PLACEHOLDER.sub(partial(self._placed, provider), endpoint.base_url))
+            hint = f"set {variable}, or pass base_url=" if variable else "pass base_url="
+            raise ConfigurationError(f"no address for {provider}: {hint}")
+        return validate_base_url(_PLACEHOLDER.sub(partial(self._fill_placeholder, provider), endpoint.base_url))
 
-    def _placed(self, provider: str, placeholder: re.Match[str]) -> str:
+    def _fill_placeholder(self, provider: str, placeholder: re.Match[str]) -> str:
         """The environment's value for a name in an address, without a slash at its end."""
         variable = placeholder[1]
         value = self._environ.get(variable, "").strip().rstrip("/")
@@ -124,15 +124,17 @@ class Credentials:
         return value
 
 
-def _checked_key(value: str, what: str) -> ApiKey:
+def _validate_key(value: str, source: str) -> ApiKey:
     value = value.strip()
     if not _PRINTABLE.fullmatch(value):
-        raise ConfigurationError(f"{what} is empty or holds characters that no key has (blanks, line ends, non-ASCII)")
+        raise ConfigurationError(
+            f"{source} is empty or holds characters that no key has (blanks, line ends, non-ASCII)"
+        )
     return ApiKey(value)
 
 
 @lru_cache(maxsize=64)
-def checked_base_url(text: str, default: str = "") -> str:
+def validate_base_url(text: str, default: str = "") -> str:
     """The base URL without a slash at its end.
 
     What is written without a scheme, as ``OLLAMA_HOST=gpu-box`` is, takes scheme, port and path from the default.
@@ -142,7 +144,7 @@ def checked_base_url(text: str, default: str = "") -> str:
     text = text.strip()
     if not _PRINTABLE.fullmatch(text) or "\\" in text:
         raise ConfigurationError("the base URL holds blanks, backslashes or non-ASCII characters")
-    parts = _split(text if "://" in text else f"//{text}")
+    parts = _split_url(text if "://" in text else f"//{text}")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
             "the base URL holds a user name, a query or a fragment: give scheme, host and path only"
@@ -153,19 +155,19 @@ def checked_base_url(text: str, default: str = "") -> str:
     port = _port(parts)
     scheme, path = parts.scheme, parts.path
     if not scheme and default:
-        usual = _split(default)
-        host, port = host or usual.hostname, port or usual.port
-        scheme, path = usual.scheme, path.rstrip("/") or usual.path
+        default_parts = _split_url(default)
+        host, port = host or default_parts.hostname, port or default_parts.port
+        scheme, path = default_parts.scheme, path.rstrip("/") or default_parts.path
     if scheme not in ("http", "https") or not host or not _HOST.fullmatch(host):
         raise ConfigurationError("the base URL is not of the form https://host or http://host")
     if {".", ".."} & set(unquote(path).split("/")):
         raise ConfigurationError("the base URL's path leads to another path than it shows")
-    host = _LISTENING.get(host, host)
-    shown = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{shown}{f':{port}' if port else ''}{path}".rstrip("/")
+    host = _LOOPBACK.get(host, host)
+    host_text = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{host_text}{f':{port}' if port else ''}{path}".rstrip("/")
 
 
-def _split(url: str) -> SplitResult:
+def _split_url(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError:

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 ClientT = TypeVar("ClientT")
 
-IDLE = 30.0
+IDLE_SECONDS = 30.0
 """Seconds that an unused connection is kept."""
 
 
@@ -32,7 +32,7 @@ class Pool(Generic[ClientT]):
 
     def __init__(
         self,
-        make: Callable[[int], ClientT],
+        factory: Callable[[int], ClientT],
         max_connections: int,
         *,
         client_size: int | None,
@@ -41,32 +41,32 @@ class Pool(Generic[ClientT]):
     ) -> None:
         if max_connections < 1:
             raise ValueError("max_connections is 1 or more")
-        self._make = make
+        self._factory = factory
         self._max = max_connections
         self._client_size = client_size or max_connections
         self._owned = owned
         self._clock = clock
         self._slots: list[Slot[ClientT]] = []
-        self._swept_at = clock()
+        self._cleaned_at = clock()
         self._lock = threading.Lock()
 
-    def take(self) -> Slot[ClientT]:
+    def acquire(self) -> Slot[ClientT]:
         """A client for one call. With all connections in use the least busy client lets the call wait."""
         with self._lock:
             # The first client with room, not the least busy one: its connections are open and warm.
             slot = next((slot for slot in self._slots if slot.in_use < slot.size), None)
             if slot is None:
-                room = self._max - sum(slot.size for slot in self._slots)
-                if room > 0:
-                    size = min(self._client_size, room)
-                    slot = Slot(self._make(size), size)
+                available = self._max - sum(slot.size for slot in self._slots)
+                if available > 0:
+                    size = min(self._client_size, available)
+                    slot = Slot(self._factory(size), size)
                     self._slots.append(slot)
                 else:
                     slot = min(self._slots, key=lambda slot: slot.in_use)
             slot.in_use += 1
             return slot
 
-    def give_back(self, slot: Slot[ClientT], *, spoiled: bool = False) -> list[ClientT]:
+    def release(self, slot: Slot[ClientT], *, discard: bool = False) -> list[ClientT]:
         """Ends a call. Returns the clients to close now.
 
         These are a spoiled one, which gets no more calls, once it has served its last; and those that a burst of
@@ -75,22 +75,22 @@ class Pool(Generic[ClientT]):
         with self._lock:
             slot.in_use -= 1
             slot.used_at = self._clock()
-            if spoiled and slot in self._slots:
+            if discard and slot in self._slots:
                 self._slots.remove(slot)
-            done = [] if slot.in_use or slot in self._slots else [slot]
-            done += self._sweep(slot.used_at)
-            return [slot.client for slot in done] if self._owned else []
+            closing = [] if slot.in_use or slot in self._slots else [slot]
+            closing += self._remove_idle(slot.used_at)
+            return [slot.client for slot in closing] if self._owned else []
 
-    def empty(self) -> list[ClientT]:
+    def clear(self) -> list[ClientT]:
         """All clients, for closing; the pool starts anew after this."""
         with self._lock:
             slots, self._slots = self._slots, []
         return [slot.client for slot in slots] if self._owned else []
 
-    def _sweep(self, now: float) -> list[Slot[ClientT]]:
-        if now - self._swept_at < IDLE:
+    def _remove_idle(self, now: float) -> list[Slot[ClientT]]:
+        if now - self._cleaned_at < IDLE_SECONDS:
             return []
-        self._swept_at = now
-        unused = [slot for slot in self._slots if not slot.in_use and now - slot.used_at >= IDLE]
+        self._cleaned_at = now
+        unused = [slot for slot in self._slots if not slot.in_use and now - slot.used_at >= IDLE_SECONDS]
         self._slots = [slot for slot in self._slots if slot not in unused]
         return unused

@@ -23,16 +23,16 @@ _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
 _PATH = re.compile(r"/[A-Za-z0-9!$%&'()*+,\-./:;=@_~]*(?:\?[A-Za-z0-9!$%&'()*+,\-./:;=?@_~]*)?")
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f\\]")
-_FRAMING = frozenset(
+_TRANSPORT_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive", "expect"}
 ) | {"accept-encoding"}
 """Headers that decide where a request goes, where it ends and how its reply is packed: the transport's business."""
 
-ACCEPTED = "gzip, deflate"
+ACCEPT_ENCODING = "gzip, deflate"
 """The compressions that `inflate` reads."""
 
 
-def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers with lower-case names. Raises RequestError for what is no header or is not the caller's to set."""
     checked: dict[str, str] = {}
     for name, value in headers.items():
@@ -40,25 +40,25 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
             raise RequestError(f"{name!r:.80} is not the name of a header")
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
             raise RequestError(f"the header {name} has a value with line ends, control or non-ASCII characters")
-        if name.lower() in _FRAMING:
+        if name.lower() in _TRANSPORT_HEADERS:
             raise RequestError(f"the header {name} belongs to the transport and cannot be set")
         checked[name.lower()] = value
     return checked
 
 
-def checked_method(method: str) -> str:
+def validate_method(method: str) -> str:
     if not (method.isascii() and method.isalpha() and method.isupper()):
         raise RequestError(f"{method!r:.40} is not the name of an HTTP method")
     return method
 
 
 @lru_cache(maxsize=256)
-def checked_path(path: str) -> str:
+def validate_path(path: str) -> str:
     """The path as it is. Raises RequestError where it could mean another place than it says."""
     if not _PATH.fullmatch(path) or path.startswith("//"):
         raise RequestError(f"{path!r:.120} is not a path: is a model name in it that no URL can hold?")
-    plain = unquote_to_bytes(path.partition("?")[0])
-    if _CONTROL.search(unquote_to_bytes(path)) or {b".", b".."} & set(plain.split(b"/")):
+    decoded_path = unquote_to_bytes(path.partition("?")[0])
+    if _CONTROL.search(unquote_to_bytes(path)) or {b".", b".."} & set(decoded_path.split(b"/")):
         raise RequestError(f"{path!r:.120} leads to another path than it shows")
     return path
 
@@ -69,7 +69,7 @@ def full_url(base_url: str, path: str) -> "httpx.URL":
     import httpx
 
     try:
-        url = httpx.URL(base_url + checked_path(path))
+        url = httpx.URL(base_url + validate_path(path))
         _ = url.host  # Decodes an international name, which may turn out to be none.
     except (httpx.InvalidURL, ValueError):
         raise ConfigurationError("the base URL has a host that no network knows") from None
@@ -81,9 +81,9 @@ def http_headers(request: WireRequest, endpoint: Endpoint, target: Target) -> di
     headers = {
         "user-agent": user_agent(),
         "accept": "application/json",
-        "accept-encoding": "identity" if request.stream else ACCEPTED,
+        "accept-encoding": "identity" if request.stream else ACCEPT_ENCODING,
         "content-type": "application/json",
-        **checked_headers(request.headers),
+        **validate_headers(request.headers),
     }
     if target.key is not None:
         headers.setdefault(endpoint.key_header.lower(), endpoint.key_prefix + target.key.reveal())
@@ -95,7 +95,7 @@ def user_agent() -> str:
     return f"dragoman/{version('dragoman')}"
 
 
-def brings_own_key(request: WireRequest, endpoint: Endpoint) -> bool:
+def has_own_key(request: WireRequest, endpoint: Endpoint) -> bool:
     """Whether the caller has put a credential among the headers, in the endpoint's way or as an Authorization."""
-    ways = (endpoint.key_header.lower(), "authorization")
-    return any(name.lower() in ways for name in request.headers)
+    header_names = (endpoint.key_header.lower(), "authorization")
+    return any(name.lower() in header_names for name in request.headers)

@@ -20,7 +20,7 @@ from dragoman.transport.contract import Attempt
 
 _log = logging.getLogger("dragoman.transport")
 
-_INCREDIBLE = 86_400.0
+_MAX_PLAUSIBLE_WAIT = 86_400.0
 """Seconds. Whoever asks for more than a day has a broken clock or bad intent: the ask is ignored."""
 
 
@@ -54,11 +54,11 @@ class RetryPolicy:
     """
 
     max_retries: int = 2
-    first_wait: float = 1.0
-    longest_wait: float = 30.0
+    initial_wait: float = 1.0
+    max_wait: float = 30.0
     jitter: float = 0.25
     """The share of a wait by which chance moves it, either way."""
-    longest_ask: float = 60.0
+    max_retry_after: float = 60.0
 
     def __post_init__(self) -> None:
         if self.max_retries < 0:
@@ -67,8 +67,8 @@ class RetryPolicy:
     def backoff(self, retry: int, roll: float) -> float:
         """The wait before the retry of that number, from 1; ``roll`` is the chance, from 0 to 1."""
         doublings = min(retry - 1, 32)
-        swing = 1 + self.jitter * (2 * roll - 1)
-        return min(self.longest_wait, self.first_wait * 2.0**doublings * swing)
+        factor = 1 + self.jitter * (2 * roll - 1)
+        return min(self.max_wait, self.initial_wait * 2.0**doublings * factor)
 
     def wait(
         self, error: ProviderError, headers: Mapping[str, str], retry: int, *, now: datetime, roll: float
@@ -77,15 +77,15 @@ class RetryPolicy:
 
         Whether the failure may pass is the error's to say, unless the provider says so outright with x-should-retry.
         """
-        if retry > self.max_retries or not _may_pass(error, headers):
+        if retry > self.max_retries or not _is_retryable(error, headers):
             return None
-        asked = retry_after(headers, now)
-        if asked is None or not 0 < asked <= _INCREDIBLE:
+        requested = retry_after(headers, now)
+        if requested is None or not 0 < requested <= _MAX_PLAUSIBLE_WAIT:
             return self.backoff(retry, roll)
-        return asked if asked <= self.longest_ask else None
+        return requested if requested <= self.max_retry_after else None
 
 
-def _may_pass(error: ProviderError, headers: Mapping[str, str]) -> bool:
+def _is_retryable(error: ProviderError, headers: Mapping[str, str]) -> bool:
     match headers.get("x-should-retry"):
         case "true":
             return True
@@ -108,29 +108,29 @@ class RetryQuota:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._left = capacity
+        self._remaining = capacity
         self._lock = threading.Lock()
 
     @property
-    def left(self) -> int:
-        return self._left
+    def remaining(self) -> int:
+        return self._remaining
 
-    def draw(self, error: ProviderError) -> bool:
+    def try_spend(self, error: ProviderError) -> bool:
         """Pays for one retry after that error; False, and nothing paid, where too little is left."""
         cost = self.THROTTLED_COST if isinstance(error, RateLimitError) else self.TRANSIENT_COST
         with self._lock:
-            if cost > self._left:
+            if cost > self._remaining:
                 return False
-            self._left -= cost
+            self._remaining -= cost
             return True
 
     def refund(self) -> None:
         with self._lock:
-            self._left = min(self._capacity, self._left + self.REFUND)
+            self._remaining = min(self._capacity, self._remaining + self.REFUND)
 
 
 @dataclass(slots=True)
-class Tries:
+class RetryState:
     """The attempts of one call, and the time it has left. ``timeout`` is seconds for all of them together."""
 
     policy: RetryPolicy
@@ -144,20 +144,20 @@ class Tries:
         self._deadline = self.timing.clock() + self.timeout
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until the time limit, negative after it, infinite without one."""
         return self._deadline - self.timing.clock()
 
-    def succeeded(self, status: int) -> None:
+    def record_success(self, status: int) -> None:
         self.quota.refund()
-        self._note(status, None)
+        self._record(status, None)
 
-    def failed(self, error: ProviderError, headers: Mapping[str, str]) -> float | None:
+    def record_failure(self, error: ProviderError, headers: Mapping[str, str]) -> float | None:
         """Seconds to wait before the next attempt, or None where this was the last; the error then knows them all."""
         wait = self.policy.wait(error, headers, len(self.attempts) + 1, now=self.timing.now(), roll=self.timing.roll())
-        if wait is not None and (wait >= self.left or not self.quota.draw(error)):
+        if wait is not None and (wait >= self.remaining or not self.quota.try_spend(error)):
             wait = None
-        self._note(error.status, error.error_class, wait or 0.0)
+        self._record(error.status, error.error_class, wait or 0.0)
         error.attempts = self.attempts
         if wait is not None:
             _log.info(
@@ -166,11 +166,11 @@ class Tries:
             )  # fmt: skip
         return wait
 
-    def broke(self, error: ProviderError) -> None:
+    def record_break(self, error: ProviderError) -> None:
         """The reply that had begun broke off: its attempt is no success after all, and there is no other."""
         *before, last = self.attempts
         self.attempts = (*before, Attempt(last.number, last.status, error.error_class))
         error.attempts = self.attempts
 
-    def _note(self, status: int | None, error_class: str | None, waited: float = 0.0) -> None:
+    def _record(self, status: int | None, error_class: str | None, waited: float = 0.0) -> None:
         self.attempts += (Attempt(len(self.attempts) + 1, status, error_class, waited),)

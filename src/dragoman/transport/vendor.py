@@ -15,41 +15,41 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
-from dragoman.transport.call import AsyncResponse, Call, Prepared, SyncResponse
-from dragoman.transport.carrier import AsyncCarrier, Carrier, Settings
+from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse
+from dragoman.transport.carrier import AsyncRetryingTransport, RetryingTransport, TransportSettings
 from dragoman.transport.keys import ApiKey
-from dragoman.transport.prepare import ACCEPTED, checked_headers, checked_path
+from dragoman.transport.prepare import ACCEPT_ENCODING, validate_headers, validate_path
 
 VENDORS = ("anthropic", "openai", "ollama")
 
 
 def vendor_of(client: object) -> str | None:
     """Which vendor's package a client comes from: anthropic, openai or ollama; None where from none of them."""
-    roots = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
-    return next((vendor for vendor in VENDORS if vendor in roots), None)
+    packages = {base.__module__.partition(".")[0] for base in type(client).__mro__}
+    return next((vendor for vendor in VENDORS if vendor in packages), None)
 
 
-class VendorTransport(Carrier):
+class VendorTransport(RetryingTransport):
     """Carries requests through an `anthropic.Anthropic`, an `openai.OpenAI`, an `ollama.Client` or a subclass of one.
 
     The client is the caller's and is not closed here. Without ``timeout`` its own time limits apply. Raises
     ConfigurationError for any other client, or an async one.
     """
 
-    def __init__(self, client: Any, **settings: Unpack[Settings]) -> None:
+    def __init__(self, client: Any, **settings: Unpack[TransportSettings]) -> None:
         settings.setdefault("timeout", None)
         super().__init__(**settings)
-        self._sender = _sender(client, asynchronous=False)
+        self._sender = _create_sender(client, asynchronous=False)
 
-    def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
-        return _prepared(request, self._sender.key)
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
+        return _prepare_request(request, self._sender.key)
 
     @contextlib.contextmanager
     def _open(self, call: Call) -> Iterator[SyncResponse]:
         try:
             response = self._sender.send(call)
         except Exception as raised:
-            response = _refused(raised)
+            response = _error_response(raised)
         try:
             yield response
         finally:
@@ -59,23 +59,23 @@ class VendorTransport(Carrier):
         """Does nothing: the client is the caller's to close."""
 
 
-class AsyncVendorTransport(AsyncCarrier):
+class AsyncVendorTransport(AsyncRetryingTransport):
     """`VendorTransport`, with await, through the vendor's async client."""
 
-    def __init__(self, client: Any, **settings: Unpack[Settings]) -> None:
+    def __init__(self, client: Any, **settings: Unpack[TransportSettings]) -> None:
         settings.setdefault("timeout", None)
         super().__init__(**settings)
-        self._sender = _sender(client, asynchronous=True)
+        self._sender = _create_sender(client, asynchronous=True)
 
-    def _prepare(self, adapter: Adapter, request: WireRequest) -> Prepared:
-        return _prepared(request, self._sender.key)
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
+        return _prepare_request(request, self._sender.key)
 
     @contextlib.asynccontextmanager
     async def _open(self, call: Call) -> AsyncIterator[AsyncResponse]:
         try:
             response = await self._sender.send(call)
         except Exception as raised:
-            response = _refused(raised)
+            response = _error_response(raised)
         try:
             yield response
         finally:
@@ -85,18 +85,18 @@ class AsyncVendorTransport(AsyncCarrier):
         """Does nothing: the client is the caller's to close."""
 
 
-def _prepared(request: WireRequest, key: ApiKey | None) -> Prepared:
+def _prepare_request(request: WireRequest, key: ApiKey | None) -> PreparedRequest:
     if request.method != "POST":
         raise RequestError(f"a vendor's client is asked to POST, not to {request.method:.20}")
     headers = {
-        "accept-encoding": "identity" if request.stream else ACCEPTED,
+        "accept-encoding": "identity" if request.stream else ACCEPT_ENCODING,
         "content-type": "application/json",
-        **checked_headers(request.headers),
+        **validate_headers(request.headers),
     }
-    return Prepared("POST", checked_path(request.path), headers, request.body, request.stream, key)
+    return PreparedRequest("POST", validate_path(request.path), headers, request.body, request.stream, key)
 
 
-def _refused(raised: Exception) -> Any:
+def _error_response(raised: Exception) -> Any:
     """The response with a failing status that a client has made an exception of; any other exception goes on."""
     response = getattr(raised, "response", None)
     if response is None or not hasattr(response, "status_code"):
@@ -116,7 +116,7 @@ class _StainlessSender:
         key = getattr(client, "api_key", None)
         self.key = ApiKey(key) if isinstance(key, str) and key else None
         self._http = importlib.import_module(_http_library(client._client))
-        self._needs_object = any(".lib." in kind.__module__ for kind in type(client).__mro__) or bool(
+        self._needs_parsed_body = any(".lib." in base.__module__ for base in type(client).__mro__) or bool(
             getattr(client, "_provider", None)
         )
 
@@ -125,11 +125,11 @@ class _StainlessSender:
         prepared = call.prepared
         options: dict[str, Any] = {"headers": prepared.headers, "max_retries": 0, "follow_redirects": False}
         limits = call.new_attempt()
-        if not math.isinf(call.tries.timeout):
+        if not math.isinf(call.retry_state.timeout):
             options["timeout"] = self._http.Timeout(**limits)
         body: Mapping[str, Any] = (
             {"body": wirejson.loads_object(prepared.body, what="the request")}
-            if self._needs_object
+            if self._needs_parsed_body
             else {"content": prepared.body}
         )
         return self._client.post(
@@ -149,27 +149,27 @@ class _OllamaSender:
         """The response, or an awaitable of it."""
         prepared = call.prepared
         limits = call.new_attempt()
-        timing = {} if math.isinf(call.tries.timeout) else {"extensions": {"timeout": limits}}
+        timing = {} if math.isinf(call.retry_state.timeout) else {"extensions": {"timeout": limits}}
         request = self._http.build_request(
             prepared.method, prepared.url, headers=prepared.headers, content=prepared.body, **timing
         )
         return self._http.send(request, stream=True, follow_redirects=False)
 
 
-def _sender(client: Any, *, asynchronous: bool) -> _StainlessSender | _OllamaSender:
+def _create_sender(client: Any, *, asynchronous: bool) -> _StainlessSender | _OllamaSender:
     vendor = vendor_of(client)
-    kind = f"{type(client).__module__}.{type(client).__qualname__}"
+    client_type = f"{type(client).__module__}.{type(client).__qualname__}"
     if vendor is None:
-        raise ConfigurationError(f"{kind} is no client of anthropic, openai or ollama")
+        raise ConfigurationError(f"{client_type} is no client of anthropic, openai or ollama")
     if not hasattr(client, "_client"):
-        raise ConfigurationError(f"{kind} has no HTTP client in it: is the {vendor} package too old or too new?")
+        raise ConfigurationError(f"{client_type} has no HTTP client in it: is the {vendor} package too old or too new?")
     if inspect.iscoroutinefunction(client._client.send) is not asynchronous:
-        wanted, other = ("an async", "VendorTransport") if asynchronous else ("a sync", "AsyncVendorTransport")
-        raise ConfigurationError(f"{kind} is not {wanted} client: give it to {other}")
+        expected, alternative = ("an async", "VendorTransport") if asynchronous else ("a sync", "AsyncVendorTransport")
+        raise ConfigurationError(f"{client_type} is not {expected} client: give it to {alternative}")
     return _OllamaSender(client) if vendor == "ollama" else _StainlessSender(client)
 
 
 def _http_library(client: Any) -> str:
     """httpx or httpx2, whichever the client's HTTP client is made of."""
-    roots = [kind.__module__.partition(".")[0] for kind in type(client).__mro__]
-    return next((root for root in roots if root in ("httpx", "httpx2")), "httpx2")
+    packages = [base.__module__.partition(".")[0] for base in type(client).__mro__]
+    return next((root for root in packages if root in ("httpx", "httpx2")), "httpx2")

@@ -15,9 +15,9 @@ COST_TOP, COST_HEIGHT = 142, 40
 HEIGHT = 202
 _LEFT, _WIDTH = 11.0, 88.5
 _GAP = 0.28
-_WIDEST = 6.5
-_LEAST = 1.0
-_MANY = 48
+_MAX_WIDTH = 6.5
+_MIN_HEIGHT = 1.0
+_SCROLL_FROM = 48
 _COLUMN = 14
 
 _PARTS = (
@@ -70,59 +70,59 @@ class Chart:
 
 def chart(replies: Sequence[Reply]) -> Chart | None:
     """None where nothing is known that could be drawn."""
-    told = [reply.usage for reply in replies if reply.usage is not None]
-    if not told:
+    usages = [reply.usage for reply in replies if reply.usage is not None]
+    if not usages:
         return None
-    most = figures.round_top(Decimal(max(usage.total_tokens for usage in told)))
-    costs = [usage.cost_usd for usage in told if usage.cost_usd is not None]
-    dearest = figures.round_top(max(costs, default=Decimal(0)))
-    shown = [(name, words) for name, words, field in _PARTS if any(getattr(usage, field) for usage in told)]
+    max_tokens = figures.axis_top(Decimal(max(usage.total_tokens for usage in usages)))
+    costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
+    max_cost = figures.axis_top(max(costs, default=Decimal(0)))
+    legend = [(name, words) for name, words, field in _PARTS if any(getattr(usage, field) for usage in usages)]
     return Chart(
-        tuple(_columns(replies, most, dearest)),
+        tuple(_columns(replies, max_tokens, max_cost)),
         (
-            (TOKENS_TOP, figures.short(most)),
-            (TOKENS_TOP + TOKENS_HEIGHT / 2, figures.short(most / 2)),
-            (COST_TOP, f"${dearest.normalize():f}" if any(costs) else "$0"),
+            (TOKENS_TOP, figures.axis_label(max_tokens)),
+            (TOKENS_TOP + TOKENS_HEIGHT / 2, figures.axis_label(max_tokens / 2)),
+            (COST_TOP, f"${max_cost.normalize():f}" if any(costs) else "$0"),
         ),
-        tuple(shown),
-        _described(replies, told),
-        _COLUMN * len(replies) if len(replies) > _MANY else None,
+        tuple(legend),
+        _describe(replies, usages),
+        _COLUMN * len(replies) if len(replies) > _SCROLL_FROM else None,
     )
 
 
-def _columns(replies: Sequence[Reply], most: Decimal, dearest: Decimal) -> Iterator[Column]:
+def _columns(replies: Sequence[Reply], max_tokens: Decimal, max_cost: Decimal) -> Iterator[Column]:
     pitch = _WIDTH / len(replies)
-    width = min(_WIDEST, pitch * (1 - _GAP))
-    for place, reply in enumerate(replies):
-        x = _LEFT + pitch * place + (pitch - width) / 2
+    width = min(_MAX_WIDTH, pitch * (1 - _GAP))
+    for index, reply in enumerate(replies):
+        x = _LEFT + pitch * index + (pitch - width) / 2
         usage = reply.usage
-        bars = () if usage is None else tuple(_bars(usage, most, dearest))
+        bars = () if usage is None else tuple(_bars(usage, max_tokens, max_cost))
         unknown = usage is None or usage.cost_status in (CostStatus.UNPRICED, CostStatus.PARTIAL)
         yield Column(reply, round(x, 3), round(width, 3), bars, label(reply), unknown)
 
 
-def _bars(usage: Usage, most: Decimal, dearest: Decimal) -> Iterator[Bar]:
+def _bars(usage: Usage, max_tokens: Decimal, max_cost: Decimal) -> Iterator[Bar]:
     bottom = float(TOKENS_TOP + TOKENS_HEIGHT)
     for name, _, field in _PARTS:
         if count := getattr(usage, field):
-            height = max(_LEAST, float(count / most) * TOKENS_HEIGHT)
+            height = max(_MIN_HEIGHT, float(count / max_tokens) * TOKENS_HEIGHT)
             bottom -= height
             yield Bar(name, round(bottom, 2), round(height, 2))
     if usage.cost_usd:
-        height = max(_LEAST, float(usage.cost_usd / dearest) * COST_HEIGHT)
+        height = max(_MIN_HEIGHT, float(usage.cost_usd / max_cost) * COST_HEIGHT)
         yield Bar("cost", round(COST_TOP + COST_HEIGHT - height, 2), round(height, 2))
 
 
 def label(reply: Reply) -> str:
     """All of a column in words."""
-    told = ["no token counts"] if reply.usage is None else list(figures.tokens(reply.usage))
-    return f"{reply.number} · {reply.model}: {'; '.join(told)}; {figures.cost(reply.usage)}"
+    parts = ["no token counts"] if reply.usage is None else list(figures.tokens(reply.usage))
+    return f"{reply.number} · {reply.model}: {'; '.join(parts)}; {figures.cost(reply.usage)}"
 
 
-def _described(replies: Sequence[Reply], told: Sequence[Usage]) -> str:
-    largest = max(told, key=lambda usage: usage.total_tokens)
-    known = [usage.cost_usd for usage in told if usage.cost_usd is not None]
-    cost = f"costs go up to {figures.money(max(known))}" if known else "no cost is known"
+def _describe(replies: Sequence[Reply], usages: Sequence[Usage]) -> str:
+    largest = max(usages, key=lambda usage: usage.total_tokens)
+    costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
+    cost = f"costs go up to {figures.money(max(costs))}" if costs else "no cost is known"
     return (
         f"{figures.plural(len(replies), 'reply', 'replies')}, one column each."
         f" The largest took {largest.total_tokens:,} tokens; {cost}. The table below has every number."

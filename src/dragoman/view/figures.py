@@ -5,15 +5,15 @@ from decimal import Decimal
 
 from dragoman.canonical.usage import CostStatus, Usage
 
-_LEAST_SHOWN = Decimal("0.000001")
+_MIN_SHOWN = Decimal("0.000001")
 _STEPS = (1, 2, 5)
 _KILO = 1000
 
 
 def money(amount: Decimal) -> str:
     """Dollars, to a millionth; what is not nothing is not shown as 0."""
-    if 0 < amount < _LEAST_SHOWN:
-        return f"under ${_LEAST_SHOWN:f}"
+    if 0 < amount < _MIN_SHOWN:
+        return f"under ${_MIN_SHOWN:f}"
     text = f"{amount:.6f}".rstrip("0")
     whole, _, part = text.partition(".")
     return f"${whole}.{part.ljust(2, '0')}"
@@ -38,8 +38,8 @@ def tokens(usage: Usage) -> Iterator[str]:
     """What went in and came out, in a few words each."""
     cached = f", {usage.cached_input_tokens:,} of them cached" if usage.cached_input_tokens else ""
     yield f"{usage.prompt_tokens:,} tokens in{cached}"
-    thought = f", {usage.reasoning_tokens:,} of them reasoning" if usage.reasoning_tokens else ""
-    yield f"{usage.output_tokens:,} out{thought}"
+    reasoning = f", {usage.reasoning_tokens:,} of them reasoning" if usage.reasoning_tokens else ""
+    yield f"{usage.output_tokens:,} out{reasoning}"
 
 
 def seconds(milliseconds: int | None) -> str | None:
@@ -61,7 +61,7 @@ def plural(count: int, word: str, many: str | None = None) -> str:
     return f"{count:,} {word if count == 1 else many or word + 's'}"
 
 
-def round_top(largest: Decimal) -> Decimal:
+def axis_top(largest: Decimal) -> Decimal:
     """The least of 1, 2, 5, 10, 20 … (or 0.1, 0.05 …) that is not below it: the top of an axis."""
     if largest <= 0:
         return Decimal(1)
@@ -69,7 +69,7 @@ def round_top(largest: Decimal) -> Decimal:
     return next((power * step for step in _STEPS if power * step >= largest), power * 10)
 
 
-def short(amount: Decimal) -> str:
+def axis_label(amount: Decimal) -> str:
     """A label of an axis: 500, 20k, 1.5M."""
     for limit, unit in ((10**6, "M"), (10**3, "k")):
         if amount >= limit:

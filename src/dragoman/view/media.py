@@ -11,12 +11,12 @@ MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
 _HEAD = 64
 """Base64 characters that are looked at."""
 
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif")
-_SOUNDS = ("audio/wav", "audio/mpeg", "audio/ogg", "audio/flac", "audio/mp4")
-_FILMS = ("video/mp4", "video/webm")
-_SHOWN = {ImageBlock: _PICTURES, AudioBlock: _SOUNDS, VideoBlock: _FILMS}
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif")
+_AUDIO_TYPES = ("audio/wav", "audio/mpeg", "audio/ogg", "audio/flac", "audio/mp4")
+_VIDEO_TYPES = ("video/mp4", "video/webm")
+_EMBEDDABLE = {ImageBlock: _IMAGE_TYPES, AudioBlock: _AUDIO_TYPES, VideoBlock: _VIDEO_TYPES}
 
-_MARKS: tuple[tuple[int, bytes, str], ...] = (
+_SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
     (0, b"GIF87a", "image/gif"),
@@ -37,7 +37,7 @@ _MARKS: tuple[tuple[int, bytes, str], ...] = (
 """Where a kind's first bytes stand, and what they are; SVG is not among them: it may hold scripts."""
 
 
-class Shown(NamedTuple):
+class EmbeddedMedia(NamedTuple):
     """``tag`` is the element of HTML that plays it."""
 
     tag: str
@@ -47,22 +47,24 @@ class Shown(NamedTuple):
 _TAGS = {ImageBlock: "img", AudioBlock: "audio", VideoBlock: "video"}
 
 
-def shown(block: MediaBlock) -> Shown | None:
+def embed(block: MediaBlock) -> EmbeddedMedia | None:
     """The block as something to look at or listen to; None where its bytes are elsewhere, or no such thing."""
-    kinds = _SHOWN.get(type(block))
-    if kinds is None or block.source.kind != "base64":
+    allowed_types = _EMBEDDABLE.get(type(block))
+    if allowed_types is None or block.source.kind != "base64":
         return None
-    found = sniffed(block.source.data)
-    whole = _decoded(block.source.data) if found in kinds else None
-    if whole is None:
+    media_type = detect_media_type(block.source.data)
+    data = _decode_base64(block.source.data) if media_type in allowed_types else None
+    if data is None:
         return None
-    return Shown(_TAGS[type(block)], f"data:{found};base64,{base64.b64encode(whole).decode()}")
+    return EmbeddedMedia(_TAGS[type(block)], f"data:{media_type};base64,{base64.b64encode(data).decode()}")
 
 
-def sniffed(data: str) -> str | None:
+def detect_media_type(data: str) -> str | None:
     """The media type that base64 data begins like; None where it is not one of those that are known here."""
-    head = _decoded(data[:_HEAD]) or b""
-    return next((kind for at, mark, kind in _MARKS if head[at : at + len(mark)] == mark), None)
+    head = _decode_base64(data[:_HEAD]) or b""
+    return next(
+        (media_type for at, signature, media_type in _SIGNATURES if head[at : at + len(signature)] == signature), None
+    )
 
 
 def size(source: MediaSource) -> int | None:
@@ -76,7 +78,7 @@ def size(source: MediaSource) -> int | None:
             return None
 
 
-def _decoded(data: str) -> bytes | None:
+def _decode_base64(data: str) -> bytes | None:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

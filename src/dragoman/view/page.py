@@ -15,14 +15,14 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.session.spending import total_cost, total_usage
 from dragoman.view import chart as charts
 from dragoman.view import figures
-from dragoman.view.swaps import Projections, swap
-from dragoman.view.turns import hues_of, is_reply, places, replies, turns
+from dragoman.view.swaps import Projections, describe_swap
+from dragoman.view.turns import build_turns, is_reply, message_numbers, model_hues, replies
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _FOLDER = "pages"
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
+_CONTROL_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 
 
 def page(
@@ -46,32 +46,32 @@ def page(
     """
     environment = _environment()
     projections = Projections(ToolIdMap.load(tool_ids.dump()) if tool_ids is not None else ToolIdMap(), tools)
-    told = list(turns(messages, projections, raw=raw))
-    style, script = _text("page.css"), _text("page.js")
+    page_turns = list(build_turns(messages, projections, raw=raw))
+    style, script = _read_asset("page.css"), _read_asset("page.js")
     return environment.get_template("page.html.jinja").render(
         title=title,
-        turns=told,
+        turns=page_turns,
         next_swap=_next_swap(messages, projections, next_model),
         chart=charts.chart(replies(messages)),
         replies=replies(messages),
         totals=_totals(messages, attempts),
         models=_models(messages),
-        when=_when(messages),
-        numbers=places(messages),
+        when=_format_date(messages),
+        numbers=message_numbers(messages),
         style=style,
         script=script,
-        policy=_policy(style, script),
+        policy=_content_security_policy(style, script),
         charts=charts,
     )
 
 
 def _next_swap(messages: Sequence[Message], projections: Projections, model: str | None) -> Any:
     """What the model that the session is set to would lose, where another one spoke last."""
-    spoken = [message.metadata.model for message in messages if message.metadata.model and is_reply(message)]
-    if model is None or not spoken or spoken[-1] is None or spoken[-1] == model:
+    reply_models = [message.metadata.model for message in messages if message.metadata.model and is_reply(message)]
+    if model is None or not reply_models or reply_models[-1] is None or reply_models[-1] == model:
         return None
-    following = [*messages, Message.user("…")]
-    return swap(projections.request(following, model), spoken[-1], model, behind=True)
+    next_history = [*messages, Message.user("…")]
+    return describe_swap(projections.request(next_history, model), reply_models[-1], model, is_upcoming=True)
 
 
 def _totals(messages: Sequence[Message], attempts: Sequence[Message]) -> list[tuple[str, str, str]]:
@@ -81,40 +81,40 @@ def _totals(messages: Sequence[Message], attempts: Sequence[Message]) -> list[tu
     calls = sum(len(message.tool_uses) for message in messages)
     answered = [message for message in messages if is_reply(message)]
     broken = figures.plural(len(attempts), "broken attempt") if attempts else ""
-    found = [("replies", f"{len(answered):,}", broken or f"of {figures.plural(len(messages), 'message')}")]
+    totals = [("replies", f"{len(answered):,}", broken or f"of {figures.plural(len(messages), 'message')}")]
     if calls:
         failed = sum(result.is_error for message in messages for result in message.tool_results)
-        found.append(("tool calls", f"{calls:,}", f"{failed:,} failed" if failed else ""))
+        totals.append(("tool calls", f"{calls:,}", f"{failed:,} failed" if failed else ""))
     cached = f"{usage.cached_input_tokens:,} cached" if usage.cached_input_tokens else ""
     if usage.total_tokens:
-        found.append(("tokens in", f"{usage.prompt_tokens:,}", cached))
-        thought = f"{usage.reasoning_tokens:,} reasoning" if usage.reasoning_tokens else ""
-        found.append(("tokens out", f"{usage.output_tokens:,}", thought))
+        totals.append(("tokens in", f"{usage.prompt_tokens:,}", cached))
+        reasoning = f"{usage.reasoning_tokens:,} reasoning" if usage.reasoning_tokens else ""
+        totals.append(("tokens out", f"{usage.output_tokens:,}", reasoning))
     if cost.usd is not None:
         note = {"partial": "at least", "free": "free"}.get(str(cost.status), "")
-        found.append(("cost", figures.money(cost.usd), note))
+        totals.append(("cost", figures.money(cost.usd), note))
     elif cost.replies:
-        found.append(("cost", "unknown", "no price is known"))
-    return found
+        totals.append(("cost", "unknown", "no price is known"))
+    return totals
 
 
 def _models(messages: Sequence[Message]) -> list[tuple[str, int, str, str]]:
     """Each model with its hue, replies and cost."""
-    hues, spent = hues_of(messages), total_cost(messages).by_model
-    found = []
+    hues, spent = model_hues(messages), total_cost(messages).by_model
+    rows = []
     for model, hue in hues.items():
         count = sum(is_reply(message) and message.metadata.model == model for message in messages)
         amount = spent.get(model)
-        told = "" if amount is None else figures.money(amount)
-        found.append((model, hue, figures.plural(count, "reply", "replies"), told))
-    return found
+        cost = "" if amount is None else figures.money(amount)
+        rows.append((model, hue, figures.plural(count, "reply", "replies"), cost))
+    return rows
 
 
-def _when(messages: Sequence[Message]) -> str:
+def _format_date(messages: Sequence[Message]) -> str:
     return f"{messages[0].created_at.astimezone(UTC):%d %B %Y, %H:%M} UTC".lstrip("0") if messages else ""
 
 
-def _policy(style: str, script: str) -> str:
+def _content_security_policy(style: str, script: str) -> str:
     """The page's Content-Security-Policy: its own style and script, media inside it, and nothing else at all."""
     return (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -122,9 +122,9 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _visible(value: Any) -> Any:
+def _show_control_characters(value: Any) -> Any:
     """Control characters as their pictures: no document may hold them, and nobody would see them."""
-    return value.translate(_PICTURES) if type(value) is str else value
+    return value.translate(_CONTROL_PICTURES) if type(value) is str else value
 
 
 def _digest(text: str) -> str:
@@ -132,7 +132,7 @@ def _digest(text: str) -> str:
 
 
 @cache
-def _text(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files("dragoman.view").joinpath(_FOLDER, name).read_text(encoding="utf-8")
 
 
@@ -142,15 +142,15 @@ def _environment() -> "Environment":
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ModuleNotFoundError:
         raise MissingExtraError("a page needs Jinja: pip install 'dragoman[cli]'") from None
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("dragoman.view", _FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_visible,
+        finalize=_show_control_characters,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["cost"] = figures.cost
-    made.filters["plural"] = figures.plural
-    made.filters["number_in"] = lambda message_id, numbers: numbers.get(message_id)
-    return made
+    environment.filters["cost"] = figures.cost
+    environment.filters["plural"] = figures.plural
+    environment.filters["number_in"] = lambda message_id, numbers: numbers.get(message_id)
+    return environment

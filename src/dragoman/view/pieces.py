@@ -27,7 +27,7 @@ from dragoman.canonical.blocks import (
 from dragoman.view import figures, media
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_LONG = 700
+_FOLD_FROM = 700
 """Characters; a longer answer of a tool is folded."""
 _FILE_KINDS = {"url": "at", "file_ref": "the file", "file_id": "kept as"}
 
@@ -54,46 +54,46 @@ class Piece:
     folded: bool = False
 
 
-def pieces(blocks: Sequence[ContentBlock], answers: Mapping[str, ToolResultBlock]) -> tuple[Piece, ...]:
+def build_pieces(blocks: Sequence[ContentBlock], answers: Mapping[str, ToolResultBlock]) -> tuple[Piece, ...]:
     """What blocks come to, in order. ``answers`` are those that stand with their calls, by the calls' ids."""
-    return tuple(piece for block in blocks for piece in _of(block, answers))
+    return tuple(piece for block in blocks for piece in _pieces_of(block, answers))
 
 
-def _of(block: ContentBlock, answers: Mapping[str, ToolResultBlock]) -> Iterator[Piece]:
+def _pieces_of(block: ContentBlock, answers: Mapping[str, ToolResultBlock]) -> Iterator[Piece]:
     match block:
         case TextBlock():
-            yield from _text(block.text)
+            yield from _text_pieces(block.text)
             if block.citations:
                 yield Piece(
                     kind="data",
                     title=figures.plural(len(block.citations), "source"),
-                    facts=tuple(map(_source, block.citations)),
+                    facts=tuple(map(_citation_fact, block.citations)),
                     folded=True,
                 )
         case ThinkingBlock():
-            yield _thinking(block)
+            yield _thinking_piece(block)
         case RedactedThinkingBlock():
             yield Piece(
                 kind="thinking", title="Thinking", note="encrypted", text="The provider keeps this part to itself."
             )
         case ToolUseBlock():
-            yield _call(block, answers)
+            yield _call_piece(block, answers)
         case ToolResultBlock():
-            yield answer(block, answers)
+            yield answer_piece(block, answers)
         case ImageBlock() | AudioBlock() | VideoBlock() | DocumentBlock():
-            yield _media(block)
+            yield _media_piece(block)
         case ResourceBlock() | ResourceRefBlock():
-            yield _resource(block)
+            yield _resource_piece(block)
         case PromptRequestBlock() | PromptResultBlock():
-            yield _prompt(block)
+            yield _prompt_piece(block)
         case ProviderBlock():
             yield Piece(kind="data", title=block.kind, note=block.provider, text=as_json(block.data), folded=True)
         case _:
-            written = block.model_dump(mode="json")
-            yield Piece(kind="data", title=block.type, note="of a newer version", text=as_json(written), folded=True)
+            data = block.model_dump(mode="json")
+            yield Piece(kind="data", title=block.type, note="of a newer version", text=as_json(data), folded=True)
 
 
-def _text(text: str) -> Iterator[Piece]:
+def _text_pieces(text: str) -> Iterator[Piece]:
     """Texts, with what stands between fences set apart as code; nothing else of Markdown is read."""
     end = 0
     for fence in _FENCE.finditer(text):
@@ -105,42 +105,42 @@ def _text(text: str) -> Iterator[Piece]:
         yield Piece(kind="text", text=rest)
 
 
-def _thinking(block: ThinkingBlock) -> Piece:
+def _thinking_piece(block: ThinkingBlock) -> Piece:
     words = len(block.text.split())
     notes = [figures.plural(words, "word") if words else "not shown by the provider"]
     notes += ["signed"] if block.signature else []
     return Piece(kind="thinking", title="Thinking", note=", ".join(notes), text=block.text)
 
 
-def _call(block: ToolUseBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
+def _call_piece(block: ToolUseBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
     result = answers.get(block.id)
     return Piece(
         kind="call",
         title=block.name,
         text="" if block.raw_input is None else block.raw_input,
         note="" if block.raw_input is None else "the arguments are no JSON object",
-        facts=tuple((name, plainly(value)) for name, value in block.input.items()),
-        answer=None if result is None else answer(result, answers),
+        facts=tuple((name, to_text(value)) for name, value in block.input.items()),
+        answer=None if result is None else answer_piece(result, answers),
     )
 
 
-def answer(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
+def answer_piece(block: ToolResultBlock, answers: Mapping[str, ToolResultBlock]) -> Piece:
     """What a tool answered."""
-    inner = pieces(block.content, answers)
+    inner = build_pieces(block.content, answers)
     words = " ".join(each.text for each in inner)
     return Piece(
         kind="answer",
         title="failed" if block.is_error else "answered",
-        note=" ".join(words[:_LONG].split())[:100],
+        note=" ".join(words[:_FOLD_FROM].split())[:100],
         inner=inner,
         failed=block.is_error,
-        folded=len(words) > _LONG,
+        folded=len(words) > _FOLD_FROM,
     )
 
 
-def _media(block: media.MediaBlock) -> Piece:
+def _media_piece(block: media.MediaBlock) -> Piece:
     source, facts = block.source, []
-    found = media.sniffed(source.data) if source.kind == "base64" else None
+    found = media.detect_media_type(source.data) if source.kind == "base64" else None
     kind = found or block.media_type or ""
     facts += [("type", kind)] if kind else []
     if found and block.media_type and block.media_type != found:
@@ -150,20 +150,20 @@ def _media(block: media.MediaBlock) -> Piece:
         facts.append((_FILE_KINDS[source.kind], source.data))
         facts += [("by", source.provider)] if source.provider else []
     for name in ("detail", "title", "context", "duration_ms", "transcript"):
-        told = getattr(block, name, None)
-        facts += [] if told is None else [(name.replace("_", " "), str(told))]
-    played = media.shown(block)
+        value = getattr(block, name, None)
+        facts += [] if value is None else [(name.replace("_", " "), str(value))]
+    embedded = media.embed(block)
     return Piece(
         kind="media",
         title=block.type,
         text=source.data if source.kind == "text" else "",
         facts=tuple(facts),
-        tag=played.tag if played else "",
-        src=played.url if played else "",
+        tag=embedded.tag if embedded else "",
+        src=embedded.url if embedded else "",
     )
 
 
-def _resource(block: ResourceBlock | ResourceRefBlock) -> Piece:
+def _resource_piece(block: ResourceBlock | ResourceRefBlock) -> Piece:
     left_out = {"type", "content", "blob", "name", "resource_request_id"}
     facts = [(name, value) for name, value in block if name not in left_out and value not in (None, {})]
     if isinstance(block, ResourceBlock) and block.blob is not None:
@@ -173,26 +173,26 @@ def _resource(block: ResourceBlock | ResourceRefBlock) -> Piece:
         title=block.name or "resource",
         note=block.resource_type,
         text=(block.content or "") if isinstance(block, ResourceBlock) else "",
-        facts=tuple((name.replace("_", " "), plainly(value)) for name, value in facts),
+        facts=tuple((name.replace("_", " "), to_text(value)) for name, value in facts),
         folded=True,
     )
 
 
-def _prompt(block: PromptRequestBlock | PromptResultBlock) -> Piece:
+def _prompt_piece(block: PromptRequestBlock | PromptResultBlock) -> Piece:
     if isinstance(block, PromptRequestBlock):
-        facts = tuple((name, plainly(value)) for name, value in block.arguments.items())
+        facts = tuple((name, to_text(value)) for name, value in block.arguments.items())
         return Piece(kind="data", title=block.name, note="prompt asked for", facts=facts, folded=True)
-    said = [block.content or "", block.error_message or "", as_json(list(block.messages)) if block.messages else ""]
-    text = "\n\n".join(filter(None, said))
+    parts = [block.content or "", block.error_message or "", as_json(list(block.messages)) if block.messages else ""]
+    text = "\n\n".join(filter(None, parts))
     return Piece(kind="data", title=block.prompt_name, note="prompt", text=text, failed=block.is_error, folded=True)
 
 
-def _source(citation: Citation) -> tuple[str, str]:
-    told = (citation.title, citation.url, citation.cited_text and f"“{citation.cited_text}”")
-    return citation.kind, " · ".join(filter(None, told)) or as_json(citation.data or {})
+def _citation_fact(citation: Citation) -> tuple[str, str]:
+    parts = (citation.title, citation.url, citation.cited_text and f"“{citation.cited_text}”")
+    return citation.kind, " · ".join(filter(None, parts)) or as_json(citation.data or {})
 
 
-def plainly(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A text as it is, anything else as JSON."""
     return value if isinstance(value, str) else as_json(value)
 

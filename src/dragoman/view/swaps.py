@@ -7,12 +7,12 @@ from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.losses import Loss, Severity
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.settled import Encodings
+from dragoman.adapter.settled import EncodeCache
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.session.summaries import sent
+from dragoman.session.summaries import apply_summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Swap:
     after: str
     losses: tuple[Loss, ...] = ()
     refused: str | None = None
-    behind: bool = False
+    is_upcoming: bool = False
 
     @property
     def lost(self) -> list[Loss]:
@@ -42,7 +42,7 @@ class Swap:
         found: dict[tuple[str, str], list[Loss]] = {}
         for loss in (*self.lost, *self.changed):
             found.setdefault((loss.kind, loss.reason), []).append(loss)
-        return [(alike[0], tuple(dict.fromkeys(loss.message_id for loss in alike))) for alike in found.values()]
+        return [(same[0], tuple(dict.fromkeys(loss.message_id for loss in same))) for same in found.values()]
 
 
 @dataclass(slots=True)
@@ -54,22 +54,22 @@ class Projections:
 
     tool_ids: ToolIdMap
     tools: Sequence[ToolDefinition] = ()
-    encodings: Encodings = field(default_factory=Encodings)
+    encode_cache: EncodeCache = field(default_factory=EncodeCache)
 
     def request(self, history: Sequence[Message], model: str) -> WireRequest | str:
         """The request that this history makes for the model, or why there is none."""
         try:
             adapter = get_adapter(model)
             context = RequestContext(
-                model=str(adapter.model_id), session_id="", tool_ids=self.tool_ids, encodings=self.encodings
+                model=str(adapter.model_id), session_id="", tool_ids=self.tool_ids, encode_cache=self.encode_cache
             )
-            return adapter.to_wire(sent(history), self.tools, AdapterOptions(context=context))
+            return adapter.to_wire(apply_summaries(history), self.tools, AdapterOptions(context=context))
         except DragomanError as error:
             return str(error)
 
 
-def swap(made: WireRequest | str, before: str, after: str, *, behind: bool = False) -> Swap:
+def describe_swap(request: WireRequest | str, before: str, after: str, *, is_upcoming: bool = False) -> Swap:
     """The swap that a request, or the lack of one, stands for."""
-    if isinstance(made, str):
-        return Swap(before, after, refused=made, behind=behind)
-    return Swap(before, after, made.losses, behind=behind)
+    if isinstance(request, str):
+        return Swap(before, after, refused=request, is_upcoming=is_upcoming)
+    return Swap(before, after, request.losses, is_upcoming=is_upcoming)

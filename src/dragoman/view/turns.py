@@ -8,8 +8,8 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
 from dragoman.view import figures
 from dragoman.view.chart import Reply
-from dragoman.view.pieces import Piece, pieces
-from dragoman.view.swaps import Projections, Swap, swap
+from dragoman.view.pieces import Piece, build_pieces
+from dragoman.view.swaps import Projections, Swap, describe_swap
 from dragoman.view.wire import Raw, RawRequests, pretty
 
 HUES = 6
@@ -23,7 +23,7 @@ _SPEAKERS = {
     Role.TOOL: "Tool",
     Role.ASSISTANT: "Assistant",
 }
-_ENDS = {
+_STOP_REMARKS = {
     StopReason.MAX_TOKENS: "cut at the most tokens allowed",
     StopReason.REFUSAL: "refused",
     StopReason.CONTEXT_OVERFLOW: "the context window was full",
@@ -33,7 +33,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class TurnView:
     """One message. ``number`` counts messages from 1. ``swap`` stands before it. ``hue`` is that of its model.
 
     ``request`` and ``reply`` are raw; ``why_no_request`` is set where a reply has none.
@@ -78,46 +78,46 @@ def is_reply(message: Message) -> bool:
     return message.usage is not None or message.metadata.provider is not None
 
 
-def turns(messages: Sequence[Message], projections: Projections, *, raw: bool) -> Iterator[Turn]:
+def build_turns(messages: Sequence[Message], projections: Projections, *, raw: bool) -> Iterator[TurnView]:
     """The history in order; messages that hold nothing but answers to earlier calls stand with those."""
-    answers, told = _answers(messages)
-    hues, requests = hues_of(messages), RawRequests()
-    speaking: str | None = None
+    answers, call_numbers = _match_answers(messages)
+    hues, requests = model_hues(messages), RawRequests()
+    current_model: str | None = None
     for index, message in enumerate(messages):
-        if index in told:
+        if index in call_numbers:
             continue
         model = message.metadata.model if message.role is Role.ASSISTANT else None
-        swapped, request, why = None, None, None
+        swap, request, reason = None, None, None
         if model is not None:
-            changed = speaking is not None and model != speaking
-            made = projections.request(messages[:index], model) if raw or changed else ""
-            if changed and speaking is not None:
-                swapped = swap(made, speaking, model)
-            if raw and not isinstance(made, str):
-                request = requests.add(index + 1, model, made)
-                why = None if request else "It is left out: the page would become too large."
+            changed = current_model is not None and model != current_model
+            wire_request = projections.request(messages[:index], model) if raw or changed else ""
+            if changed and current_model is not None:
+                swap = describe_swap(wire_request, current_model, model)
+            if raw and not isinstance(wire_request, str):
+                request = requests.add(index + 1, model, wire_request)
+                reason = None if request else "It is left out: the page would become too large."
             elif raw:
-                why = str(made)
-            speaking = model
-        yield Turn(
+                reason = str(wire_request)
+            current_model = model
+        yield TurnView(
             number=index + 1,
             message=message,
             speaker=_speaker(message),
             provider=message.metadata.provider or (model or "").partition(":")[0],
             hue=None if model is None else hues[model],
-            pieces=pieces(message.content, answers),
+            pieces=build_pieces(message.content, answers),
             remarks=tuple(_remarks(message)),
             figures=tuple(_figures(message.usage)) if is_reply(message) else (),
-            swap=swapped,
+            swap=swap,
             request=request,
-            why_no_request=why,
+            why_no_request=reason,
             reply=_raw_reply(message) if raw else None,
         )
 
 
 def replies(messages: Sequence[Message]) -> list[Reply]:
     """Those that a provider sent, for the chart."""
-    hues = hues_of(messages)
+    hues = model_hues(messages)
     return [
         Reply(number, _model(message), hues.get(message.metadata.model or "", 0), message.usage)
         for number, message in enumerate(messages, 1)
@@ -125,34 +125,34 @@ def replies(messages: Sequence[Message]) -> list[Reply]:
     ]
 
 
-def hues_of(messages: Iterable[Message]) -> dict[str, int]:
+def model_hues(messages: Iterable[Message]) -> dict[str, int]:
     """A number for each model, in the order in which they first spoke."""
     models = dict.fromkeys(message.metadata.model for message in messages if message.metadata.model)
-    return {model: place % HUES for place, model in enumerate(models)}
+    return {model: index % HUES for index, model in enumerate(models)}
 
 
-def places(messages: Sequence[Message]) -> dict[str, int]:
+def message_numbers(messages: Sequence[Message]) -> dict[str, int]:
     """The number under which each message is found, by its id; that of answers is that of their call."""
-    _, told = _answers(messages)
-    return {message.id: told.get(index, index + 1) for index, message in enumerate(messages)}
+    _, call_numbers = _match_answers(messages)
+    return {message.id: call_numbers.get(index, index + 1) for index, message in enumerate(messages)}
 
 
-def _answers(messages: Sequence[Message]) -> tuple[dict[str, ToolResultBlock], dict[int, int]]:
+def _match_answers(messages: Sequence[Message]) -> tuple[dict[str, ToolResultBlock], dict[int, int]]:
     """The answers that have a call before them, by its id; and the messages that hold nothing else, by their index,
     with the number of the message that called."""
-    called: dict[str, int] = {}
+    call_numbers_by_id: dict[str, int] = {}
     found: dict[str, ToolResultBlock] = {}
-    told: dict[int, int] = {}
+    call_numbers: dict[int, int] = {}
     for index, message in enumerate(messages):
-        called.update((call.id, index + 1) for call in message.tool_uses)
+        call_numbers_by_id.update((call.id, index + 1) for call in message.tool_uses)
         results = message.tool_results
         if not results or len(results) < len(message.content) or is_reply(message):
             continue
         ids = [result.tool_use_id for result in results]
-        if len(set(ids)) == len(ids) and all(each in called and each not in found for each in ids):
+        if len(set(ids)) == len(ids) and all(each in call_numbers_by_id and each not in found for each in ids):
             found.update(zip(ids, results, strict=True))
-            told[index] = called[ids[0]]
-    return found, told
+            call_numbers[index] = call_numbers_by_id[ids[0]]
+    return found, call_numbers
 
 
 def _speaker(message: Message) -> str:
@@ -174,13 +174,13 @@ def _remarks(message: Message) -> Iterator[str]:
         yield f"summary of {figures.plural(len(metadata.summary_of), 'message')}"
     if metadata.status is not MessageStatus.COMPLETE:
         yield str(metadata.status)
-    if metadata.stop_reason in _ENDS:
-        yield _ENDS[metadata.stop_reason]
+    if metadata.stop_reason in _STOP_REMARKS:
+        yield _STOP_REMARKS[metadata.stop_reason]
     if metadata.routing is not None and metadata.routing.mode != "manual":
         yield f"routed: {metadata.routing.reason}"
     for changed in metadata.input_transformations or ():
-        told = filter(None, (changed.kind, changed.reason, changed.where))
-        yield f"the provider changed the request: {' · '.join(told)}"
+        parts = filter(None, (changed.kind, changed.reason, changed.where))
+        yield f"the provider changed the request: {' · '.join(parts)}"
 
 
 def _figures(usage: Usage | None) -> Iterator[str]:
@@ -189,13 +189,13 @@ def _figures(usage: Usage | None) -> Iterator[str]:
         return
     yield from figures.tokens(usage)
     yield figures.cost(usage)
-    if (took := figures.seconds(usage.latency_ms)) is not None:
-        yield took
+    if (latency := figures.seconds(usage.latency_ms)) is not None:
+        yield latency
 
 
 def _raw_reply(message: Message) -> str | None:
     """What the adapter kept of the reply, and its usage as the provider told it."""
     usage = message.usage
-    kept = {"provider_raw": message.metadata.provider_raw, "usage": None if usage is None else usage.raw}
-    told = {name: value for name, value in kept.items() if value is not None}
-    return pretty(told) if told else None
+    raw = {"provider_raw": message.metadata.provider_raw, "usage": None if usage is None else usage.raw}
+    present = {name: value for name, value in raw.items() if value is not None}
+    return pretty(present) if present else None

@@ -12,11 +12,11 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.errors import MalformedReplyError
 from dragoman.adapter.wire import WireRequest
 
-_LONGEST_WORD = 400
+_MAX_WORD = 400
 """Characters without a space; what is longer is encoded media or a signature, and is shortened."""
-_KEPT = 60
-_LEAST_SHARED = 12
-MOST_BYTES = 48 * 1024 * 1024
+_SHORTENED_LENGTH = 60
+_MIN_SHARED_LINES = 12
+MAX_BYTES = 48 * 1024 * 1024
 """Of bodies on one page, together; the requests that follow are left out."""
 _SPACE = re.compile(r"\s")
 
@@ -41,20 +41,20 @@ class RawRequests:
     def add(self, number: int, model: str, request: WireRequest) -> Raw | None:
         """None where the page would become too large."""
         self._bytes += len(request.body)
-        if self._bytes > MOST_BYTES:
+        if self._bytes > MAX_BYTES:
             return None
-        lines = _shown(request.body).split("\n")
+        lines = _format_body(request.body).split("\n")
         address = f"{request.method} {request.path}"
         before = self._latest.get(model)
         self._latest[model] = (number, lines)
         if before is not None:
-            shared = _shared(before[1], lines)
-            if shared >= _LEAST_SHARED:
+            shared = _count_shared_lines(before[1], lines)
+            if shared >= _MIN_SHARED_LINES:
                 return Raw(address, "\n".join(lines[shared:]), before[0], shared)
         return Raw(address, "\n".join(lines))
 
 
-def _shared(before: list[str], lines: list[str]) -> int:
+def _count_shared_lines(before: list[str], lines: list[str]) -> int:
     count = 0
     for one, other in zip(before, lines, strict=False):
         if one != other:
@@ -63,7 +63,7 @@ def _shared(before: list[str], lines: list[str]) -> int:
     return count
 
 
-def _shown(body: bytes) -> str:
+def _format_body(body: bytes) -> str:
     try:
         return pretty(wirejson.loads(body))
     except MalformedReplyError:
@@ -72,15 +72,15 @@ def _shown(body: bytes) -> str:
 
 def pretty(value: Any) -> str:
     """JSON for a person: indented, with what nobody reads shortened."""
-    return json.dumps(shortened(value), ensure_ascii=False, indent=2)
+    return json.dumps(shorten(value), ensure_ascii=False, indent=2)
 
 
-def shortened(value: Any) -> Any:
+def shorten(value: Any) -> Any:
     """The value, with encoded media and the like cut to a few characters and their number."""
     if isinstance(value, dict):
-        return {name: shortened(inner) for name, inner in value.items()}
+        return {name: shorten(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [shortened(inner) for inner in value]
-    if isinstance(value, str) and len(value) > _LONGEST_WORD and not _SPACE.search(value):
-        return f"{value[:_KEPT]}… ({len(value):,} characters)"
+        return [shorten(inner) for inner in value]
+    if isinstance(value, str) and len(value) > _MAX_WORD and not _SPACE.search(value):
+        return f"{value[:_SHORTENED_LENGTH]}… ({len(value):,} characters)"
     return value

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.hard_histories.histories import HISTORIES, cases
-from tests.benchmarks.hard_histories.judging import Kind, Verdict, judge
+from tests.benchmarks.hard_histories.judging import CaseVerdict, Kind, judge
 
 _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parents[2]
@@ -22,7 +22,7 @@ PEERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """By title: the name of the case script, and the formats of messages, of which the better one counts in each case."""
 
-Verdicts = dict[tuple[str, str], Verdict]
+Verdicts = dict[tuple[str, str], CaseVerdict]
 
 
 def main(folder: Path) -> None:
@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
         for message_format in formats:
             taken = _run(python, name, message_format, folder)
             versions |= taken["versions"]
-            _keep_better(columns[title], taken["cases"])
+            _keep_best(columns[title], taken["cases"])
     _print(columns, versions)
 
 
@@ -66,7 +66,7 @@ def _run(python: Path, name: str, message_format: str, folder: Path) -> dict[str
     return found
 
 
-def _keep_better(verdicts: Verdicts, taken: list[dict[str, Any]]) -> None:
+def _keep_best(verdicts: Verdicts, taken: list[dict[str, Any]]) -> None:
     histories = {history.name: history for history in HISTORIES}
     for case in taken:
         key = case["history"], case["target"]

@@ -36,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-class _Said(logging.Handler):
+class _LogLines(logging.Handler):
     """Every log record that a user would see without asking for more."""
 
     def __init__(self) -> None:
@@ -66,12 +66,12 @@ def run(packages: Sequence[str], send: Send) -> None:
     """
     bodies: list[Any] = []
     taken = []
-    said = _Said()
-    logging.getLogger().addHandler(said)
+    logged = _LogLines()
+    logging.getLogger().addHandler(logged)
     with _server(bodies) as url:
         for history, target in cases():
             bodies.clear()
-            said.lines.clear()
+            logged.lines.clear()
             losses, error = None, ""
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
@@ -86,7 +86,7 @@ def run(packages: Sequence[str], send: Send) -> None:
                     "body": bodies[0] if bodies else None,
                     "error": error,
                     "losses": losses or [],
-                    "said": [*said.lines, *(str(each.message) for each in warned)],
+                    "said": [*logged.lines, *(str(each.message) for each in warned)],
                 }
             )
     versions = {name: version(name) for name in packages}

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import Any
 
 from tests.benchmarks.hard_histories.histories import Call, History
-from tests.benchmarks.hard_histories.wires import Group, groups, said
+from tests.benchmarks.hard_histories.wires import Group, body_text, groups
 from tests.conformance.validators import VALIDATORS
 
 _VALIDATOR = {
@@ -35,23 +35,23 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseVerdict:
     """What became of one history at one target; ``text`` is the table's cell."""
 
     kind: Kind
     text: str
 
 
-def judge(case: dict[str, Any], history: History) -> Verdict:
+def judge(case: dict[str, Any], history: History) -> CaseVerdict:
     body, target = case["body"], case["target"]
     if body is None:
-        return Verdict(Kind.RAISES, f"raises {_short(case['error'])}")
+        return CaseVerdict(Kind.RAISES, f"raises {_short(case['error'])}")
     faults = [fault for fault in _faults(target, body) if not _is_policy(fault, body, history)]
     if faults:
-        return Verdict(Kind.REJECTED, f"**rejected**: {_short(faults[0])}")
-    notes = [*_apart(case, history), *_thinking(case, history), *_texts(case, history)]
+        return CaseVerdict(Kind.REJECTED, f"**rejected**: {_short(faults[0])}")
+    notes = [*_unlinked_calls(case, history), *_thinking(case, history), *_texts(case, history)]
     kind = Kind.UNSAID if any(note.endswith(_UNSAID) for note in notes) else Kind.ACCEPTED
-    return Verdict(kind, "; ".join(["accepted", *notes]))
+    return CaseVerdict(kind, "; ".join(["accepted", *notes]))
 
 
 def _faults(target: str, body: dict[str, Any]) -> list[str]:
@@ -60,17 +60,17 @@ def _faults(target: str, body: dict[str, Any]) -> list[str]:
 
 def _is_policy(fault: str, body: dict[str, Any], history: History) -> bool:
     steps = [step for turn in history.turns for step in turn.steps]
-    return fault in _POLICY and not any(step.signature and step.signature in said(body) for step in steps)
+    return fault in _POLICY and not any(step.signature and step.signature in body_text(body) for step in steps)
 
 
-def _apart(case: dict[str, Any], history: History) -> list[str]:
+def _unlinked_calls(case: dict[str, Any], history: History) -> list[str]:
     """How many calls are not tied to their own result."""
     found = groups(case["target"], case["body"])
     calls = [call for turn in history.turns for step in turn.steps for call in step.calls]
     apart = sum(not any(_linked(call, group) for group in found) for call in calls)
     if not apart:
         return []
-    return [f"{apart} of {len(calls)} calls apart from their result, {_told(case, 'tool')}"]
+    return [f"{apart} of {len(calls)} calls apart from their result, {_report_of(case, 'tool')}"]
 
 
 def _linked(call: Call, group: Group) -> bool:
@@ -94,22 +94,22 @@ def _thinking(case: dict[str, Any], history: History) -> list[str]:
     thoughts = [step.thinking for turn in history.turns for step in turn.steps if step.thinking]
     if not thoughts:
         return []
-    told = _told(case, "thinking|reasoning")
-    if not all(thought in said(case["body"]) for thought in thoughts):
-        return [f"thinking left out, {told}"]
+    report = _report_of(case, "thinking|reasoning")
+    if not all(passage in body_text(case["body"]) for passage in thoughts):
+        return [f"thinking left out, {report}"]
     own = any(fault in _POLICY for fault in _faults(case["target"], case["body"]))
-    return [f"thinking sent as {'its own thinking' if own else 'text'}, {told}"]
+    return [f"thinking sent as {'its own thinking' if own else 'text'}, {report}"]
 
 
 def _texts(case: dict[str, Any], history: History) -> list[str]:
-    wire = said(case["body"])
+    wire = body_text(case["body"])
     texts = [turn.question for turn in history.turns]
     texts += [step.text for turn in history.turns for step in turn.steps]
     missing = [text for text in texts if text not in wire]
-    return [f"{len(missing)} texts lost, {_told(case, 'text')}"] if missing else []
+    return [f"{len(missing)} texts lost, {_report_of(case, 'text')}"] if missing else []
 
 
-def _told(case: dict[str, Any], what: str) -> str:
+def _report_of(case: dict[str, Any], what: str) -> str:
     """How a loss is told: by the list of losses, by a log record or warning that speaks of dropping it, or not."""
     if any(re.match(what, loss) for loss in case["losses"]):
         return "named"

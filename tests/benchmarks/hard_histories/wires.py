@@ -22,11 +22,11 @@ def groups(target: str, body: dict[str, Any]) -> list[Group]:
         if is_call:
             found[-1].calls.append((call_id, name, value))
         else:
-            found[-1].results.append((call_id, name, said(value)))
+            found[-1].results.append((call_id, name, body_text(value)))
     return found
 
 
-def said(value: Any) -> str:
+def body_text(value: Any) -> str:
     """Every text within, on lines of their own."""
     return "\n".join(_strings(value))
 

@@ -130,11 +130,11 @@ def main() -> None:
     parser.add_argument("--client", choices=tuple(CLIENTS), action="append", default=[])
     default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dragoman-benchmarks"
     parser.add_argument("--cache", type=Path, default=default, help="the folder for the environments")
-    asked = parser.parse_args()
-    asked.cache.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    options.cache.mkdir(parents=True, exist_ok=True)
     with mock_provider() as base:
-        for wire in asked.wire or WIRES:
-            measure(wire, base, asked.cache, asked.rounds, asked.client, asked.row)
+        for wire in options.wire or WIRES:
+            measure(wire, base, options.cache, options.rounds, options.client, options.row)
 
 
 if __name__ == "__main__":

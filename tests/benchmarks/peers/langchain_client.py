@@ -8,7 +8,7 @@ from typing import Any
 from tests.benchmarks.peers.asking import KEY, OFFERED, QUESTION, Client, model
 
 
-def _made(wire: str) -> Callable[[str], Any]:
+def _model_factory(wire: str) -> Callable[[str], Any]:
     """What makes a model for a base URL. Only the wire's own package is imported, as a program of it would."""
     match wire:
         case "messages":
@@ -33,7 +33,7 @@ def _made(wire: str) -> Callable[[str], Any]:
 class Chain:
     def __init__(self, wire: str) -> None:
         self._tool = OFFERED[wire]
-        self._chat = cache(_made(wire))
+        self._chat = cache(_model_factory(wire))
 
     async def call(self, base: str) -> str:
         return str((await self._chat(base).ainvoke(QUESTION)).text)

@@ -55,8 +55,8 @@ class Responses(Official):
         return responses_text(await self._ask(base))
 
     async def stream(self, base: str, *, tools: bool) -> str:
-        asked = await self._ask(base, **self._offered(tools=tools), stream=True)
-        return "".join([responses_delta(event) async for event in asked])
+        stream = await self._ask(base, **self._offered(tools=tools), stream=True)
+        return "".join([responses_delta(event) async for event in stream])
 
 
 def connect(wire: str) -> Client:

@@ -26,7 +26,7 @@ _SETTINGS = ModelSettings(max_tokens=100)
 _TOOL = ToolDefinition(name="write", description=DESCRIPTION, parameters_json_schema=PARAMETERS)
 
 
-def _made(wire: str) -> Callable[[str], Any]:
+def _model_factory(wire: str) -> Callable[[str], Any]:
     """What makes a model for a base URL. Only the wire's own package is imported, as a program of it would."""
     if wire == "messages":
         from anthropic import AsyncAnthropic
@@ -54,19 +54,19 @@ def _made(wire: str) -> Callable[[str], Any]:
 
 class Direct:
     def __init__(self, wire: str) -> None:
-        self._model = cache(_made(wire))
+        self._model = cache(_model_factory(wire))
 
     async def call(self, base: str) -> str:
-        asked = [ModelRequest.user_text_prompt(QUESTION)]
-        reply = await model_request(self._model(base), asked, model_settings=_SETTINGS)
+        messages = [ModelRequest.user_text_prompt(QUESTION)]
+        reply = await model_request(self._model(base), messages, model_settings=_SETTINGS)
         return "".join(part.content for part in reply.parts if isinstance(part, TextPart))
 
     async def stream(self, base: str, *, tools: bool) -> str:
         pieces: list[str] = []
         parameters = ModelRequestParameters(function_tools=[_TOOL] if tools else [])
-        asked = [ModelRequest.user_text_prompt(QUESTION)]
+        messages = [ModelRequest.user_text_prompt(QUESTION)]
         async with model_request_stream(
-            self._model(base), asked, model_settings=_SETTINGS, model_request_parameters=parameters
+            self._model(base), messages, model_settings=_SETTINGS, model_request_parameters=parameters
         ) as events:
             async for event in events:
                 match event:

@@ -16,10 +16,10 @@ _SAID = [{"role": "user", "content": QUESTION}]
 
 
 @dataclass(frozen=True)
-class Speech:
+class RawWire:
     """A wire as plain code speaks it: a request's fields, a reply's text, and what one frame of a stream adds."""
 
-    asked: dict[str, Any]
+    fields: dict[str, Any]
     text: Callable[[Any], str]
     delta: Callable[[Any], str]
     mark: str = "data:"
@@ -50,19 +50,19 @@ def _ollamas_delta(chunk: dict[str, Any]) -> str:
     return called or message["content"]
 
 
-SPEECH = {
-    "messages": Speech(
+RAW_WIRES = {
+    "messages": RawWire(
         {"messages": _SAID, "max_tokens": 100}, lambda reply: reply["content"][0]["text"], _claudes_delta
     ),
-    "responses": Speech(
+    "responses": RawWire(
         {"input": QUESTION, "max_output_tokens": 100},
         lambda reply: reply["output"][0]["content"][0]["text"], _response_delta,
     ),
-    "chat": Speech(
+    "chat": RawWire(
         {"messages": _SAID, "max_completion_tokens": 100},
         lambda reply: reply["choices"][0]["message"]["content"], _chat_delta,
     ),
-    "ollama": Speech(
+    "ollama": RawWire(
         {"messages": _SAID, "options": {"num_predict": 100}},
         lambda reply: reply["message"]["content"], _ollamas_delta, mark="",
     ),
@@ -72,20 +72,20 @@ SPEECH = {
 class Raw:
     def __init__(self, wire: str, client: httpx.AsyncClient) -> None:
         self._path = WIRES[wire].path
-        self._speech = SPEECH[wire]
-        self._asked = {"model": model(wire), **self._speech.asked}
+        self._wire = RAW_WIRES[wire]
+        self._fields = {"model": model(wire), **self._wire.fields}
         self._tool = OFFERED[wire]
         self._client = client
         self._headers = {"authorization": f"Bearer {KEY}", "x-api-key": KEY, "anthropic-version": "2026-10-21"}
 
     async def call(self, base: str) -> str:
-        body = {**self._asked, "stream": False}
+        body = {**self._fields, "stream": False}
         reply = await self._client.post(base + self._path, json=body, headers=self._headers)
-        return self._speech.text(reply.json())
+        return self._wire.text(reply.json())
 
     async def stream(self, base: str, *, tools: bool) -> str:
-        body = {**self._asked, "stream": True, **({"tools": [self._tool]} if tools else {})}
-        mark, read = self._speech.mark, self._speech.delta
+        body = {**self._fields, "stream": True, **({"tools": [self._tool]} if tools else {})}
+        mark, read = self._wire.mark, self._wire.delta
         async with self._client.stream("POST", base + self._path, json=body, headers=self._headers) as reply:
             pieces = [
                 read(json.loads(line[len(mark) :]))

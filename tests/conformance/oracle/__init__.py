@@ -8,8 +8,8 @@ from types import ModuleType
 
 from tests.conformance.oracle import anthropic, bedrock, chat, cohere, google, interactions, ollama, responses
 from tests.conformance.oracle.expected import Expected, Failure
-from tests.conformance.scope import wire_of
-from tests.exchanges import Exchange
+from tests.conformance.scope import wire_name
+from tests.exchanges import RecordedExchange
 
 FAMILIES: dict[str, ModuleType] = {
     "anthropic": anthropic,
@@ -25,8 +25,8 @@ FAMILIES: dict[str, ModuleType] = {
 """The reader of each wire."""
 
 
-def read(exchange: Exchange) -> Expected | Failure:
+def read(exchange: RecordedExchange) -> Expected | Failure:
     """What the reply says. Raises KeyError and the like where it is none that the wire reference describes."""
-    family = FAMILIES[wire_of(exchange)]
+    family = FAMILIES[wire_name(exchange)]
     found: Expected | Failure = (family.stream if exchange.streamed else family.reply)(exchange.response)
     return found

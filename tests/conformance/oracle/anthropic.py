@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, ReplyParts, arguments, count, error_texts
 from tests.conformance.oracle.frames import events
 
 # "compaction" has no canonical word; a word that is newer than this table means that the turn is over.
@@ -21,8 +21,8 @@ _STOP = {
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("type") == "error":
-        return Failure(words=words(body["error"]))
-    pieces = Pieces()
+        return Failure(error_texts=error_texts(body["error"]))
+    pieces = ReplyParts()
     for block in body["content"]:
         _block(block, pieces)
     usage = _billed(body["usage"]) if body.get("usage") else None
@@ -36,7 +36,7 @@ def stream(text: str) -> Expected | Failure:
     for name, data in events(text):
         kind = data.get("type", name)
         if kind == "error":
-            return Failure(words=words(data["error"]))
+            return Failure(error_texts=error_texts(data["error"]))
         if kind == "message_start":  # a second one before message_stop starts the message anew
             message, blocks, joined = dict(data["message"]), {}, {}
         elif kind == "content_block_start":
@@ -70,7 +70,7 @@ def _delta(block: dict[str, Any], delta: dict[str, Any], index: int, joined: dic
             joined[index] = joined.get(index, "") + delta["partial_json"]
 
 
-def _block(block: dict[str, Any], pieces: Pieces) -> None:
+def _block(block: dict[str, Any], pieces: ReplyParts) -> None:
     match block["type"]:
         case "text":
             pieces.text.append(block["text"])
@@ -80,7 +80,7 @@ def _block(block: dict[str, Any], pieces: Pieces) -> None:
             pieces.calls.append((block["name"], arguments(block["input"])))
 
 
-def _stop(word: str | None, pieces: Pieces) -> str | None:
+def _stop(word: str | None, pieces: ReplyParts) -> str | None:
     stop = _STOP.get(word, "end_turn")
     return "tool_use" if stop == "end_turn" and pieces.calls else stop
 

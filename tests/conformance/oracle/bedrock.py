@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from tests.conformance.oracle import anthropic
-from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, ReplyParts, arguments, count, error_texts
 from tests.conformance.oracle.frames import binary
 
 _STOP = {
@@ -24,14 +24,14 @@ _STOP = {
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("type") == "message":
         return anthropic.reply(body)
-    pieces = Pieces()
+    pieces = ReplyParts()
     content = body["output"]["message"]["content"]
     for block in content:
         _block(block, pieces)
     return pieces.expected(_STOP.get(body["stopReason"], "end_turn"), _usage(body.get("usage")), body, content)
 
 
-def _block(block: dict[str, Any], pieces: Pieces) -> None:
+def _block(block: dict[str, Any], pieces: ReplyParts) -> None:
     """A call with a type of its own is one that Bedrock answers itself."""
     match block:
         case {"text": text}:
@@ -51,7 +51,7 @@ def stream(data: bytes) -> Expected | Failure:
     own = ""
     for _, name, frame in binary(data):
         if name.startswith("!"):
-            return Failure(words=(name, *words(frame)))
+            return Failure(error_texts=(name, *error_texts(frame)))
         if name == "chunk":
             event = json.loads(base64.b64decode(frame["bytes"]))
             if "type" in event:
@@ -78,9 +78,9 @@ def _delta(block: dict[str, Any], delta: dict[str, Any]) -> None:
         case {"toolUse": {"input": fragment}}:
             block["toolUse"]["input"] = block["toolUse"].get("input", "") + fragment
         case {"reasoningContent": thought}:
-            held = block.setdefault("reasoningContent", {"reasoningText": {"text": ""}})
+            reasoning = block.setdefault("reasoningContent", {"reasoningText": {"text": ""}})
             for key, piece in thought.items():
-                target = held if key == "redactedContent" else held["reasoningText"]
+                target = reasoning if key == "redactedContent" else reasoning["reasoningText"]
                 target[key] = target.get(key, "") + piece
         case {"citation": citation}:
             block.setdefault("citations", []).append(citation)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, ReplyParts, arguments, count, error_texts
 from tests.conformance.oracle.frames import DONE, events
 
 _STOP = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal", "model_length": "context_overflow"}
@@ -13,10 +13,10 @@ _REASONING = ("reasoning_content", "reasoning")
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("error"):
-        return Failure(words=words(body["error"]))
+        return Failure(error_texts=error_texts(body["error"]))
     choice = next(choice for choice in body["choices"] if count(choice.get("index")) == 0)
     message = choice["message"]
-    pieces = Pieces()
+    pieces = ReplyParts()
     _content(message.get("content"), pieces)
     if message.get("refusal"):
         pieces.text.append(message["refusal"])
@@ -43,7 +43,7 @@ def stream(text: str) -> Expected | Failure:
             done = True
             break
         if data.get("error"):
-            return Failure(words=words(data["error"]))
+            return Failure(error_texts=error_texts(data["error"]))
         served |= {name: data[name] for name in ("model", "service_tier") if data.get(name)}
         grouped = data.get("usage") or (data.get("x_groq") or {}).get("usage")
         usage = grouped or usage
@@ -69,29 +69,29 @@ def _add(delta: dict[str, Any], message: dict[str, Any]) -> None:
     for call in delta.get("tool_calls") or ():
         _add_call(call, message["tool_calls"])
     if legacy := delta.get("function_call"):
-        held = message.setdefault("function_call", {"name": "", "arguments": ""})
-        held["name"] += legacy.get("name") or ""
-        held["arguments"] += legacy.get("arguments") or ""
+        function_call = message.setdefault("function_call", {"name": "", "arguments": ""})
+        function_call["name"] += legacy.get("name") or ""
+        function_call["arguments"] += legacy.get("arguments") or ""
 
 
 def _add_call(delta: dict[str, Any], calls: list[dict[str, Any]]) -> None:
     """A delta goes on with the call of its index (or the last one); a name with another id is another call."""
     index, function = delta.get("index"), delta.get("function") or {}
     known = [call for call in calls if call["index"] == index] if index is not None else calls
-    held = known[-1] if known else None
+    current = known[-1] if known else None
     named = bool(function.get("name"))
-    if held is None or (named and (index is None or (delta.get("id") and delta["id"] != held["id"]))):
-        held = {"index": index, "id": delta.get("id"), "function": {"name": "", "arguments": ""}}
-        calls.append(held)
-    held["function"]["name"] = held["function"]["name"] or function.get("name") or ""
+    if current is None or (named and (index is None or (delta.get("id") and delta["id"] != current["id"]))):
+        current = {"index": index, "id": delta.get("id"), "function": {"name": "", "arguments": ""}}
+        calls.append(current)
+    current["function"]["name"] = current["function"]["name"] or function.get("name") or ""
     given = function.get("arguments")
     if isinstance(given, dict):
-        held["function"]["arguments"] = given
+        current["function"]["arguments"] = given
     else:
-        held["function"]["arguments"] += given or ""
+        current["function"]["arguments"] += given or ""
 
 
-def _content(content: Any, pieces: Pieces) -> None:
+def _content(content: Any, pieces: ReplyParts) -> None:
     if isinstance(content, str):
         pieces.text.append(content)
     for part in content if isinstance(content, list) else ():
@@ -104,7 +104,7 @@ def _content(content: Any, pieces: Pieces) -> None:
                 pieces.thinking += [inner["text"] for inner in part["thinking"] if inner["type"] == "text"]
 
 
-def _call(call: dict[str, Any], pieces: Pieces) -> None:
+def _call(call: dict[str, Any], pieces: ReplyParts) -> None:
     if not (call.get("function") or {}).get("name") and not call.get("custom"):
         return  # some send an empty one where they mean none
     if (call.get("custom") or {}).get("name"):
@@ -113,7 +113,7 @@ def _call(call: dict[str, Any], pieces: Pieces) -> None:
         pieces.calls.append((call["function"]["name"], arguments(call["function"].get("arguments"))))
 
 
-def _stop(word: str | None, pieces: Pieces, *, refused: bool) -> str | None:
+def _stop(word: str | None, pieces: ReplyParts, *, refused: bool) -> str | None:
     if word in _FAILED:
         return "error"
     stop = _STOP.get(word or "", "end_turn")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, ReplyParts, arguments, count, error_texts
 from tests.conformance.oracle.frames import DONE, events
 
 _STOP = {
@@ -17,7 +17,7 @@ _STOP = {
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     message = body["message"]
-    pieces = Pieces()
+    pieces = ReplyParts()
     content = message.get("content") or []
     for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         if part["type"] == "text":
@@ -39,27 +39,27 @@ def stream(text: str) -> Expected | Failure:
         if data == DONE:
             continue
         delta = data.get("delta") or {}
-        said = delta.get("message") or {}
+        message_delta = delta.get("message") or {}
         match data.get("type", name):
             case "error":
-                return Failure(words=words(data))
+                return Failure(error_texts=error_texts(data))
             case "message-start":
-                message = dict(said)
+                message = dict(message_delta)
             case "content-start":
-                content[data["index"]] = dict(said["content"])
+                content[data["index"]] = dict(message_delta["content"])
             case "content-delta":
-                for key, piece in said["content"].items():
+                for key, piece in message_delta["content"].items():
                     content[data["index"]][key] = content[data["index"]].get(key, "") + piece
             case "tool-plan-delta":
-                plan += said["tool_plan"]
+                plan += message_delta["tool_plan"]
             case "tool-call-start":
-                call = said["tool_calls"]
+                call = message_delta["tool_calls"]
                 calls[data["index"]] = {**call, "function": dict(call["function"])}
             case "tool-call-delta":
-                calls[data["index"]]["function"]["arguments"] += said["tool_calls"]["function"]["arguments"]
+                calls[data["index"]]["function"]["arguments"] += message_delta["tool_calls"]["function"]["arguments"]
             case "message-end":
                 if delta.get("error"):
-                    return Failure(words=words(delta))
+                    return Failure(error_texts=error_texts(delta))
                 parts = [content[index] for index in sorted(content)]
                 whole = {**message, "content": parts, "tool_plan": plan}
                 whole["tool_calls"] = [calls[index] for index in sorted(calls)]

@@ -53,7 +53,7 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Pieces:
+class ReplyParts:
     """What a reader gathers from a reply, in order."""
 
     text: list[str] = field(default_factory=list)
@@ -92,7 +92,7 @@ def count(value: Any) -> int:
     return int(value) if value else 0
 
 
-def words(error: Any) -> tuple[str, ...]:
+def error_texts(error: Any) -> tuple[str, ...]:
     """Every text that an error object holds, whatever its shape."""
     return tuple(_texts(error))
 

@@ -6,7 +6,7 @@ Only the first candidate counts. Names come in camelCase or snake_case, reasons 
 import re
 from typing import Any
 
-from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, count, words
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, ReplyParts, count, error_texts
 from tests.conformance.oracle.frames import DONE, events
 
 _REFUSED = (
@@ -30,11 +30,11 @@ def reply(body: Any) -> Expected | Failure:
         return _gathered([_camel(chunk) for chunk in body])
     body = _camel(body)
     if body.get("error"):
-        return Failure(words=words(body["error"]))
+        return Failure(error_texts=error_texts(body["error"]))
     candidates = body.get("candidates") or []
     candidate = candidates[0] if candidates else {}
     parts = (candidate.get("content") or {}).get("parts") or []
-    pieces = Pieces()
+    pieces = ReplyParts()
     for part in parts:
         if "text" in part:
             (pieces.thinking if part.get("thought") else pieces.text).append(part["text"])
@@ -72,7 +72,7 @@ def _gathered(chunks: list[dict[str, Any]]) -> Expected | Failure:
     candidate: dict[str, Any] = {}
     for chunk in chunks:
         if chunk.get("error"):
-            return Failure(words=words(chunk["error"]))
+            return Failure(error_texts=error_texts(chunk["error"]))
         whole |= {name: value for name, value in chunk.items() if name not in ("candidates", "usageMetadata")}
         if "totalTokenCount" in (chunk.get("usageMetadata") or {}):
             whole["usageMetadata"] = chunk["usageMetadata"]
@@ -134,7 +134,7 @@ def _closed(part: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "functionCall": {**call, "args": arguments}}
 
 
-def _stop(reason: Any, pieces: Pieces) -> str | None:
+def _stop(reason: Any, pieces: ReplyParts) -> str | None:
     word = _NUMBERS.get(reason, "") if isinstance(reason, int) else str(reason)
     if word in _BROKEN:
         return "error"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, ReplyParts, arguments, count, error_texts
 from tests.conformance.oracle.frames import DONE, events
 
 _STOP = {
@@ -19,8 +19,8 @@ _STOP = {
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("error"):
-        return Failure(words=words(body["error"]))
-    pieces = Pieces()
+        return Failure(error_texts=error_texts(body["error"]))
+    pieces = ReplyParts()
     for step in body.get("steps") or ():
         match step["type"]:
             case "model_output":
@@ -42,7 +42,7 @@ def stream(text: str) -> Expected | Failure:
             continue
         match data["event_type"]:
             case "error":
-                return Failure(words=words(data))
+                return Failure(error_texts=error_texts(data))
             case "step.start":
                 steps[data["index"]] = dict(data["step"])
             case "step.delta":
@@ -68,8 +68,8 @@ def _delta(delta: dict[str, Any], step: dict[str, Any]) -> None:
         case "thought_signature":
             step["signature"] = delta["signature"] or step.get("signature", "")
         case "arguments_delta":
-            told = step["arguments"] if isinstance(step["arguments"], str) else ""
-            step["arguments"] = told + delta["arguments"]
+            arguments_so_far = step["arguments"] if isinstance(step["arguments"], str) else ""
+            step["arguments"] = arguments_so_far + delta["arguments"]
         case kind if kind == step["type"]:
             step |= delta
         case _:

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, ReplyParts, arguments, count, error_texts
 from tests.conformance.oracle.frames import lines
 
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("error"):
-        return Failure(words=words(body["error"]))
+        return Failure(error_texts=error_texts(body["error"]))
     message = body["message"]
-    pieces = Pieces()
+    pieces = ReplyParts()
     pieces.text.append(message.get("content") or "")
     pieces.thinking.append(message.get("thinking") or "")
     for call in message.get("tool_calls") or ():
@@ -24,7 +24,7 @@ def stream(text: str) -> Expected | Failure:
     calls: list[Any] = []
     for line in lines(text):
         if line.get("error"):
-            return Failure(words=words(line["error"]))
+            return Failure(error_texts=error_texts(line["error"]))
         message = line.get("message") or {}
         content += message.get("content") or ""
         thinking += message.get("thinking") or ""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.conformance.oracle.expected import Buckets, Expected, Failure, Pieces, arguments, count, words
+from tests.conformance.oracle.expected import Buckets, Expected, Failure, ReplyParts, arguments, count, error_texts
 from tests.conformance.oracle.frames import DONE, events
 
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal", "steered": "pause"}
@@ -14,8 +14,8 @@ _ENDS = ("response.completed", "response.incomplete")
 
 def reply(body: dict[str, Any]) -> Expected | Failure:
     if body.get("error") or body["status"] == "failed":
-        return Failure(words=words(body.get("error")))
-    pieces = Pieces()
+        return Failure(error_texts=error_texts(body.get("error")))
+    pieces = ReplyParts()
     refused = False
     for item in body["output"]:
         match item["type"]:
@@ -40,9 +40,9 @@ def stream(text: str) -> Expected | Failure:
             continue
         kind = data.get("type", name)
         if kind == "error":
-            return Failure(words=words(data))
+            return Failure(error_texts=error_texts(data))
         if kind == "response.failed":
-            return Failure(words=words(data["response"].get("error")))
+            return Failure(error_texts=error_texts(data["response"].get("error")))
         if kind == "response.output_item.done":
             items[data["output_index"]] = data["item"]
         if kind in _ENDS:
@@ -59,7 +59,7 @@ def _output(final: list[dict[str, Any]] | None, streamed: dict[int, dict[str, An
     return [done.get(item.get("id"), item) for item in final or ()] or [streamed[index] for index in sorted(streamed)]
 
 
-def _stop(body: dict[str, Any], pieces: Pieces, *, refused: bool) -> str | None:
+def _stop(body: dict[str, Any], pieces: ReplyParts, *, refused: bool) -> str | None:
     match body["status"]:
         case "incomplete":
             reason = str((body.get("incomplete_details") or {}).get("reason"))

@@ -4,7 +4,7 @@ import os
 from functools import cache
 
 from dragoman.testing.stream_laws import Effort
-from tests.laws.streams.subjects import MODELS, SEED, installed, subjects
+from tests.laws.streams.subjects import MODELS, SEED, missing_adapters, stream_subjects
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
@@ -22,7 +22,7 @@ def effort_for(provider: str, share: int = 1) -> Effort:
     rows = share if provider in MODELS else share * SHARED
     return Effort(
         replays=None if NIGHTLY else _replays() // share,
-        mutations=-(-MUTATIONS // (rows * len(subjects(provider)))),
+        mutations=-(-MUTATIONS // (rows * len(stream_subjects(provider)))),
         stride=rows,
         cuts=share,
         seed=SEED,
@@ -32,5 +32,5 @@ def effort_for(provider: str, share: int = 1) -> Effort:
 @cache
 def _replays() -> int:
     """For each stream the same number."""
-    streams = sum(len(subjects(provider)) for provider, missing in installed().items() if not missing)
+    streams = sum(len(stream_subjects(provider)) for provider, missing in missing_adapters().items() if not missing)
     return -(-REPLAYS // max(1, streams))

@@ -5,63 +5,63 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import OverloadedError, RateLimitError, ServerError
-from tests.laws.streams.said import Said
+from tests.laws.streams.said import SampleReply
 from tests.laws.streams.wire import Wire, compact, sse
 
 _MODEL = "claude-sonnet-4-6"
 
 
-def _stop(said: Said) -> str:
-    return "tool_use" if said.calls else "max_tokens" if said.cut else "end_turn"
+def _stop(sample: SampleReply) -> str:
+    return "tool_use" if sample.calls else "max_tokens" if sample.truncated else "end_turn"
 
 
-def _usage(said: Said) -> dict[str, Any]:
+def _usage(sample: SampleReply) -> dict[str, Any]:
     return {
-        "input_tokens": said.input_tokens,
-        "cache_read_input_tokens": said.cached_tokens,
+        "input_tokens": sample.input_tokens,
+        "cache_read_input_tokens": sample.cached_tokens,
         "cache_creation_input_tokens": 0,
     }
 
 
-def _head(said: Said) -> dict[str, Any]:
+def _head(sample: SampleReply) -> dict[str, Any]:
     return {"id": "msg_handwritten", "type": "message", "role": "assistant", "model": _MODEL}
 
 
-def handwritten_whole(said: Said) -> bytes:
+def handwritten_whole(sample: SampleReply) -> bytes:
     content: list[dict[str, Any]] = []
-    if said.thinking:
-        content.append({"type": "thinking", "thinking": "".join(said.thinking), "signature": "c2ln"})
-    if said.text:
-        content.append({"type": "text", "text": "".join(said.text)})
+    if sample.thinking:
+        content.append({"type": "thinking", "thinking": "".join(sample.thinking), "signature": "c2ln"})
+    if sample.text:
+        content.append({"type": "text", "text": "".join(sample.text)})
     content += [
-        {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": call.input} for call in said.calls
+        {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": call.input} for call in sample.calls
     ]
-    usage = _usage(said) | {"output_tokens": said.output_tokens}
-    stop = {"stop_reason": _stop(said), "stop_sequence": None}
-    return compact({**_head(said), "content": content, **stop, "usage": usage}).encode()
+    usage = _usage(sample) | {"output_tokens": sample.output_tokens}
+    stop = {"stop_reason": _stop(sample), "stop_sequence": None}
+    return compact({**_head(sample), "content": content, **stop, "usage": usage}).encode()
 
 
-def handwritten_stream(said: Said) -> bytes:
-    return b"".join(sse(event, event["type"]) for event in handwritten_events(said))
+def handwritten_stream(sample: SampleReply) -> bytes:
+    return b"".join(sse(event, event["type"]) for event in handwritten_events(sample))
 
 
-def handwritten_events(said: Said) -> Iterator[dict[str, Any]]:
+def handwritten_events(sample: SampleReply) -> Iterator[dict[str, Any]]:
     start: dict[str, Any] = {
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": _usage(said) | {"output_tokens": 1},
+        "usage": _usage(sample) | {"output_tokens": 1},
     }
-    yield {"type": "message_start", "message": _head(said) | start}
+    yield {"type": "message_start", "message": _head(sample) | start}
     yield {"type": "ping"}
     blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
-    if said.thinking:
-        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in said.thinking]
+    if sample.thinking:
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in sample.thinking]
         signed = {"type": "signature_delta", "signature": "c2ln"}
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed]))
-    if said.text:
-        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in said.text]))
-    for call in said.calls:
+    if sample.text:
+        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in sample.text]))
+    for call in sample.calls:
         call_start = {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": {}}
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *call.pieces)]
         blocks.append((call_start, deltas))
@@ -70,8 +70,8 @@ def handwritten_events(said: Said) -> Iterator[dict[str, Any]]:
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    stop = {"stop_reason": _stop(said), "stop_sequence": None}
-    yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": said.output_tokens}}
+    stop = {"stop_reason": _stop(sample), "stop_sequence": None}
+    yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": sample.output_tokens}}
     yield {"type": "message_stop"}
 
 

@@ -12,67 +12,68 @@ from typing import Any
 
 from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
 from tests.laws.streams import handwritten_anthropic
-from tests.laws.streams.said import Said
+from tests.laws.streams.said import SampleReply
 from tests.laws.streams.wire import Wire, compact
 
 _STRING = 7
 
 
-def _stop(said: Said) -> str:
-    return "tool_use" if said.calls else "max_tokens" if said.cut else "end_turn"
+def _stop(sample: SampleReply) -> str:
+    return "tool_use" if sample.calls else "max_tokens" if sample.truncated else "end_turn"
 
 
-def _usage(said: Said) -> dict[str, Any]:
+def _usage(sample: SampleReply) -> dict[str, Any]:
     return {
-        "inputTokens": said.input_tokens,
-        "cacheReadInputTokens": said.cached_tokens,
+        "inputTokens": sample.input_tokens,
+        "cacheReadInputTokens": sample.cached_tokens,
         "cacheWriteInputTokens": 0,
-        "outputTokens": said.output_tokens,
-        "totalTokens": said.input_tokens + said.cached_tokens + said.output_tokens,
+        "outputTokens": sample.output_tokens,
+        "totalTokens": sample.input_tokens + sample.cached_tokens + sample.output_tokens,
     }
 
 
-def handwritten_whole(said: Said) -> bytes:
+def handwritten_whole(sample: SampleReply) -> bytes:
     content: list[dict[str, Any]] = []
-    if said.thinking:
-        content.append({"reasoningContent": {"reasoningText": {"text": "".join(said.thinking), "signature": "c2ln"}}})
-    if said.text:
-        content.append({"text": "".join(said.text)})
+    if sample.thinking:
+        content.append({"reasoningContent": {"reasoningText": {"text": "".join(sample.thinking), "signature": "c2ln"}}})
+    if sample.text:
+        content.append({"text": "".join(sample.text)})
     content += [
-        {"toolUse": {"toolUseId": f"tooluse_{call.id}", "name": call.name, "input": call.input}} for call in said.calls
+        {"toolUse": {"toolUseId": f"tooluse_{call.id}", "name": call.name, "input": call.input}}
+        for call in sample.calls
     ]
     output = {"message": {"role": "assistant", "content": content}}
-    reply = {"output": output, "stopReason": _stop(said), "usage": _usage(said), "metrics": {"latencyMs": 5}}
+    reply = {"output": output, "stopReason": _stop(sample), "usage": _usage(sample), "metrics": {"latencyMs": 5}}
     return compact(reply).encode()
 
 
-def handwritten_stream(said: Said) -> bytes:
-    return b"".join(_message({":event-type": kind, ":message-type": "event"}, data) for kind, data in _events(said))
+def handwritten_stream(sample: SampleReply) -> bytes:
+    return b"".join(_message({":event-type": kind, ":message-type": "event"}, data) for kind, data in _events(sample))
 
 
-def _events(said: Said) -> Iterator[tuple[str, dict[str, Any]]]:
+def _events(sample: SampleReply) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "messageStart", {"role": "assistant"}
     index = 0  # of the block under way
-    if said.thinking:
-        deltas: list[dict[str, Any]] = [{"text": piece} for piece in said.thinking]
+    if sample.thinking:
+        deltas: list[dict[str, Any]] = [{"text": piece} for piece in sample.thinking]
         for delta in (*deltas, {"signature": "c2ln"}):
             yield "contentBlockDelta", {"contentBlockIndex": index, "delta": {"reasoningContent": delta}}
         yield "contentBlockStop", {"contentBlockIndex": index}
         index += 1
-    if said.text:
-        for piece in said.text:
+    if sample.text:
+        for piece in sample.text:
             yield "contentBlockDelta", {"contentBlockIndex": index, "delta": {"text": piece}}
         yield "contentBlockStop", {"contentBlockIndex": index}
         index += 1
-    for call in said.calls:
+    for call in sample.calls:
         start = {"toolUse": {"toolUseId": f"tooluse_{call.id}", "name": call.name}}
         yield "contentBlockStart", {"contentBlockIndex": index, "start": start}
         for piece in call.pieces:
             yield "contentBlockDelta", {"contentBlockIndex": index, "delta": {"toolUse": {"input": piece}}}
         yield "contentBlockStop", {"contentBlockIndex": index}
         index += 1
-    yield "messageStop", {"stopReason": _stop(said)}
-    yield "metadata", {"usage": _usage(said), "metrics": {"latencyMs": 5}}
+    yield "messageStop", {"stopReason": _stop(sample)}
+    yield "metadata", {"usage": _usage(sample), "metrics": {"latencyMs": 5}}
 
 
 def _message(headers: dict[str, str], data: dict[str, Any]) -> bytes:
@@ -90,13 +91,13 @@ def _error(kind: str) -> bytes:
     return _message({":exception-type": kind, ":message-type": "exception"}, {"message": "It broke"})
 
 
-def handwritten_messages_stream(said: Said) -> bytes:
+def handwritten_messages_stream(sample: SampleReply) -> bytes:
     return b"".join(
         _message(
             {":event-type": "chunk", ":message-type": "event"},
             {"bytes": base64.b64encode(compact(event).encode()).decode()},
         )
-        for event in handwritten_anthropic.handwritten_events(said)
+        for event in handwritten_anthropic.handwritten_events(sample)
     )
 
 

@@ -6,60 +6,60 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
-from tests.laws.streams.said import Said
+from tests.laws.streams.said import SampleReply
 from tests.laws.streams.wire import Wire, compact, sse
 
 _HEAD = {"id": "chatcmpl-1", "model": "gpt-5.1"}
 
 
-def _finish(said: Said) -> str:
-    return "tool_calls" if said.calls else "length" if said.cut else "stop"
+def _finish(sample: SampleReply) -> str:
+    return "tool_calls" if sample.calls else "length" if sample.truncated else "stop"
 
 
-def _usage(said: Said) -> dict[str, Any]:
-    prompt = said.input_tokens + said.cached_tokens
+def _usage(sample: SampleReply) -> dict[str, Any]:
+    prompt = sample.input_tokens + sample.cached_tokens
     return {
         "prompt_tokens": prompt,
-        "completion_tokens": said.output_tokens,
-        "total_tokens": prompt + said.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": said.cached_tokens},
+        "completion_tokens": sample.output_tokens,
+        "total_tokens": prompt + sample.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": sample.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": 0},
     }
 
 
-def handwritten_whole(said: Said) -> bytes:
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(said.text) if said.text else None}
-    if said.thinking:
-        message["reasoning_content"] = "".join(said.thinking)
-    if said.calls:
+def handwritten_whole(sample: SampleReply) -> bytes:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(sample.text) if sample.text else None}
+    if sample.thinking:
+        message["reasoning_content"] = "".join(sample.thinking)
+    if sample.calls:
         message["tool_calls"] = [
             {"id": f"call_{call.id}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in said.calls
+            for call in sample.calls
         ]
-    choice = {"index": 0, "message": message, "finish_reason": _finish(said)}
-    return compact({**_HEAD, "choices": [choice], "usage": _usage(said)}).encode()
+    choice = {"index": 0, "message": message, "finish_reason": _finish(sample)}
+    return compact({**_HEAD, "choices": [choice], "usage": _usage(sample)}).encode()
 
 
-def handwritten_stream(said: Said) -> bytes:
-    return b"".join(sse(chunk) for chunk in _chunks(said)) + sse("[DONE]")
+def handwritten_stream(sample: SampleReply) -> bytes:
+    return b"".join(sse(chunk) for chunk in _chunks(sample)) + sse("[DONE]")
 
 
-def _chunks(said: Said) -> Iterator[dict[str, Any]]:
+def _chunks(sample: SampleReply) -> Iterator[dict[str, Any]]:
     def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         return {**_HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
     yield chunk({"role": "assistant", "content": ""})
-    for piece in said.thinking:
+    for piece in sample.thinking:
         yield chunk({"reasoning_content": piece})
-    for piece in said.text:
+    for piece in sample.text:
         yield chunk({"content": piece})
-    for index, call in enumerate(said.calls):
+    for index, call in enumerate(sample.calls):
         start = {"index": index, "id": f"call_{call.id}", "type": "function"}
         yield chunk({"tool_calls": [{**start, "function": {"name": call.name, "arguments": ""}}]})
         for piece in call.pieces:
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, _finish(said))
-    yield {**_HEAD, "choices": [], "usage": _usage(said)}
+    yield chunk({}, _finish(sample))
+    yield {**_HEAD, "choices": [], "usage": _usage(sample)}
 
 
 ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (

@@ -5,48 +5,48 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import OverloadedError, RateLimitError
-from tests.laws.streams.said import Said
+from tests.laws.streams.said import SampleReply
 from tests.laws.streams.wire import Wire, compact, sse
 
 _HEAD = {"modelVersion": "gemini-2.5-flash", "responseId": "handwritten"}
 
 
-def _usage(said: Said) -> dict[str, Any]:
-    prompt = said.input_tokens + said.cached_tokens
-    counts = {"promptTokenCount": prompt, "candidatesTokenCount": said.output_tokens}
-    cached = {"cachedContentTokenCount": said.cached_tokens} if said.cached_tokens else {}
-    return {**counts, **cached, "totalTokenCount": prompt + said.output_tokens}
+def _usage(sample: SampleReply) -> dict[str, Any]:
+    prompt = sample.input_tokens + sample.cached_tokens
+    counts = {"promptTokenCount": prompt, "candidatesTokenCount": sample.output_tokens}
+    cached = {"cachedContentTokenCount": sample.cached_tokens} if sample.cached_tokens else {}
+    return {**counts, **cached, "totalTokenCount": prompt + sample.output_tokens}
 
 
-def _calls(said: Said) -> list[dict[str, Any]]:
-    return [{"functionCall": {"id": call.id, "name": call.name, "args": call.input}} for call in said.calls]
+def _calls(sample: SampleReply) -> list[dict[str, Any]]:
+    return [{"functionCall": {"id": call.id, "name": call.name, "args": call.input}} for call in sample.calls]
 
 
-def _reply(parts: list[dict[str, Any]], said: Said, *, last: bool) -> dict[str, Any]:
-    finish = {"finishReason": "MAX_TOKENS" if said.cut else "STOP"} if last else {}
+def _reply(parts: list[dict[str, Any]], sample: SampleReply, *, last: bool) -> dict[str, Any]:
+    finish = {"finishReason": "MAX_TOKENS" if sample.truncated else "STOP"} if last else {}
     candidate = {"content": {"role": "model", "parts": parts}, "index": 0, **finish}
-    return {"candidates": [candidate], "usageMetadata": _usage(said), **_HEAD}
+    return {"candidates": [candidate], "usageMetadata": _usage(sample), **_HEAD}
 
 
-def handwritten_whole(said: Said) -> bytes:
+def handwritten_whole(sample: SampleReply) -> bytes:
     parts: list[dict[str, Any]] = []
-    if said.thinking:
-        parts.append({"text": "".join(said.thinking), "thought": True})
-    if said.text:
-        parts.append({"text": "".join(said.text)})
-    return compact(_reply([*parts, *_calls(said)], said, last=True)).encode()
+    if sample.thinking:
+        parts.append({"text": "".join(sample.thinking), "thought": True})
+    if sample.text:
+        parts.append({"text": "".join(sample.text)})
+    return compact(_reply([*parts, *_calls(sample)], sample, last=True)).encode()
 
 
-def handwritten_stream(said: Said) -> bytes:
-    return b"".join(sse(chunk) for chunk in _chunks(said))
+def handwritten_stream(sample: SampleReply) -> bytes:
+    return b"".join(sse(chunk) for chunk in _chunks(sample))
 
 
-def _chunks(said: Said) -> Iterator[dict[str, Any]]:
-    parts: list[dict[str, Any]] = [{"text": piece, "thought": True} for piece in said.thinking]
-    parts += [{"text": piece} for piece in said.text]
-    parts += _calls(said)
+def _chunks(sample: SampleReply) -> Iterator[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [{"text": piece, "thought": True} for piece in sample.thinking]
+    parts += [{"text": piece} for piece in sample.text]
+    parts += _calls(sample)
     for number, part in enumerate(parts, 1):
-        yield _reply([part], said, last=number == len(parts))
+        yield _reply([part], sample, last=number == len(parts))
 
 
 def _error(code: int, status: str) -> bytes:

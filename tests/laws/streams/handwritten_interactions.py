@@ -5,60 +5,60 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import RateLimitError, ServerError
-from tests.laws.streams.said import Said
+from tests.laws.streams.said import SampleReply
 from tests.laws.streams.wire import Wire, compact, sse
 
 
-def _usage(said: Said) -> dict[str, Any]:
-    prompt = said.input_tokens + said.cached_tokens
+def _usage(sample: SampleReply) -> dict[str, Any]:
+    prompt = sample.input_tokens + sample.cached_tokens
     return {
         "total_input_tokens": prompt,
-        "total_cached_tokens": said.cached_tokens,
-        "total_output_tokens": said.output_tokens,
+        "total_cached_tokens": sample.cached_tokens,
+        "total_output_tokens": sample.output_tokens,
         "total_thought_tokens": 0,
         "total_tool_use_tokens": 0,
-        "total_tokens": prompt + said.output_tokens,
+        "total_tokens": prompt + sample.output_tokens,
     }
 
 
-def _final(said: Said) -> dict[str, Any]:
-    status = "requires_action" if said.calls else "incomplete" if said.cut else "completed"
+def _final(sample: SampleReply) -> dict[str, Any]:
+    status = "requires_action" if sample.calls else "incomplete" if sample.truncated else "completed"
     head = {"id": "v1_handwritten", "object": "interaction", "model": "gemini-3-flash-preview"}
-    return {**head, "status": status, "usage": _usage(said)}
+    return {**head, "status": status, "usage": _usage(sample)}
 
 
 def _call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function_call", "id": f"fc_{call_id}", "name": name, "arguments": arguments}
 
 
-def handwritten_whole(said: Said) -> bytes:
+def handwritten_whole(sample: SampleReply) -> bytes:
     steps: list[dict[str, Any]] = []
-    if said.thinking:
-        summary = [{"type": "text", "text": "".join(said.thinking)}]
+    if sample.thinking:
+        summary = [{"type": "text", "text": "".join(sample.thinking)}]
         steps.append({"type": "thought", "summary": summary, "signature": "c2ln"})
-    if said.text:
-        steps.append({"type": "model_output", "content": [{"type": "text", "text": "".join(said.text)}]})
-    steps += [_call(call.id, call.name, call.input) for call in said.calls]
-    return compact({**_final(said), "steps": steps}).encode()
+    if sample.text:
+        steps.append({"type": "model_output", "content": [{"type": "text", "text": "".join(sample.text)}]})
+    steps += [_call(call.id, call.name, call.input) for call in sample.calls]
+    return compact({**_final(sample), "steps": steps}).encode()
 
 
-def handwritten_stream(said: Said) -> bytes:
-    return b"".join(sse(event, event["event_type"]) for event in _events(said)) + sse("[DONE]", "done")
+def handwritten_stream(sample: SampleReply) -> bytes:
+    return b"".join(sse(event, event["event_type"]) for event in _events(sample)) + sse("[DONE]", "done")
 
 
-def _events(said: Said) -> Iterator[dict[str, Any]]:
-    created = {key: value for key, value in _final(said).items() if key != "usage"}
+def _events(sample: SampleReply) -> Iterator[dict[str, Any]]:
+    created = {key: value for key, value in _final(sample).items() if key != "usage"}
     yield {"event_type": "interaction.created", "interaction": {**created, "status": "in_progress"}}
     yield {"event_type": "interaction.status_update", "interaction_id": created["id"], "status": "in_progress"}
     steps: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
-    if said.thinking:
+    if sample.thinking:
         deltas: list[dict[str, Any]] = [
-            {"type": "thought_summary", "content": {"type": "text", "text": piece}} for piece in said.thinking
+            {"type": "thought_summary", "content": {"type": "text", "text": piece}} for piece in sample.thinking
         ]
         steps.append(({"type": "thought"}, [*deltas, {"type": "thought_signature", "signature": "c2ln"}]))
-    if said.text:
-        steps.append(({"type": "model_output"}, [{"type": "text", "text": piece} for piece in said.text]))
-    for call in said.calls:
+    if sample.text:
+        steps.append(({"type": "model_output"}, [{"type": "text", "text": piece} for piece in sample.text]))
+    for call in sample.calls:
         pieces = [{"type": "arguments_delta", "arguments": piece} for piece in call.pieces]
         steps.append((_call(call.id, call.name, {}), pieces))
     for index, (step, deltas) in enumerate(steps):
@@ -66,7 +66,7 @@ def _events(said: Said) -> Iterator[dict[str, Any]]:
         for delta in deltas:
             yield {"event_type": "step.delta", "index": index, "delta": delta}
         yield {"event_type": "step.stop", "index": index}
-    yield {"event_type": "interaction.completed", "interaction": _final(said)}
+    yield {"event_type": "interaction.completed", "interaction": _final(sample)}
 
 
 def _error(code: str) -> bytes:

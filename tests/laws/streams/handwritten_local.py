@@ -5,44 +5,44 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman.adapter.errors import ContextOverflowError, ServerError
-from tests.laws.streams.said import Said
+from tests.laws.streams.said import SampleReply
 from tests.laws.streams.wire import Wire, compact, line
 
 _MODEL = "smollm2-135m"
 
 
-def _end(said: Said) -> dict[str, Any]:
+def _end(sample: SampleReply) -> dict[str, Any]:
     return {
-        "stop": "tool_use" if said.calls else "max_tokens" if said.cut else "end_turn",
-        "usage": {"input_tokens": said.input_tokens + said.cached_tokens, "output_tokens": said.output_tokens},
+        "stop": "tool_use" if sample.calls else "max_tokens" if sample.truncated else "end_turn",
+        "usage": {"input_tokens": sample.input_tokens + sample.cached_tokens, "output_tokens": sample.output_tokens},
     }
 
 
-def _text(said: Said) -> tuple[str, ...]:
+def _text(sample: SampleReply) -> tuple[str, ...]:
     """It shows no thinking of its own: that is text."""
-    return (*said.thinking, *said.text)
+    return (*sample.thinking, *sample.text)
 
 
-def handwritten_whole(said: Said) -> bytes:
-    content: list[dict[str, Any]] = [{"type": "text", "text": "".join(_text(said))}] if _text(said) else []
-    content += [{"type": "call", "name": call.name, "arguments": call.input} for call in said.calls]
-    return compact({"model": _MODEL, "content": content, **_end(said)}).encode()
+def handwritten_whole(sample: SampleReply) -> bytes:
+    content: list[dict[str, Any]] = [{"type": "text", "text": "".join(_text(sample))}] if _text(sample) else []
+    content += [{"type": "call", "name": call.name, "arguments": call.input} for call in sample.calls]
+    return compact({"model": _MODEL, "content": content, **_end(sample)}).encode()
 
 
-def handwritten_stream(said: Said) -> bytes:
-    return b"".join(line(each) for each in _lines(said))
+def handwritten_stream(sample: SampleReply) -> bytes:
+    return b"".join(line(each) for each in _lines(sample))
 
 
-def _lines(said: Said) -> Iterator[dict[str, Any]]:
+def _lines(sample: SampleReply) -> Iterator[dict[str, Any]]:
     yield {"type": "start", "model": _MODEL}
-    for piece in _text(said):
+    for piece in _text(sample):
         yield {"type": "text", "text": piece}
-    for call in said.calls:
+    for call in sample.calls:
         yield {"type": "call", "name": call.name}
         for piece in call.pieces:
             yield {"type": "arguments", "text": piece}
         yield {"type": "call_end"}
-    yield {"type": "end", **_end(said)}
+    yield {"type": "end", **_end(sample)}
 
 
 def _error(kind: str) -> bytes:

@@ -11,7 +11,7 @@ from dragoman.canonical.message import Message, MessageStatus
 from tests.unit.adapter.toy import ToyAdapter, ToyDecoder
 
 
-class CompletesAtTheEnd(ToyDecoder):
+class CompletesAtEndOfBytes(ToyDecoder):
     """The end of the bytes is the end of the reply."""
 
     def end(self) -> Iterable[StreamEvent]:
@@ -35,7 +35,7 @@ class SplitsOnUnicode(ToyDecoder):
         return [event for piece in pieces for event in super(SplitsOnUnicode, self).feed(piece.encode())]
 
 
-class RaisesWhatItLikes(ToyDecoder):
+class RaisesUntypedErrors(ToyDecoder):
     """A wrong shape is a bare exception."""
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
@@ -46,7 +46,7 @@ class RaisesWhatItLikes(ToyDecoder):
         return events
 
 
-class LosesADelta(ToyDecoder):
+class DropsADelta(ToyDecoder):
     """What is shown is less than the message."""
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
@@ -55,7 +55,7 @@ class LosesADelta(ToyDecoder):
                 yield event
 
 
-class MakesThingsUp(ToyDecoder):
+class InventsText(ToyDecoder):
     """What was lost is filled in."""
 
     def _message(self, status: MessageStatus) -> Message:
@@ -64,7 +64,7 @@ class MakesThingsUp(ToyDecoder):
         return super()._message(status)
 
 
-class GoesOn(ToyDecoder):
+class EmitsAfterTheEnd(ToyDecoder):
     """There are events behind the last one."""
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
@@ -73,7 +73,7 @@ class GoesOn(ToyDecoder):
         yield from super().read(frame)
 
 
-class HidesWhatCame(ToyDecoder):
+class AddsToPartial(ToyDecoder):
     """The partial message of a broken stream holds more than had arrived."""
 
     def partial(self, status: MessageStatus) -> Message | None:
@@ -82,23 +82,23 @@ class HidesWhatCame(ToyDecoder):
 
 
 def _adapter(decoder: type[ToyDecoder]) -> type[ToyAdapter]:
-    class Liar(ToyAdapter):
+    class FaultyAdapter(ToyAdapter):
         def decoder(self, context: RequestContext) -> StreamDecoder:
             return decoder(context)
 
-    Liar.__name__ = decoder.__name__
-    return Liar
+    FaultyAdapter.__name__ = decoder.__name__
+    return FaultyAdapter
 
 
-LIARS = [
-    (_adapter(CompletesAtTheEnd), "clean cuts"),
+FAULTY_DECODERS = [
+    (_adapter(CompletesAtEndOfBytes), "clean cuts"),
     (_adapter(CompletesTooEarly), "clean cuts"),
     (_adapter(CompletesTooEarly), "resets"),
     (_adapter(SplitsOnUnicode), "chunkings"),
-    (_adapter(RaisesWhatItLikes), "mutations"),
-    (_adapter(LosesADelta), "foldings"),
-    (_adapter(MakesThingsUp), "edits"),
-    (_adapter(GoesOn), "foldings"),
-    (_adapter(HidesWhatCame), "resets"),
+    (_adapter(RaisesUntypedErrors), "mutations"),
+    (_adapter(DropsADelta), "foldings"),
+    (_adapter(InventsText), "edits"),
+    (_adapter(EmitsAfterTheEnd), "foldings"),
+    (_adapter(AddsToPartial), "resets"),
 ]
 """Each with a law that it breaks."""

@@ -5,39 +5,39 @@ import random
 from itertools import pairwise
 from typing import Any
 
-from dragoman.testing.conformance.said import SHORT, SHORTEST, Call, Said
-from dragoman.testing.strategies import TROUBLE
+from dragoman.testing.conformance.said import SHORT, SHORTEST, SampleCall, SampleReply
+from dragoman.testing.strategies import TROUBLESOME_TEXTS
 
-__all__ = ["Call", "Said", "handwritten_reply", "handwritten_short", "handwritten_shortest"]
+__all__ = ["SampleCall", "SampleReply", "random_reply", "short_reply", "shortest_reply"]
 
-WORDS = TROUBLE
+WORDS = TROUBLESOME_TEXTS
 
 NAMES = ("rm", "get_weather", "add", "search")
 
 
-def handwritten_reply(seed: int, *, calls: int | None = None) -> Said:
+def random_reply(seed: int, *, calls: int | None = None) -> SampleReply:
     """A reply, by the seed: the same one in every process."""
     picker = random.Random(seed)
     number = picker.choice((0, 0, 1, 2)) if calls is None else calls
     thinking = _speech(picker) if picker.random() < 0.4 else ()
     text = _speech(picker) if picker.random() < 0.8 or not number else ()
-    return Said(
+    return SampleReply(
         thinking,
         text,
         tuple(_call(picker, index) for index in range(number)),
-        cut=not number and picker.random() < 0.2,
+        truncated=not number and picker.random() < 0.2,
         input_tokens=picker.randrange(1, 5000),
         cached_tokens=picker.choice((0, 0, 1024)),
         output_tokens=picker.randrange(1, 900),
     )
 
 
-def handwritten_short() -> Said:
+def short_reply() -> SampleReply:
     """A bit of everything: two calls, one of them without arguments."""
     return SHORT
 
 
-def handwritten_shortest() -> Said:
+def shortest_reply() -> SampleReply:
     """The least that can be cut into half a character and half a call."""
     return SHORTEST
 
@@ -50,7 +50,7 @@ def _speech(picker: random.Random) -> tuple[str, ...]:
     )
 
 
-def _call(picker: random.Random, index: int) -> Call:
+def _call(picker: random.Random, index: int) -> SampleCall:
     given: dict[str, Any] = {
         "path": "/tmp/" + picker.choice(WORDS),
         "n": picker.choice((0, -1, 12345, 1.5, 2**53 + 1)),
@@ -59,4 +59,4 @@ def _call(picker: random.Random, index: int) -> Call:
     written = json.dumps(given, ensure_ascii=picker.random() < 0.5)
     places = sorted(picker.sample(range(1, len(written)), 2))
     pieces = tuple(written[start:end] for start, end in pairwise([0, *places, len(written)]))
-    return Call(f"id{index}{picker.randrange(16**6):06x}", picker.choice(NAMES), given, pieces)
+    return SampleCall(f"id{index}{picker.randrange(16**6):06x}", picker.choice(NAMES), given, pieces)

@@ -10,7 +10,7 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.registry import get_adapter, providers
 from dragoman.canonical.events import MessageComplete
 from dragoman.testing.stream_subject import StreamSubject
-from dragoman_openai.both import BothApisAdapter
+from dragoman_openai.both import DualApiAdapter
 from dragoman_openai.chat.adapter import ChatAdapter
 from dragoman_openai.responses.adapter import ResponsesAdapter
 from tests import exchanges
@@ -25,7 +25,7 @@ from tests.laws.streams import (
     handwritten_ollama,
     handwritten_responses,
 )
-from tests.laws.streams.said import Said, handwritten_short, handwritten_shortest
+from tests.laws.streams.said import SampleReply, short_reply, shortest_reply
 from tests.laws.streams.wire import Wire
 
 SEED = 20261121
@@ -74,16 +74,16 @@ SMALLEST = 20
 """Recorded streams are drawn from that many of the smallest, those with calls first."""
 
 
-def adapter_of(provider: str) -> Adapter:
+def create_adapter(provider: str) -> Adapter:
     """Raises DragomanError where the adapter is not installed or cannot be imported."""
     return get_adapter(f"{provider}:{MODELS.get(provider, 'model')}")
 
 
-def wires_of(adapter: Adapter) -> tuple[Wire, ...]:
+def wires_for(adapter: Adapter) -> tuple[Wire, ...]:
     """The wires that an adapter reads, by its provider; several where what arrives says by its shape which it is."""
     if adapter.provider in WIRES:
         return WIRES[adapter.provider]
-    speakers = adapter.apis.values() if isinstance(adapter, BothApisAdapter) else (type(adapter),)
+    speakers = adapter.apis.values() if isinstance(adapter, DualApiAdapter) else (type(adapter),)
     return tuple(wire for speaker in speakers if (wire := _wire_of(speaker)) is not None)
 
 
@@ -95,9 +95,9 @@ def _wire_of(speaker: type[Adapter]) -> Wire | None:
     return None
 
 
-def handwritten_subject(adapter: Adapter, wire: Wire, said: Said, name: str) -> StreamSubject:
+def handwritten_subject(adapter: Adapter, wire: Wire, sample: SampleReply, name: str) -> StreamSubject:
     """A stream and its unstreamed twin."""
-    body = wire.stream(said)
+    body = wire.stream(sample)
     return StreamSubject(
         adapter,
         body,
@@ -105,33 +105,33 @@ def handwritten_subject(adapter: Adapter, wire: Wire, said: Said, name: str) -> 
         ends_at=wire.ends_at(body),
         errors=wire.errors,
         keep_alive=wire.keep_alive,
-        whole=wire.whole(said),
+        whole=wire.whole(sample),
     )
 
 
 @cache
-def subjects(provider: str) -> tuple[StreamSubject, ...]:
+def stream_subjects(provider: str) -> tuple[StreamSubject, ...]:
     """The streams of one provider that are small enough to be cut everywhere; none where its wire is not known here.
 
     Raises DragomanError.
 
     A row of a table has one, as what reads it is tried with others as well.
     """
-    return tuple(_subjects(adapter_of(provider)))
+    return tuple(_subjects(create_adapter(provider)))
 
 
 def _subjects(adapter: Adapter) -> Iterator[StreamSubject]:
-    wires = wires_of(adapter)
+    wires = wires_for(adapter)
     if not wires:
         return
     first, *others = wires
     if adapter.provider not in MODELS:
-        yield handwritten_subject(adapter, first, handwritten_shortest(), "handwritten_shortest")
+        yield handwritten_subject(adapter, first, shortest_reply(), "handwritten_shortest")
     else:
-        yield handwritten_subject(adapter, first, handwritten_short(), "handwritten_short")
+        yield handwritten_subject(adapter, first, short_reply(), "handwritten_short")
         yield from recorded_subjects(adapter, first)
         for number, wire in enumerate(others, 2):
-            yield handwritten_subject(adapter, wire, handwritten_short(), f"handwritten_short_{number}")
+            yield handwritten_subject(adapter, wire, short_reply(), f"handwritten_short_{number}")
 
 
 def recorded_subjects(adapter: Adapter, wire: Wire) -> Iterator[StreamSubject]:
@@ -158,23 +158,23 @@ def recorded_subjects(adapter: Adapter, wire: Wire) -> Iterator[StreamSubject]:
             size += len(exchange.body)
 
 
-def _fits(exchange: exchanges.Exchange, wire: Wire) -> bool:
+def _fits(exchange: exchanges.RecordedExchange, wire: Wire) -> bool:
     return (
         exchange.streamed
         and exchange.status == 200
-        and exchange.genuine
+        and exchange.is_genuine
         and len(exchange.body) <= LARGEST
         and _GENERATION.search(exchange.url_path) is not None
         and wire.terminal.search(exchange.body) is not None
     )
 
 
-def installed() -> dict[str, str | None]:
+def missing_adapters() -> dict[str, str | None]:
     """Every registered provider, and why it cannot be tried, or None where it can."""
     found: dict[str, str | None] = {}
     for provider in providers():
         try:
-            adapter_of(provider)
+            create_adapter(provider)
         except DragomanError as error:
             found[provider] = str(error)
         else:

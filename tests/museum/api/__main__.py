@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from tests.museum.api import kept
-from tests.museum.api.promises import ROOT, promised
+from tests.museum.api.promises import ROOT, parse_api_page
 from tests.museum.api.surface import surface
 
 
@@ -29,9 +29,9 @@ def main() -> int:
         sys.stdout.write(f"{file.relative_to(ROOT)}: {len(after):,} names\n")
         return 0
     before = kept.read(chosen.since) if chosen.since is not None else at(chosen.against)
-    told = kept.differences(before, after)
-    sys.stdout.writelines(f"{line}\n" for line in told or ["nothing changed"])
-    return int(any(line.startswith(("-", "~")) for line in told))
+    changes = kept.differences(before, after)
+    sys.stdout.writelines(f"{line}\n" for line in changes or ["nothing changed"])
+    return int(any(line.startswith(("-", "~")) for line in changes))
 
 
 def at(ref: str) -> dict[str, str]:
@@ -43,7 +43,7 @@ def at(ref: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
-        return surface(Path(folder) / "src", promised(Path(folder) / "docs" / "api.md"))
+        return surface(Path(folder) / "src", parse_api_page(Path(folder) / "docs" / "api.md"))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.museum.api.promises import ROOT, promised
+from tests.museum.api.promises import ROOT, parse_api_page
 from tests.museum.api.surface import surface
 
 FOLDER = Path(__file__).parent
@@ -21,7 +21,7 @@ def version() -> str:
 
 def now() -> dict[str, str]:
     """The public surface of this checkout."""
-    return surface(ROOT / "src", promised())
+    return surface(ROOT / "src", parse_api_page())
 
 
 def read(name: str) -> dict[str, str]:

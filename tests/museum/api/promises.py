@@ -14,15 +14,15 @@ _NAME = re.compile(r"`(\w+)`")
 _MODULE = re.compile(r"`(dragoman(?:\.\w+)+)`")
 
 
-def promised(page: Path = ROOT / "docs" / "api.md") -> dict[str, tuple[str, ...]]:
+def parse_api_page(page: Path = ROOT / "docs" / "api.md") -> dict[str, tuple[str, ...]]:
     """The names that the page spells out, by module, in its order. Modules that it promises whole have none."""
     names: dict[str, list[str]] = {PACKAGE: [], **{module: [] for module in NAMED_IN_PROSE}}
-    for first, told in _rows(page.read_text(encoding="utf-8")):
+    for first, cell in _rows(page.read_text(encoding="utf-8")):
         module = _MODULE.fullmatch(first)
         if module is None:
             names[PACKAGE] += _NAME.findall(first)
         else:
-            names.setdefault(module[1], []).extend(_NAME.findall(told.partition(":")[0] if ": " in told else told))
+            names.setdefault(module[1], []).extend(_NAME.findall(cell.partition(":")[0] if ": " in cell else cell))
     return {module: tuple(found) for module, found in names.items()}
 
 

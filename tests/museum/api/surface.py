@@ -30,7 +30,7 @@ def surface(source: Path, promised: Mapping[str, Iterable[str]]) -> dict[str, st
     for path, names in promised.items():
         relative = path.removeprefix(PACKAGE).removeprefix(".")
         found.update(_members(path, package[relative] if relative else package, names))
-    return described(found)
+    return describe_surface(found)
 
 
 def _members(path: str, module: Member, also: Iterable[str] = ()) -> Iterator[tuple[str, Member]]:
@@ -69,7 +69,7 @@ def _names_itself(module: griffe.Module) -> bool:
     return module.name in module.members and not module.members[module.name].is_module
 
 
-def described(found: Mapping[str, Member]) -> dict[str, str]:
+def describe_surface(found: Mapping[str, Member]) -> dict[str, str]:
     """One line for each name. A thing with two names is described under the first, and so is what a class inherits."""
     first: dict[str, str] = {}
     for path, member in found.items():
@@ -83,7 +83,7 @@ def described(found: Mapping[str, Member]) -> dict[str, str]:
         elif first[target.path] != path:
             lines[path] = f"is {first[target.path]}"
         elif isinstance(target, griffe.Class):
-            lines[path] = f"class({', '.join(_spelled(base) for base in target.bases)})"
+            lines[path] = f"class({', '.join(_format_expression(base) for base in target.bases)})"
             lines.update(_attributes(path, target, first))
         else:
             lines[path] = _signature(target)
@@ -117,8 +117,8 @@ def _signature(member: griffe.Object) -> str:
 
 def _function(function: griffe.Function) -> str:
     kinds = [name for name in ("async", "classmethod", "staticmethod", "abstractmethod") if name in function.labels]
-    told = [*_parameters(function.parameters), *_keywords(function)]
-    return " ".join([*kinds, f"def({', '.join(told)}) -> {_spelled(function.returns)}"])
+    parameters = [*_parameters(function.parameters), *_keywords(function)]
+    return " ".join([*kinds, f"def({', '.join(parameters)}) -> {_format_expression(function.returns)}"])
 
 
 def _keywords(function: griffe.Function) -> Iterator[str]:
@@ -129,25 +129,25 @@ def _keywords(function: griffe.Function) -> Iterator[str]:
                 taken = _resolved(function.modules_collection[fields.canonical_path])
                 if isinstance(taken, griffe.Class):
                     for name, field in sorted(taken.attributes.items()):
-                        yield f"{name}: {_spelled(field.annotation)}"
+                        yield f"{name}: {_format_expression(field.annotation)}"
 
 
 def _parameters(parameters: griffe.Parameters) -> list[str]:
-    told, keywords = [], False
+    formatted, keywords = [], False
     for index, parameter in enumerate(parameters):
         kind = parameter.kind
         if kind is griffe.ParameterKind.keyword_only and not keywords:
-            told.append("*")
+            formatted.append("*")
             keywords = True
         keywords = keywords or kind is griffe.ParameterKind.var_positional
         stars = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}.get(kind, "")
-        annotation = f": {_spelled(parameter.annotation)}" if parameter.annotation is not None else ""
-        default = f" = {_spelled(parameter.default)}" if parameter.default is not None and not stars else ""
-        told.append(f"{stars}{parameter.name}{annotation}{default}")
+        annotation = f": {_format_expression(parameter.annotation)}" if parameter.annotation is not None else ""
+        default = f" = {_format_expression(parameter.default)}" if parameter.default is not None and not stars else ""
+        formatted.append(f"{stars}{parameter.name}{annotation}{default}")
         after = parameters[index + 1].kind if index + 1 < len(parameters) else None
         if kind is griffe.ParameterKind.positional_only and after is not griffe.ParameterKind.positional_only:
-            told.append("/")
-    return told
+            formatted.append("/")
+    return formatted
 
 
 def _attribute(attribute: griffe.Attribute) -> str:
@@ -155,16 +155,16 @@ def _attribute(attribute: griffe.Attribute) -> str:
 
     In a module, a capital without an annotation may be an alias of a type: there it is told what it stands for.
     """
-    annotation = _spelled(attribute.annotation)
+    annotation = _format_expression(attribute.annotation)
     if "property" in attribute.labels:
         return f"property -> {annotation}"
     in_class = "class-attribute" in attribute.labels
     in_module = isinstance(attribute.parent, griffe.Module)
     if in_class or (in_module and attribute.annotation is None and attribute.name[:1].isupper()):
-        value = f"= {_spelled(attribute.value)}" if attribute.value is not None else ""
+        value = f"= {_format_expression(attribute.value)}" if attribute.value is not None else ""
         return " ".join(part for part in ("" if attribute.annotation is None else annotation, value) if part)
     return annotation
 
 
-def _spelled(expression: griffe.Expr | str | None) -> str:
+def _format_expression(expression: griffe.Expr | str | None) -> str:
     return "value" if expression is None else str(expression)

@@ -22,7 +22,7 @@ from dragoman.adapter.registry import GROUP
 from dragoman.bulk import bulk
 from dragoman.bulk.records import State, Why
 from dragoman.bulk.run import Job
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.evolve import read_message
 from dragoman.events.umf import history_to_umf
@@ -58,7 +58,7 @@ def messages() -> list[Message]:
 
 def cassettes() -> Iterator[str]:
     """Fields of the file, the forms of bodies, and the headers that a file may hold."""
-    for file in bundled("cassettes").rglob("*.yaml"):
+    for file in bundled_path("cassettes").rglob("*.yaml"):
         exchanges = read(file.read_text(encoding="utf-8"))[1]
         named = [
             replace(each, request=replace(each.request, provider=wire_of(each.request).reader)) for each in exchanges

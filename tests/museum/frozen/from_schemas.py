@@ -11,7 +11,7 @@ from dragoman import Message, ToolDefinition
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.batch import BatchHandle
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.canonical.extensions import Extensions
 from dragoman.events import CATALOGUE
 from dragoman.events.event import Actor, Sensitivity
@@ -94,7 +94,7 @@ def toml() -> Iterator[str]:
     yield from (f"price table: model[].prices[].window.days[] = {day}" for day in DAYS)
     for file in (each for folder in folders() for each in folder.rglob("*.toml")):
         yield from _file(file, file.name)
-    for file in bundled("pricing").glob("*.toml"):
+    for file in bundled_path("pricing").glob("*.toml"):
         yield from _file(file, file.name if file.name in ("index.toml", "overlay.toml") else "price table")
 
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 import typer
 
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.cli.app import app
 from dragoman.policy import Capability, Hook, Mode, OnError, Plugin, Tier, plugins
 from dragoman.testing import plugin
@@ -65,7 +65,7 @@ def pytest_plugin() -> Iterator[str]:
         elif kind == "addinivalue_line":
             yield f"{given[0]} {given[1].partition(':')[0]}"
     yield from (f"fixture {name}" for name, value in vars(plugin).items() if isinstance(value, _FIXTURE))
-    for file in bundled("cassettes").rglob("*.yaml"):
+    for file in bundled_path("cassettes").rglob("*.yaml"):
         for exchange in read(file.read_text(encoding="utf-8"))[1]:
             yield from (f"--llm-faults {Fault(0, plan).kind}" for plan in _plans(exchange, 0))
 

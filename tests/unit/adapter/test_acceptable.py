@@ -26,7 +26,7 @@ def body_of(model: str, *messages: Message) -> tuple[dict[str, Any], list[LossKi
     return json.loads(wire.body), [loss.kind for loss in wire.losses]
 
 
-def spoken(*blocks: Any) -> Message:
+def foreign_reply(*blocks: Any) -> Message:
     return Message.assistant(blocks, metadata=MessageMetadata(model="elsewhere:model", provider="elsewhere"))
 
 
@@ -42,10 +42,10 @@ def test_an_empty_text_among_others_is_left_out_of_an_answer() -> None:
     """Anthropic refuses empty text blocks in tool results too; alone it is an empty answer, which may be."""
     answer = [TextBlock(text=""), TextBlock(text="Sunny.")]
     call = ToolUseBlock(id=CALL, name="look")
-    body, lost = body_of(ANTHROPIC, Message.user("Hi"), spoken(call), Message.tool(CALL, answer))
+    body, lost = body_of(ANTHROPIC, Message.user("Hi"), foreign_reply(call), Message.tool(CALL, answer))
     assert body["messages"][-1]["content"][0]["content"] == "Sunny."
     assert lost == [LossKind.EMPTY_TEXT]
-    body, lost = body_of(ANTHROPIC, Message.user("Hi"), spoken(call), Message.tool(CALL, ""))
+    body, lost = body_of(ANTHROPIC, Message.user("Hi"), foreign_reply(call), Message.tool(CALL, ""))
     assert (body["messages"][-1]["content"][0]["content"], lost) == ("", [])
 
 
@@ -69,7 +69,7 @@ def test_documents_of_text_go_to_anthropic_as_text() -> None:
     [
         ([Message.user("")], [{"role": "user", "content": ""}]),
         ([Message.user([])], [{"role": "user", "content": ""}]),
-        ([Message.user("Hi"), spoken(), Message.user("Hi")][1:2], None),
+        ([Message.user("Hi"), foreign_reply(), Message.user("Hi")][1:2], None),
     ],
 )
 def test_responses_gets_some_input_in_any_case(messages: list[Message], sent: list[dict[str, Any]] | None) -> None:
@@ -81,7 +81,7 @@ def test_responses_gets_some_input_in_any_case(messages: list[Message], sent: li
 
 def test_gemini_always_hears_the_user() -> None:
     """An empty word of the user's, in the middle or at the end, does not leave the model's messages side by side."""
-    body, lost = body_of(GOOGLE, Message.user("Hi"), spoken(TextBlock(text="A")), Message.user(""))
+    body, lost = body_of(GOOGLE, Message.user("Hi"), foreign_reply(TextBlock(text="A")), Message.user(""))
     assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
     assert LossKind.EMPTY_MESSAGE in lost
 
@@ -90,14 +90,14 @@ def test_gemini_is_told_of_a_failure_without_words() -> None:
     """A tool that failed with an image still failed."""
     image = ImageBlock(source=MediaSource(kind="base64", data="YQ=="), media_type="image/png")
     call = ToolUseBlock(id=CALL, name="look")
-    body, _ = body_of(GOOGLE, Message.user("Hi"), spoken(call), Message.tool(CALL, [image], is_error=True))
+    body, _ = body_of(GOOGLE, Message.user("Hi"), foreign_reply(call), Message.tool(CALL, [image], is_error=True))
     assert "error" in body["contents"][-1]["parts"][0]["functionResponse"]["response"]
 
 
 @pytest.mark.parametrize("model", [CHAT, COHERE, OLLAMA])
 def test_words_behind_a_call_are_named_where_they_move(model: str) -> None:
     """These wires hold a message's words and its calls apart, so that the words come first."""
-    reply = spoken(ToolUseBlock(id=CALL, name="look"), TextBlock(text="Wait."))
+    reply = foreign_reply(ToolUseBlock(id=CALL, name="look"), TextBlock(text="Wait."))
     _, lost = body_of(model, Message.user("Hi"), reply, Message.tool(CALL, "Sunny."))
     assert lost == [LossKind.FLATTENED]
 

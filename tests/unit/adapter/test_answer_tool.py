@@ -12,14 +12,14 @@ from dragoman.canonical.message import StopReason
 
 ANTHROPIC, CHAT = "anthropic:claude-3-7-sonnet-latest", "openai-chat:gpt-4-turbo"
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
-ASKED = [Message.user("6 times 7?")]
+QUESTION = [Message.user("6 times 7?")]
 
 
 def context_of(model: str, tools: tuple[ToolDefinition, ...] = (), **options: Any) -> tuple[RequestContext, Any]:
     """The context that the reply is read with, and the body that was sent."""
     context = RequestContext(model=model, session_id="s")
     options.setdefault("output_schema", SCHEMA)
-    wire = get_adapter(model).to_wire(ASKED, tools, AdapterOptions(context=context, **options))
+    wire = get_adapter(model).to_wire(QUESTION, tools, AdapterOptions(context=context, **options))
     return context, (json.loads(wire.body), wire.losses)
 
 
@@ -33,10 +33,10 @@ def handwritten_chat_reply(arguments: str) -> bytes:
 def handwritten_stream(*pieces: str) -> bytes:
     """A call of the tool in Anthropic's words, its input in these pieces."""
     call = {"type": "tool_use", "id": "toolu_1", "name": "answer", "input": {}}
-    started = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-3-7-sonnet", "content": [],
+    message_object = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-3-7-sonnet", "content": [],
                "stop_reason": None, "usage": {"input_tokens": 9, "output_tokens": 1}}  # fmt: skip
     events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": started},
+        {"type": "message_start", "message": message_object},
         {"type": "content_block_start", "index": 0, "content_block": call},
         *(
             {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": piece}}
@@ -74,7 +74,7 @@ def test_the_reply_is_text() -> None:
     context, _ = context_of(CHAT)
     reply = get_adapter(CHAT).from_wire_response(WireResponse(200, handwritten_chat_reply('{"answer": 42}')), context)
     assert (reply.content, reply.stop_reason) == ((TextBlock(text='{"answer":42}'),), StopReason.END_TURN)
-    again = get_adapter(CHAT).to_wire([*ASKED, reply, Message.user("And 7 times 8?")], [], AdapterOptions())
+    again = get_adapter(CHAT).to_wire([*QUESTION, reply, Message.user("And 7 times 8?")], [], AdapterOptions())
     assert json.loads(again.body)["messages"][1] == {"role": "assistant", "content": '{"answer":42}'}
 
 
@@ -120,6 +120,6 @@ def test_where_no_call_can_be_forced_the_model_is_asked(options: dict[str, Any])
 def test_a_context_that_is_used_again_forgets() -> None:
     """The next request asks for no schema, so a tool of that name is one of the caller's own."""
     context, _ = context_of(CHAT)
-    get_adapter(CHAT).to_wire(ASKED, [ToolDefinition(name="answer")], AdapterOptions(context=context))
+    get_adapter(CHAT).to_wire(QUESTION, [ToolDefinition(name="answer")], AdapterOptions(context=context))
     reply = get_adapter(CHAT).from_wire_response(WireResponse(200, handwritten_chat_reply("{}")), context)
     assert [call.name for call in reply.tool_uses] == ["answer"]

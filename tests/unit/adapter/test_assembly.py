@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.adapter.assembly import Reply, assemble, fold
+from dragoman.adapter.assembly import ReplyBuilder, final_message, fold_deltas
 from dragoman.adapter.contract import RequestContext
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
@@ -31,11 +31,11 @@ class Prices:
 
     def __init__(self, known: str) -> None:
         self.known = known
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
         assert at == NOW
-        self.asked.append(model_id)
+        self.requested.append(model_id)
         if model_id != self.known:
             return Usage(**dict(usage))
         return Usage(
@@ -43,29 +43,29 @@ class Prices:
         )
 
 
-def reply(**fields: Any) -> Reply:
+def reply(**fields: Any) -> ReplyBuilder:
     minted = "01M7YJFK7P2ZFT4X2CGGZPP6M5"
     context = RequestContext(model="toy:m", session_id="sess_1", clock=lambda: NOW, new_id=lambda: minted, **fields)
-    return Reply(context, "toy")
+    return ReplyBuilder(context, "toy")
 
 
 def message(
-    of: Reply, *content: TextBlock | ToolUseBlock, model: str | None = "m-2026", usage: TokenUsage | None = None
+    of: ReplyBuilder, *content: TextBlock | ToolUseBlock, model: str | None = "m-2026", usage: TokenUsage | None = None
 ) -> Message:
-    return of.message(content, model=model, stop_reason=StopReason.END_TURN, usage=usage, raw={"id": "r1"})
+    return of.build(content, model=model, stop_reason=StopReason.END_TURN, usage=usage, raw={"id": "r1"})
 
 
 def test_a_message_knows_where_it_comes_from() -> None:
     """Ids and time from the context, the model that served, the provider's notes under the provider's name."""
     routing = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model="toy:m", reason="asked for")
-    made = message(reply(routing=routing, user_id="usr_1", team_id="team_1"), TextBlock(text="Hi"))
-    assert (made.id, made.session_id, made.role) == ("01M7YJFK7P2ZFT4X2CGGZPP6M5", "sess_1", Role.ASSISTANT)
-    assert made.created_at == NOW
-    assert (made.metadata.model, made.metadata.provider) == ("toy:m-2026", "toy")
-    assert (made.metadata.routing, made.metadata.user_id, made.metadata.team_id) == (routing, "usr_1", "team_1")
-    assert made.metadata.stop_reason is StopReason.END_TURN
-    assert made.metadata.provider_raw == {"by": "toy", "id": "r1"}
-    assert made.metadata.usage is None
+    built = message(reply(routing=routing, user_id="usr_1", team_id="team_1"), TextBlock(text="Hi"))
+    assert (built.id, built.session_id, built.role) == ("01M7YJFK7P2ZFT4X2CGGZPP6M5", "sess_1", Role.ASSISTANT)
+    assert built.created_at == NOW
+    assert (built.metadata.model, built.metadata.provider) == ("toy:m-2026", "toy")
+    assert (built.metadata.routing, built.metadata.user_id, built.metadata.team_id) == (routing, "usr_1", "team_1")
+    assert built.metadata.stop_reason is StopReason.END_TURN
+    assert built.metadata.provider_raw == {"by": "toy", "id": "r1"}
+    assert built.metadata.usage is None
 
 
 def test_a_model_that_does_not_tell_its_name_is_the_one_that_was_asked() -> None:
@@ -75,7 +75,7 @@ def test_a_model_that_does_not_tell_its_name_is_the_one_that_was_asked() -> None
 
 def test_a_reply_can_be_cut_off_or_have_a_channel() -> None:
     """Both are the adapter's to say."""
-    cut = reply().message(
+    cut = reply().build(
         (), model=None, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR, channel=Channel.COMMENTARY
     )
     assert (cut.metadata.status, cut.channel) == (MessageStatus.ERROR, Channel.COMMENTARY)
@@ -87,8 +87,8 @@ def test_a_call_has_one_id_however_often_it_is_asked_for() -> None:
     first, second, third = of.call_id(0, "call_1"), of.call_id(1, "call_1"), of.call_id(2, None)
     assert of.call_id(0, "call_1") == first
     assert len({first, second, third}) == 3
-    made = message(of, *(ToolUseBlock(id=one, name="f") for one in (first, second, third)))
-    assert made.metadata.provider_raw == {"by": "toy", "id": "r1", "tool_ids": {first: "call_1", second: "call_1"}}
+    built = message(of, *(ToolUseBlock(id=one, name="f") for one in (first, second, third)))
+    assert built.metadata.provider_raw == {"by": "toy", "id": "r1", "tool_ids": {first: "call_1", second: "call_1"}}
 
 
 class TestCost:
@@ -101,7 +101,7 @@ class TestCost:
         assert priced.cost_usd is None
 
     @pytest.mark.parametrize(
-        ("known", "asked", "cost"),
+        ("known", "requested", "cost"),
         [
             ("toy:m-2026", ["toy:m-2026"], 1),
             ("toy:m", ["toy:m-2026", "toy:m"], 1),
@@ -109,13 +109,13 @@ class TestCost:
         ],
     )
     def test_the_model_that_served_is_priced_before_the_one_asked_for(
-        self, known: str, asked: list[str], cost: int | None
+        self, known: str, requested: list[str], cost: int | None
     ) -> None:
         """An alias stands for its price where the table does not know the dated name."""
         prices = Prices(known)
         priced = message(reply(prices=prices), usage=self.usage).metadata.usage
         assert priced is not None
-        assert prices.asked == asked
+        assert prices.requested == requested
         assert priced.cost_usd == cost
 
     @pytest.mark.parametrize("prices", [None, Prices("toy:m-2026")])
@@ -143,16 +143,16 @@ DELTAS = (
 
 def test_deltas_add_up_to_blocks() -> None:
     """In the order of their indices; a call that was not finished is none."""
-    assert fold(DELTAS) == (
+    assert fold_deltas(DELTAS) == (
         ThinkingBlock(text="Hm.", signature="c2ln"),
         TextBlock(text="Hello"),
         ToolUseBlock(id="tu_1", name="f", input={"a": 1}),
     )
-    assert fold(()) == ()
+    assert fold_deltas(()) == ()
 
 
 def test_the_last_event_has_the_message() -> None:
     """A stream that broke has none."""
     whole = Message.assistant("Hello")
-    assert assemble([*DELTAS, MessageComplete(whole)]) is whole
-    assert assemble([*DELTAS, ErrorEvent(ValueError("cut"), whole)]) is None
+    assert final_message([*DELTAS, MessageComplete(whole)]) is whole
+    assert final_message([*DELTAS, ErrorEvent(ValueError("cut"), whole)]) is None

@@ -82,7 +82,7 @@ def test_an_empty_table_declares_little() -> None:
 )  # fmt: skip
 def test_whose_thinking_a_model_reads(reads_from: tuple[str, ...], model: str | None, reads: bool) -> None:
     """Globs over whole model ids; thinking of unknown origin is nobody's."""
-    assert ThinkingPolicy(reads_from=reads_from).reads(model) is reads
+    assert ThinkingPolicy(reads_from=reads_from).can_read(model) is reads
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from dragoman.adapter.contract import RequestContext
-from dragoman.adapter.decoding import reading, replay
+from dragoman.adapter.decoding import replay, wrap_malformed
 from dragoman.adapter.errors import (
     DragomanError,
     FrameTooLargeError,
@@ -56,7 +56,7 @@ def test_a_stream_cut_anywhere_is_called_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "said"),
+    ("line", "kind", "pattern"),
     [
         ('{"error": "slow down"}', RateLimitError, "slow down"),
         ('{"text": 1', MalformedReplyError, "not valid JSON"),
@@ -71,14 +71,14 @@ def test_a_stream_cut_anywhere_is_called_cut() -> None:
     ],
 )  # fmt: skip
 def test_whatever_goes_wrong_is_a_typed_error_with_the_partial_message(
-    line: str, kind: type[DragomanError], said: str
+    line: str, kind: type[DragomanError], pattern: str
 ) -> None:
     """The provider's own error, broken JSON, a wrong shape, a number out of range: feed raises nothing."""
     event = failure(replay(ToyDecoder(context()), [lines('{"text": "Hel"}', line, '{"done": true}')]))
     assert type(event.error) is kind
     assert str(event.error).startswith("toy: ")
     assert event.partial is None or event.partial.metadata.status is MessageStatus.ERROR
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=pattern):
         raise event.error
 
 
@@ -170,9 +170,9 @@ def test_nothing_is_read_after_the_last_event() -> None:
 def test_reading_names_whose_form_was_broken() -> None:
     """A reply that is none is the provider's fault, a request that is none the caller's."""
     empty: dict[str, int] = {}
-    said = "toy: the reply is not what the protocol says: KeyError: 'a'"
-    with pytest.raises(MalformedReplyError, match=said), reading("toy"):
+    pattern = "toy: the reply is not what the protocol says: KeyError: 'a'"
+    with pytest.raises(MalformedReplyError, match=pattern), wrap_malformed("toy"):
         empty["a"]
-    said = "this is no request in the format of toy: KeyError: 'a'"
-    with pytest.raises(RequestError, match=said), reading("toy", request=True):
+    pattern = "this is no request in the format of toy: KeyError: 'a'"
+    with pytest.raises(RequestError, match=pattern), wrap_malformed("toy", request=True):
         empty["a"]

@@ -33,7 +33,7 @@ from dragoman.adapter.errors import (
 )
 
 
-def drawn() -> dict[str, str]:
+def parse_drawn_tree() -> dict[str, str]:
     """Each class of the drawing with the class that it hangs from."""
     found: dict[str, str] = {}
     above: list[tuple[int, str]] = []
@@ -57,7 +57,9 @@ def classes(root: type[DragomanError]) -> Iterator[type[DragomanError]]:
 
 def test_the_tree_is_as_drawn() -> None:
     """The drawing in the docstring names every class, under the class that it derives from."""
-    assert drawn() == {kind.__name__: kind.__base__.__name__ for kind in classes(DragomanError) if kind.__base__}
+    assert parse_drawn_tree() == {
+        kind.__name__: kind.__base__.__name__ for kind in classes(DragomanError) if kind.__base__
+    }
 
 
 def samples() -> Iterator[DragomanError]:
@@ -122,7 +124,7 @@ def test_a_class_has_its_word(kind: type[ProviderError], word: str, retryable: b
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "expected"),
     [
         (ServerError("down"), "down"),
         (ServerError("down", provider="openai", status=500), "openai: down (status 500)"),
@@ -133,9 +135,9 @@ def test_a_class_has_its_word(kind: type[ProviderError], word: str, retryable: b
         (SwapRefusedError("a:b", ["too long", "no tools"]), "the session cannot move to a:b: too long; no tools"),
     ],
 )  # fmt: skip
-def test_an_error_tells_what_it_knows(error: DragomanError, said: str) -> None:
+def test_an_error_tells_what_it_knows(error: DragomanError, expected: str) -> None:
     """And nothing of what it does not know."""
-    assert str(error) == said
+    assert str(error) == expected
 
 
 SECRETS = (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterCapabilities, Message, TextBlock, ToolDefinition, get_adapter
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.adapter.estimate import TokenEstimate, estimate, measure, rows, weights_for
+from dragoman.adapter.estimate import TokenEstimate, estimate_tokens, measure_request, rows, weights_for
 from dragoman.adapter.image_tokens import ImageRule
 from dragoman.adapter.media_size import Size, audio_seconds, image_size, pdf_pages
 from dragoman.adapter.text_counts import count_text
@@ -67,15 +67,15 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("model", MODELS)
-@given(said=st.lists(texts, max_size=5), more=texts)
-def test_more_is_never_less(model: str, said: list[str], more: str) -> None:
+@given(texts_before=st.lists(texts, max_size=5), more=texts)
+def test_more_is_never_less(model: str, texts_before: list[str], more: str) -> None:
     """Another message, or a longer one, never lowers the estimate; nothing at all still counts 1."""
-    history = [Message.user(text) for text in said]
-    before = estimate(model, history, [])
+    history = [Message.user(text) for text in texts_before]
+    before = estimate_tokens(model, history, [])
     assert before >= 1
-    assert estimate(model, [*history, Message.user(more)], []) >= before
-    if said:
-        assert estimate(model, [*history[:-1], Message.user(said[-1] + more)], []) >= before
+    assert estimate_tokens(model, [*history, Message.user(more)], []) >= before
+    if texts_before:
+        assert estimate_tokens(model, [*history[:-1], Message.user(texts_before[-1] + more)], []) >= before
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -83,16 +83,20 @@ def test_more_is_never_less(model: str, said: list[str], more: str) -> None:
 def test_every_kind_of_block_counts(model: str, block: TextBlock) -> None:
     """No kind of block makes a request smaller, in a message or in a tool's answer."""
     alone = Message.assistant([TextBlock(text="Well.")])
-    assert estimate(model, [Message.assistant([*alone.content, block])], []) >= estimate(model, [alone], [])
+    assert estimate_tokens(model, [Message.assistant([*alone.content, block])], []) >= estimate_tokens(
+        model, [alone], []
+    )
     answer = [Message.tool("tu_1", "Well.")]
-    assert estimate(model, [Message.tool("tu_1", [TextBlock(text="Well."), block])], []) >= estimate(model, answer, [])
+    assert estimate_tokens(model, [Message.tool("tu_1", [TextBlock(text="Well."), block])], []) >= estimate_tokens(
+        model, answer, []
+    )
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_tools_count(model: str) -> None:
     """Each of them, and what most models are told about tools as such."""
-    asked = [Message.user("Will it rain in Rome?")]
-    none, one, two = (estimate(model, asked, [TOOL] * count) for count in range(3))
+    question = [Message.user("Will it rain in Rome?")]
+    none, one, two = (estimate_tokens(model, question, [TOOL] * count) for count in range(3))
     assert none < one < two
 
 
@@ -100,7 +104,7 @@ def test_tools_of_a_providers_own_count() -> None:
     """Their schemas are not to be seen, so each counts alike; what is no schema counts nothing."""
     own = ToolDefinition(name="web_search", provider_raw={"by": "anthropic", "native": {"type": "web_search"}})
     odd = TOOL.model_copy(update={"input_schema": {"type": "object", "items": {"anyOf": [True]}, "default": 3}})
-    bare, with_own, with_odd = (measure([], tools) for tools in ([], [own], [odd]))
+    bare, with_own, with_odd = (measure_request([], tools) for tools in ([], [own], [odd]))
     assert (bare.native_tools, with_own.native_tools, with_own.tools, with_own.nodes) == (0, 1, 0, 0)
     assert (with_odd.tools, with_odd.nodes, with_odd.schema_text.digits) == (1, 4, 1)
 
@@ -122,12 +126,12 @@ def test_the_same_model_weighs_the_same_wherever_it_is_served() -> None:
 def test_an_adapter_may_know_better() -> None:
     """What its models.toml says goes before the tables; what makes no sense there is said by name."""
     history = [Message.user("Hello")]
-    plain = estimate("acme:x", history, [])
-    assert estimate("acme:x", history, [], TokenEstimate(weights={"start": 1000.0})) > plain + 900
-    assert estimate("acme:x", history, [], TokenEstimate(tokenizer="gpt-oss")) > plain
+    plain = estimate_tokens("acme:x", history, [])
+    assert estimate_tokens("acme:x", history, [], TokenEstimate(weights={"start": 1000.0})) > plain + 900
+    assert estimate_tokens("acme:x", history, [], TokenEstimate(tokenizer="gpt-oss")) > plain
     for wrong in (TokenEstimate(tokenizer="none"), TokenEstimate(weights={"wrods": 1.0})):
         with pytest.raises(ConfigurationError, match="token_estimate of acme:x"):
-            estimate("acme:x", history, [], wrong)
+            estimate_tokens("acme:x", history, [], wrong)
     assert AdapterCapabilities().token_estimate == TokenEstimate()
 
 

@@ -36,8 +36,8 @@ SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 def test_importing_touches_nothing() -> None:
     """Every audited event and every read of the environment is seen, in a process of its own."""
-    told = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    seen = json.loads(told.stdout)
+    completed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    seen = json.loads(completed.stdout)
     assert seen["missing"] == []
     assert "import" in seen["events"], "the hook sees nothing"
     forbidden = ("socket.", "subprocess.", "os.exec", "os.fork", "os.spawn", "os.system", "ctypes.dlopen", "urllib.")
@@ -47,8 +47,8 @@ def test_importing_touches_nothing() -> None:
 
 def test_importing_loads_no_vendor_and_nothing_heavy() -> None:
     """Adapters, transports and the command line are imported when they are asked for."""
-    told = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    modules = {name.partition(".")[0] for name in json.loads(told.stdout)["modules"]}
+    completed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    modules = {name.partition(".")[0] for name in json.loads(completed.stdout)["modules"]}
     assert modules & VENDORS == set()
     assert modules & HEAVY == set()
     assert {name for name in modules if name.startswith("dragoman")} == {"dragoman"}

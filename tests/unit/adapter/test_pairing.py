@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.pairing import INTERRUPTED, pair
+from dragoman.adapter.pairing import INTERRUPTED_RESULT, pair_calls
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role
@@ -25,20 +25,22 @@ def answers(*tool_use_ids: str) -> Message:
     return Message(role=Role.TOOL, content=tuple(map(result, tool_use_ids)))
 
 
-def paired(*history: Message, keep_orphans: bool = False) -> tuple[list[str], list[Loss]]:
+def pair_history(*history: Message, keep_orphans: bool = False) -> tuple[list[str], list[Loss]]:
     """Each turn as ``role: what``, and the losses."""
     losses: list[Loss] = []
-    turns = pair([Turn.of(message) for message in history], losses, keep_orphans=keep_orphans)
-    return [f"{turn.role}: {' '.join(map(shown, turn.blocks))}" for turn in turns], losses
+    turns = pair_calls([Turn.of(message) for message in history], losses, keep_orphans=keep_orphans)
+    return [f"{turn.role}: {' '.join(map(render, turn.blocks))}" for turn in turns], losses
 
 
-def shown(block: ContentBlock) -> str:
+def render(block: ContentBlock) -> str:
     match block:
         case ToolUseBlock():
             return f"call {block.id}"
         case ToolResultBlock():
-            said = "".join(part.text for part in block.content if isinstance(part, TextBlock))
-            return f"answer {block.tool_use_id}" + (" interrupted" if said == INTERRUPTED and block.is_error else "")
+            text = "".join(part.text for part in block.content if isinstance(part, TextBlock))
+            return f"answer {block.tool_use_id}" + (
+                " interrupted" if text == INTERRUPTED_RESULT and block.is_error else ""
+            )
         case TextBlock():
             return block.text
         case _:
@@ -97,7 +99,7 @@ LATE = "user: [result of an earlier tool call] ok"
 )  # fmt: skip
 def test_disorder_is_put_in_order(history: list[Message], turns: list[str], kinds: list[str]) -> None:
     """Results stand right behind their calls; what fits nowhere is the user's; every change has its loss."""
-    found, losses = paired(*history)
+    found, losses = pair_history(*history)
     assert found == turns
     assert [str(loss.kind) for loss in losses] == kinds
     assert {loss.severity for loss in losses} <= {Severity.INFO}, "the content is all there"
@@ -105,13 +107,13 @@ def test_disorder_is_put_in_order(history: list[Message], turns: list[str], kind
 
 def test_a_provider_that_holds_the_earlier_turns_gets_its_orphans() -> None:
     """With server-held state the call of a result is out of sight, not missing."""
-    assert paired(answers("a"), keep_orphans=True) == (["tool: answer a"], [])
+    assert pair_history(answers("a"), keep_orphans=True) == (["tool: answer a"], [])
 
 
 def test_native_answers_stay_where_they_are() -> None:
     """A provider's own kind of result is not ours to pair."""
     native = ProviderBlock(provider="openai", kind="computer_call_output", data={})
-    turns, losses = paired(asks("a"), Message(role=Role.TOOL, content=(native, result("a"))))
+    turns, losses = pair_history(asks("a"), Message(role=Role.TOOL, content=(native, result("a"))))
     assert turns == ["assistant: call a", "tool: provider answer a"]
     assert losses == []
 
@@ -120,7 +122,7 @@ def test_an_error_stays_an_error() -> None:
     """As a result by its flag, as the user's text by its label."""
     failed = Message.tool("a", "broken", is_error=True)
     losses: list[Loss] = []
-    turns = pair([Turn.of(asks("a")), Turn.of(failed), Turn.of(failed)], losses)
+    turns = pair_calls([Turn.of(asks("a")), Turn.of(failed), Turn.of(failed)], losses)
     assert turns[1].blocks == failed.content
     assert turns[2].blocks == (TextBlock(text="[error of an earlier tool call]"), TextBlock(text="broken"))
 
@@ -129,7 +131,7 @@ def test_losses_name_the_message_and_the_block() -> None:
     """The call that nobody answered by its message, the renamed one and the orphan by their index."""
     asking, answering = asks("a", "a"), answers("x" * 500)
     losses: list[Loss] = []
-    pair([Turn.of(asking), Turn.of(answering)], losses)
+    pair_calls([Turn.of(asking), Turn.of(answering)], losses)
     assert [(loss.kind, loss.message_id, loss.block_index, loss.block_type) for loss in losses] == [
         (LossKind.DUPLICATE_TOOL_ID, asking.id, 1, "tool_use"),
         (LossKind.ORPHAN_RESULT, answering.id, 0, "tool_result"),
@@ -141,5 +143,5 @@ def test_losses_name_the_message_and_the_block() -> None:
 def test_a_renamed_call_keeps_what_its_issuer_noted() -> None:
     """Its block still comes from its place in the message."""
     losses: list[Loss] = []
-    (turn, *_) = pair([Turn.of(asks("a", "a"))], losses)
+    (turn, *_) = pair_calls([Turn.of(asks("a", "a"))], losses)
     assert turn.origins == (0, 1)

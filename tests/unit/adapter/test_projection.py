@@ -69,25 +69,25 @@ class TestThinking:
         assert [loss.severity for loss in to(Message.user("Hi"), mine).losses if loss.kind is LossKind.THINKING] == [
             Severity.INFO
         ]
-        assert Severity.WARNING in [loss.severity for loss in to(self.said).losses]
+        assert Severity.WARNING in [loss.severity for loss in to(self.reply).losses]
 
     signed = ThinkingBlock(text="Hm.", signature="c2ln")
-    said = Message.assistant([signed, RedactedThinkingBlock(data="x"), TextBlock(text="4")], metadata=BY_ANTHROPIC)
+    reply = Message.assistant([signed, RedactedThinkingBlock(data="x"), TextBlock(text="4")], metadata=BY_ANTHROPIC)
 
     def test_its_issuer_gets_it_back(self) -> None:
         """Signed and redacted, as it was."""
-        assert to(self.said, thinking_policy=ThinkingPolicy(reads_from=("anthropic:claude-*",))).losses == ()
+        assert to(self.reply, thinking_policy=ThinkingPolicy(reads_from=("anthropic:claude-*",))).losses == ()
 
     def test_others_do_not_get_it(self) -> None:
         """It is left out, or becomes text where the model's policy says so; redacted thinking has no text."""
-        assert texts(to(self.said)) == ["4"]
-        assert kinds(to(self.said)) == ["thinking", "thinking"]
-        assert texts(to(self.said, thinking_policy=ThinkingPolicy(foreign="text"))) == ["Hm.", "4"]
+        assert texts(to(self.reply)) == ["4"]
+        assert kinds(to(self.reply)) == ["thinking", "thinking"]
+        assert texts(to(self.reply, thinking_policy=ThinkingPolicy(foreign="text"))) == ["Hm.", "4"]
 
     def test_a_model_may_refuse_it(self) -> None:
         """Then nothing is sent at all."""
         with pytest.raises(ProjectionError, match="m cannot read thinking of anthropic:claude-opus-5-5, and refuses"):
-            to(self.said, thinking_policy=ThinkingPolicy(foreign="refuse"))
+            to(self.reply, thinking_policy=ThinkingPolicy(foreign="refuse"))
 
     @pytest.mark.parametrize(("accepts", "lost"), [(True, []), (False, ["thinking"])])
     def test_unsigned_thinking_goes_where_no_signature_is_asked_for(self, accepts: bool, lost: list[str]) -> None:
@@ -236,13 +236,13 @@ class TestTools:
 
 class TestNative:
     block = ProviderBlock(provider="openai", kind="web_search", data={"id": 1})
-    said = Message.assistant([block, TextBlock(text="4")])
+    reply = Message.assistant([block, TextBlock(text="4")])
 
     def test_native_blocks_go_to_their_issuer_and_its_kin(self) -> None:
         """Nobody else can read them."""
-        assert to(self.said, provider="openai").losses == ()
-        assert to(self.said, provider="azure-openai", native_from=["openai"]).losses == ()
-        (loss,) = to(self.said, provider="mistral").losses
+        assert to(self.reply, provider="openai").losses == ()
+        assert to(self.reply, provider="azure-openai", native_from=["openai"]).losses == ()
+        (loss,) = to(self.reply, provider="mistral").losses
         assert (loss.kind, loss.block_index, loss.block_type) == (LossKind.NATIVE_BLOCK, 0, "provider")
         assert loss.reason == "the web_search of openai means nothing elsewhere"
 
@@ -297,11 +297,11 @@ class TestEmptiness:
 
     def test_a_provider_gets_its_own_blank_text_back(self) -> None:
         """Signed thinking behind it would not bear a change; nobody else gets it, and empty text goes nowhere."""
-        said = Message.assistant(
+        reply = Message.assistant(
             [TextBlock(text="\n\n"), TextBlock(text="")], metadata=MessageMetadata(provider_raw={"by": "p"})
         )
-        assert texts(to(said, supports_empty_text="absent")) == ["\n\n"]
-        assert texts(to(said, Message.user("Hi"), provider="q", supports_empty_text="absent")) == ["Hi"]
+        assert texts(to(reply, supports_empty_text="absent")) == ["\n\n"]
+        assert texts(to(reply, Message.user("Hi"), provider="q", supports_empty_text="absent")) == ["Hi"]
 
     @pytest.mark.parametrize(
         ("role", "takes_empty", "turns", "lost"),
@@ -374,19 +374,19 @@ def test_the_last_word_is_the_users_where_it_must_be() -> None:
 class TestCritical:
     content = (picture(), TestThinking.signed, TextBlock(text="Hi"))
 
-    def said(self, critical: bool | tuple[int, ...]) -> Message:
+    def critical_message(self, critical: bool | tuple[int, ...]) -> Message:
         return Message.assistant(self.content, metadata=MessageMetadata(critical=critical))
 
     @pytest.mark.parametrize("critical", [True, (0,), (1,), (2, 1)])
     def test_a_critical_block_is_sent_or_nothing_is(self, critical: bool | tuple[int, ...]) -> None:
         """All blocks, or those that are named."""
         with pytest.raises(CriticalLossError, match="is marked critical and would be lost: m "):
-            to(self.said(critical))
+            to(self.critical_message(critical))
 
     @pytest.mark.parametrize("critical", [False, (), (2,)])
     def test_other_blocks_may_be_lost(self, critical: bool | tuple[int, ...]) -> None:
         """With their losses named, as ever."""
-        assert kinds(to(self.said(critical))) == ["thinking", "media"]
+        assert kinds(to(self.critical_message(critical))) == ["thinking", "media"]
 
     def test_a_change_of_form_is_no_loss(self) -> None:
         """What is critical is there, in other words."""

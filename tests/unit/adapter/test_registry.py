@@ -84,7 +84,7 @@ def test_a_malformed_id_is_told_how_to_be_written(model: str) -> None:
 
 @pytest.mark.usefixtures("_installed")
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "pattern"),
     [
         ("gone", r"the adapter 'gone' \(no.such.module:Adapter\) cannot be loaded: No module named 'no'"),
         ("empty", "cannot be loaded"),
@@ -92,9 +92,9 @@ def test_a_malformed_id_is_told_how_to_be_written(model: str) -> None:
         ("instance", "is no Adapter class"),
     ],
 )
-def test_what_is_installed_wrongly_is_named(name: str, said: str) -> None:
+def test_what_is_installed_wrongly_is_named(name: str, pattern: str) -> None:
     """Which distribution's fault it is shows in the path of the entry point."""
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=pattern):
         get_adapter(f"{name}:m")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, get_adapter
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.schemas import SchemaRule, fitted
+from dragoman.adapter.schemas import SchemaRule, fit_schema
 from dragoman.adapter.wire import WireRequest
 
 NARROW = SchemaRule(
@@ -83,16 +83,16 @@ def test_what_a_target_does_not_take_is_told_to_the_model(
     schema: dict[str, Any], expected: dict[str, Any], dropped: list[str], changed: list[str]
 ) -> None:
     """A constraint moves into the description beside it; its path says what binds no longer."""
-    found = fitted(schema, NARROW)
+    found = fit_schema(schema, NARROW)
     assert (found.schema, found.dropped, found.changed) == (expected, dropped, changed)
-    again = fitted(found.schema, NARROW)
+    again = fit_schema(found.schema, NARROW)
     assert (again.schema, again.dropped, again.changed) == (expected, [], [])
 
 
 def test_a_target_that_takes_everything_changes_nothing() -> None:
     """Without a rule, the schema is what it was."""
     for schema, *_ in CASES:
-        found = fitted(schema, SchemaRule())
+        found = fit_schema(schema, SchemaRule())
         assert (found.schema, found.dropped, found.changed) == (schema, [], [])
 
 
@@ -100,21 +100,21 @@ def test_without_unions_the_only_branch_that_tells_stays() -> None:
     """A union with null is what it is besides null: stricter, so it obeys what was asked."""
     rule = SchemaRule(keywords=("type", "description", "properties", "required"), requires=True)
     optional = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    found = fitted({"type": "object", "properties": {"a": optional}}, rule)
+    found = fit_schema({"type": "object", "properties": {"a": optional}}, rule)
     assert found.schema == {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     assert (found.dropped, found.changed) == ([], ["$.properties.a.anyOf", "$.required"])
-    found = fitted({"anyOf": [{"type": "string"}, {"type": "integer"}]}, rule)
+    found = fit_schema({"anyOf": [{"type": "string"}, {"type": "integer"}]}, rule)
     assert found.dropped == ["$.anyOf"]
-    assert fitted({"allOf": [{"type": "string"}]}, rule).schema == {"type": "string"}
+    assert fit_schema({"allOf": [{"type": "string"}]}, rule).schema == {"type": "string"}
 
 
 def test_the_outermost_schema_is_an_objects() -> None:
     """Where a wire insists on it: unions at the top go, and a reference is followed."""
     rule = SchemaRule(root="object")
-    assert fitted({"properties": {}}, rule).schema == {"type": "object", "properties": {}}
-    found = fitted({"type": "object", "properties": {}, "oneOf": [{"required": ["a"]}]}, rule)
+    assert fit_schema({"properties": {}}, rule).schema == {"type": "object", "properties": {}}
+    found = fit_schema({"type": "object", "properties": {}, "oneOf": [{"required": ["a"]}]}, rule)
     assert (found.dropped, found.schema["description"]) == (["$.oneOf"], 'oneOf: [{"required":["a"]}]')
-    found = fitted({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {}}}}, rule)
+    found = fit_schema({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {}}}}, rule)
     assert (found.schema["type"], found.changed) == ("object", ["$.$ref"])
 
 
@@ -141,10 +141,10 @@ SCHEMAS = st.recursive(
 def test_a_fitted_schema_holds_nothing_that_is_not_taken(schema: dict[str, Any]) -> None:
     """At no depth; the given schema stays as it was, and fitting twice is fitting once."""
     before = deepcopy(schema)
-    found = fitted(schema, NARROW)
+    found = fit_schema(schema, NARROW)
     assert schema == before
     assert _keywords(found.schema) <= set(NARROW.keywords)
-    assert fitted(found.schema, NARROW).schema == found.schema
+    assert fit_schema(found.schema, NARROW).schema == found.schema
     assert bool(found.dropped) == bool(_keywords(schema) & {"minimum", "pattern", "format", "uniqueItems", "minItems"})
 
 

@@ -13,8 +13,8 @@ from dragoman.adapter.errors import MalformedReplyError, RequestError, UnknownPr
 from dragoman.adapter.flatten import flatten_block
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.residue import residue, restore
-from dragoman.adapter.turns import MADE, Turn
+from dragoman.adapter.residue import apply_diff, diff_objects
+from dragoman.adapter.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire import Headers, WireResponse
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -43,14 +43,14 @@ class TestTurns:
     def test_a_changed_block_loses_its_origin(self) -> None:
         """A kept one keeps it; one may become none or several."""
         changes: dict[TextBlock, tuple[ContentBlock, ...]] = {self.a: (), self.b: (self.b, self.c)}
-        turn = Turn.of(self.noted).mapped(lambda block, _: changes[block])  # type: ignore[index]
+        turn = Turn.of(self.noted).map_blocks(lambda block, _: changes[block])  # type: ignore[index]
         assert turn.blocks == (self.b, self.c)
-        assert turn.origins == (1, MADE)
+        assert turn.origins == (1, SYNTHETIC)
 
     def test_an_unchanged_turn_is_the_same_turn(self) -> None:
         """Nothing is copied for nothing."""
         turn = Turn.of(self.noted)
-        assert turn.mapped(lambda block, _: (block,)) is turn
+        assert turn.map_blocks(lambda block, _: (block,)) is turn
 
     def test_notes_are_read_by_their_writer_alone(self) -> None:
         """Another adapter sees none, and neither does a block that was changed."""
@@ -58,10 +58,10 @@ class TestTurns:
         assert turn.raw("p")["by"] == "p"
         assert turn.raw("q") == {}
         assert Turn.of(Message.user("Hi")).raw("p") == {}
-        assert [turn.restored(index, {"t": 1}, "p") for index in (0, 1)] == [{"t": 1}, {"t": 1, "x": 1}]
-        assert turn.restored(1, {"t": 1}, "q") == {"t": 1}
-        made = Turn.made(self.noted, Role.USER, (self.c,))
-        assert made.restored(0, {"t": 1}, "p") == {"t": 1}
+        assert [turn.restore_block(index, {"t": 1}, "p") for index in (0, 1)] == [{"t": 1}, {"t": 1, "x": 1}]
+        assert turn.restore_block(1, {"t": 1}, "q") == {"t": 1}
+        made = Turn.synthetic(self.noted, Role.USER, (self.c,))
+        assert made.restore_block(0, {"t": 1}, "p") == {"t": 1}
 
 
 @pytest.mark.parametrize(
@@ -95,22 +95,22 @@ class TestResidue:
     @given(native=json_objects, encoded=json_objects)
     def test_restoring_gives_the_native_object(self, native: dict[str, Any], encoded: dict[str, Any]) -> None:
         """Whatever our encoder would write: the difference laid over it is what the provider sent."""
-        restored = restore(encoded, residue(native, encoded))
+        restored = apply_diff(encoded, diff_objects(native, encoded))
         assert restored == native
         assert wirejson.dumps({key: restored[key] for key in native}) == wirejson.dumps(native)
 
     @given(native=json_objects)
     def test_what_we_would_write_anyway_needs_no_note(self, native: dict[str, Any]) -> None:
         """None, not an empty one."""
-        assert residue(native, native) is None
-        assert restore(native, None) == native
+        assert diff_objects(native, native) is None
+        assert apply_diff(native, None) == native
 
     @pytest.mark.parametrize(
         ("ours", "theirs"), [(1, True), (1, 1.0), (0, False), ([1], [True]), ({"a": 1}, {"a": 1.0})]
     )
     def test_equal_in_python_is_not_equal_on_a_wire(self, ours: Any, theirs: Any) -> None:
         """1, 1.0 and true are three things in JSON."""
-        assert residue({"x": theirs}, {"x": ours}) == {"set": {"x": theirs}}
+        assert diff_objects({"x": theirs}, {"x": ours}) == {"set": {"x": theirs}}
 
 
 def test_losses_are_logged_with_five_fields(caplog: pytest.LogCaptureFixture) -> None:

@@ -35,18 +35,18 @@ RULES = {
 def test_every_name_becomes_a_legal_one_of_its_own(provider: str, names: list[str]) -> None:
     """Legal names stay, others are told apart, and once made a name is legal."""
     rule = RULES[provider].tool_name_rule
-    made = [rule.legal(name) for name in names]
-    assert all(map(rule.accepts, made))
-    assert len(set(made)) == len(names)
-    assert [rule.legal(name) for name in made] == made
-    assert all(name == its for name, its in zip(names, made, strict=True) if rule.accepts(name))
+    legal = [rule.make_legal(name) for name in names]
+    assert all(map(rule.accepts, legal))
+    assert len(set(legal)) == len(names)
+    assert [rule.make_legal(name) for name in legal] == legal
+    assert all(name == its for name, its in zip(names, legal, strict=True) if rule.accepts(name))
 
 
 def test_a_name_is_made_of_the_name_alone() -> None:
     """The same in every process, and readable."""
-    assert ToolNameRule().legal(ODD) == "repo_read_file_5b37f167"
-    assert ToolNameRule().legal("9 lives").startswith("t_9_lives_")
-    assert len(ToolNameRule().legal("x" * 300)) <= 64
+    assert ToolNameRule().make_legal(ODD) == "repo_read_file_5b37f167"
+    assert ToolNameRule().make_legal("9 lives").startswith("t_9_lives_")
+    assert len(ToolNameRule().make_legal("x" * 300)) <= 64
 
 
 def call_of(name: str) -> dict[str, Any]:
@@ -64,20 +64,20 @@ def test_a_tool_keeps_its_name_on_this_side() -> None:
     tools = [ToolDefinition(name=ODD), ToolDefinition(name="plain")]
     context = RequestContext(model=MODEL, session_id="s")
     adapter = get_adapter(MODEL)
-    asked = [Message.user("Read a")]
-    wire = adapter.to_wire(asked, tools, AdapterOptions(tool_choice=NamedTool(ODD), context=context))
+    question = [Message.user("Read a")]
+    wire = adapter.to_wire(question, tools, AdapterOptions(tool_choice=NamedTool(ODD), context=context))
     body = json.loads(wire.body)
-    made = body["tools"][0]["name"]
-    assert [tool["name"] for tool in body["tools"]] == [made, "plain"]
-    assert body["tool_choice"]["name"] == made
+    legal = body["tools"][0]["name"]
+    assert [tool["name"] for tool in body["tools"]] == [legal, "plain"]
+    assert body["tool_choice"]["name"] == legal
     assert [(loss.kind, loss.severity) for loss in wire.losses] == [(LossKind.TOOLS, Severity.INFO)]
 
-    reply = adapter.from_wire_response(WireResponse(200, handwritten_reply(made)), context)
+    reply = adapter.from_wire_response(WireResponse(200, handwritten_reply(legal)), context)
     (call,) = reply.tool_uses
     assert call.name == ODD
-    history = [*asked, reply, Message.tool(call.id, "text of a")]
+    history = [*question, reply, Message.tool(call.id, "text of a")]
     again = json.loads(adapter.to_wire(history, tools, AdapterOptions(context=context)).body)
-    assert again["messages"][1]["content"] == [call_of(made)]
+    assert again["messages"][1]["content"] == [call_of(legal)]
 
 
 def test_a_stream_tells_the_name_that_is_meant() -> None:
@@ -85,20 +85,20 @@ def test_a_stream_tells_the_name_that_is_meant() -> None:
     context = RequestContext(model=MODEL, session_id="s")
     adapter = get_adapter(MODEL)
     wire = adapter.to_wire([Message.user("Read")], [ToolDefinition(name=ODD)], AdapterOptions(context=context))
-    made = json.loads(wire.body)["tools"][0]["name"]
-    native = json.loads(handwritten_reply(made))
+    legal = json.loads(wire.body)["tools"][0]["name"]
+    native = json.loads(handwritten_reply(legal))
     events = [
         {"type": "message_start", "message": {**native, "content": [], "stop_reason": None}},
-        {"type": "content_block_start", "index": 0, "content_block": {**call_of(made), "input": {}}},
+        {"type": "content_block_start", "index": 0, "content_block": {**call_of(legal), "input": {}}},
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}},
         {"type": "message_stop"},
     ]
     body = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events)
-    told = list(adapter.iter_stream([body], context))
-    assert [event.tool_name for event in told if isinstance(event, ToolUseStart)] == [ODD]
-    assert isinstance(told[-1], MessageComplete)
-    assert [call.name for call in told[-1].message.tool_uses] == [ODD]
+    received = list(adapter.iter_stream([body], context))
+    assert [event.tool_name for event in received if isinstance(event, ToolUseStart)] == [ODD]
+    assert isinstance(received[-1], MessageComplete)
+    assert [call.name for call in received[-1].message.tool_uses] == [ODD]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.decoding import StreamDecoder
@@ -23,7 +23,7 @@ class ToyDecoder(StreamDecoder):
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__("toy", NdjsonDecoder(context.frame_cap, context.body_cap))
-        self._reply = Reply(context, "toy")
+        self._reply = ReplyBuilder(context, "toy")
         self._texts: list[str] = []
 
     def read(self, frame: Frame) -> Iterator[StreamEvent]:
@@ -36,7 +36,7 @@ class ToyDecoder(StreamDecoder):
             yield MessageComplete(self._message(MessageStatus.COMPLETE))
             return
         if "text" not in data:
-            yield from self.unknown(data["type"])
+            yield from self.skip_unknown(data["type"])
             return
         if not self._texts:
             yield MessageStart(self._reply.message_id, "m")
@@ -48,9 +48,7 @@ class ToyDecoder(StreamDecoder):
 
     def _message(self, status: MessageStatus) -> Message:
         text = TextBlock(text="".join(self._texts))
-        return self._reply.message(
-            (text,), model="m", stop_reason=StopReason.END_TURN, usage=None, raw={}, status=status
-        )
+        return self._reply.build((text,), model="m", stop_reason=StopReason.END_TURN, usage=None, raw={}, status=status)
 
 
 class ToyAdapter(Adapter):

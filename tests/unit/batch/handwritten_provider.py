@@ -33,18 +33,18 @@ class Provider:
     polls: int = 1
     ends_as: str = "completed"
     reverse: bool = True
-    cut: int | None = None
+    cut_bytes: int | None = None
     lost_lines: int = 0
     url: str = ""
     batches: dict[str, Batch] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
-    seen: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        self.seen.append((method, path, headers, body))
-        for pattern, act in _ROUTES:
-            if found := re.fullmatch(pattern, f"{method} {path}"):
-                return act(self, found, headers, body)
+        self.requests.append((method, path, headers, body))
+        for pattern, handler in _ROUTES:
+            if match := re.fullmatch(pattern, f"{method} {path}"):
+                return handler(self, match, headers, body)
         return 404, b'{"type":"error","error":{"type":"not_found_error","message":"no such path"}}'
 
     def add(self, requests: list[dict[str, Any]]) -> Batch:
@@ -58,31 +58,31 @@ class Provider:
     def results(self, lines: list[dict[str, Any]]) -> bytes:
         ordered = lines[::-1] if self.reverse else lines
         ordered = ordered[: len(ordered) - self.lost_lines]
-        written = b"".join(json.dumps(line).encode() + b"\n" for line in ordered)
-        return written if self.cut is None else written[: self.cut]
+        data = b"".join(json.dumps(line).encode() + b"\n" for line in ordered)
+        return data if self.cut_bytes is None else data[: self.cut_bytes]
 
 
 # -- Anthropic
 
 
-def _messages_submit(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+def _messages_submit(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
     return 200, _message_batch(provider, provider.add(json.loads(body)["requests"]))
 
 
-def _messages_poll(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-    batch = provider.batches[found[1]]
+def _messages_poll(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    batch = provider.batches[match[1]]
     batch.polls_left -= 1
     return 200, _message_batch(provider, batch)
 
 
-def _messages_cancel(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-    batch = provider.batches[found[1]]
+def _messages_cancel(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    batch = provider.batches[match[1]]
     batch.cancelled = True
     return 200, _message_batch(provider, batch)
 
 
-def _messages_results(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-    batch = provider.batches[found[1]]
+def _messages_results(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    batch = provider.batches[match[1]]
     return 200, provider.results(
         [{"custom_id": each["custom_id"], "result": _result(batch, each)} for each in batch.requests]
     )
@@ -112,12 +112,12 @@ def _message_batch(provider: Provider, batch: Batch) -> bytes:
 
 
 def _result(batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
-    said = json.dumps(request["params"]["messages"])
-    if batch.cancelled or "CANCEL" in said:
+    messages = json.dumps(request["params"]["messages"])
+    if batch.cancelled or "CANCEL" in messages:
         return {"type": "canceled"}
-    if batch.ends_as == "expired" or "EXPIRE" in said:
+    if batch.ends_as == "expired" or "EXPIRE" in messages:
         return {"type": "expired"}
-    if "FAIL" in said:
+    if "FAIL" in messages:
         error = {"type": "invalid_request_error", "message": "max_tokens: too many"}
         return {"type": "errored", "error": {"type": "error", "error": error, "request_id": "req_9"}}
     content: list[dict[str, Any]] = [{"type": "text", "text": f"Answer to {request['custom_id']}"}]
@@ -136,7 +136,7 @@ def _result(batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
 # -- OpenAI
 
 
-def _upload(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+def _upload(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
     form = BytesParser().parsebytes(b"Content-Type: " + headers["content-type"].encode() + b"\r\n\r\n" + body)
     parts = {
         part.get_param("name", header="content-disposition"): part.get_payload(decode=True)
@@ -145,34 +145,34 @@ def _upload(provider: Provider, found: Any, headers: dict[str, str], body: bytes
     assert parts["purpose"] == b"batch", parts
     name = f"file-{len(provider.files) + 1}"
     provider.files[name] = parts["file"]  # type: ignore[assignment]
-    about = {
+    file_object = {
         "id": name, "object": "file", "bytes": len(parts["file"]), "created_at": CREATED,  # type: ignore[arg-type]
         "filename": "batch.jsonl", "purpose": "batch", "status": "processed",
     }  # fmt: skip
-    return 200, json.dumps(about).encode()
+    return 200, json.dumps(file_object).encode()
 
 
-def _batches_submit(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-    asked = json.loads(body)
-    lines = [json.loads(line) for line in provider.files[asked["input_file_id"]].splitlines()]
-    assert {line["url"] for line in lines} == {asked["endpoint"]}
+def _batches_submit(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    batch_request = json.loads(body)
+    lines = [json.loads(line) for line in provider.files[batch_request["input_file_id"]].splitlines()]
+    assert {line["url"] for line in lines} == {batch_request["endpoint"]}
     return 200, _batch(provider, provider.add(lines))
 
 
-def _batches_poll(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-    batch = provider.batches[found[1]]
+def _batches_poll(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    batch = provider.batches[match[1]]
     batch.polls_left -= 1
     return 200, _batch(provider, batch)
 
 
-def _batches_cancel(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-    batch = provider.batches[found[1]]
+def _batches_cancel(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    batch = provider.batches[match[1]]
     batch.cancelled, batch.ends_as = True, "cancelled"
     return 200, _batch(provider, batch)
 
 
-def _content(provider: Provider, found: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-    name, batch_id = found[1].split("-", 1)
+def _content(provider: Provider, match: Any, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    name, batch_id = match[1].split("-", 1)
     lines = [_line(provider.batches[batch_id], each) for each in provider.batches[batch_id].requests]
     failed = name == "errors"
     return 200, provider.results([line for line in lines if line and _is_failed(line) == failed])
@@ -186,13 +186,16 @@ def _batch(provider: Provider, batch: Batch) -> bytes:
     ended = provider.ended(batch)
     lines = [line for each in batch.requests if (line := _line(batch, each))] if ended else []
     broken = sum(map(_is_failed, lines))
-    refused = {"object": "list", "data": [{"code": "invalid", "line": 1, "message": "no such model", "param": None}]}
+    validation_errors = {
+        "object": "list",
+        "data": [{"code": "invalid", "line": 1, "message": "no such model", "param": None}],
+    }
     status = batch.ends_as if ended else "cancelling" if batch.cancelled else "in_progress"
     return json.dumps(
         {
             "id": batch.id, "object": "batch", "endpoint": batch.requests[0]["url"], "completion_window": "24h",
             "input_file_id": "file-1", "created_at": CREATED, "status": status,
-            "errors": refused if status == "failed" else None,
+            "errors": validation_errors if status == "failed" else None,
             "output_file_id": f"output-{batch.id}" if ended and status != "failed" else None,
             "error_file_id": f"errors-{batch.id}" if broken and status != "failed" else None,
             "request_counts": {"total": len(batch.requests), "completed": len(lines) - broken, "failed": broken},
@@ -202,13 +205,13 @@ def _batch(provider: Provider, batch: Batch) -> bytes:
 
 def _line(batch: Batch, request: dict[str, Any]) -> dict[str, Any] | None:
     """None where the request was never come to and nothing is said of it."""
-    said = json.dumps(request["body"])
+    messages = json.dumps(request["body"])
     line: dict[str, Any] = {"id": "batch_req_1", "custom_id": request["custom_id"], "response": None, "error": None}
-    if batch.cancelled or "CANCEL" in said:
+    if batch.cancelled or "CANCEL" in messages:
         return None if batch.cancelled else line | {"error": {"code": "batch_cancelled", "message": "cancelled"}}
-    if batch.ends_as == "expired" or "EXPIRE" in said:
+    if batch.ends_as == "expired" or "EXPIRE" in messages:
         return line | {"error": {"code": "batch_expired", "message": "This request could not be executed in time."}}
-    if "FAIL" in said:
+    if "FAIL" in messages:
         error = {"message": "max_tokens is too large", "type": "invalid_request_error", "code": None, "param": None}
         return line | {"response": {"status_code": 400, "request_id": "req_9", "body": {"error": error}}}
     reply = _response(request) if request["url"].endswith("/responses") else _completion(request)
@@ -255,7 +258,7 @@ _ROUTES = (
 
 
 @contextmanager
-def serving(provider: Provider) -> Iterator[str]:
+def serve_provider(provider: Provider) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

@@ -27,7 +27,7 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.registry import providers
 from dragoman.batch import AsyncBatches, BatchError, Batches, BatchHandle, BatchRequest, BatchState, BatchStatus
 from dragoman.pricing import price_table
-from tests.unit.batch.handwritten_provider import Provider, serving
+from tests.unit.batch.handwritten_provider import Provider, serve_provider
 
 MODELS = ("anthropic:claude-haiku-4-5", "openai:gpt-4o", "openai-chat:gpt-4o")
 PROMPTS = {f"row-{number}": f"Question {number}" for number in range(5)}
@@ -36,9 +36,9 @@ OPTIONS = AdapterOptions(max_output_tokens=50)
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    made = Provider()
-    with serving(made):
-        yield made
+    created = Provider()
+    with serve_provider(created):
+        yield created
 
 
 def batches(model: str, provider: Provider) -> Batches:
@@ -52,12 +52,12 @@ def texts(outcomes: list[Any]) -> list[str]:
 @pytest.mark.parametrize("model", MODELS)
 def test_answers_come_in_the_order_of_the_questions(model: str, provider: Provider) -> None:
     """The provider gives them in another one."""
-    with batches(model, provider) as ours:
-        handle = ours.submit(PROMPTS)
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit(PROMPTS)
         states: list[BatchState] = []
-        ours.wait(handle, every=0.001, progress=states.append)
-        found = ours.fetch(handle)
-    assert texts(found) == [f"Answer to {name}" for name in PROMPTS]
+        client_batches.wait(handle, every=0.001, progress=states.append)
+        results = client_batches.fetch(handle)
+    assert texts(results) == [f"Answer to {name}" for name in PROMPTS]
     assert states[-1].status is BatchStatus.COMPLETED
     assert (states[-1].succeeded, states[-1].failed) == (5, 0)
     assert handle.custom_ids == tuple(PROMPTS)
@@ -68,13 +68,13 @@ def test_answers_come_in_the_order_of_the_questions(model: str, provider: Provid
 def test_each_state_and_each_failure(model: str, provider: Provider) -> None:
     """A request that fails, expires or is cancelled is an error in its place, of the class that a live call raises."""
     provider.polls = 2
-    asked = {"good": "Hi", "bad": "FAIL", "late": "EXPIRE", "stopped": "CANCEL", "too": "Hello"}
-    with batches(model, provider) as ours:
-        handle = ours.submit(asked)
-        assert ours.poll(handle).status is BatchStatus.IN_PROGRESS
-        found = ours.fetch(handle)
-    assert texts(found) == ["Answer to good", "invalid_request", "server_error", "cancelled", "Answer to too"]
-    bad, late, stopped = found[1:4]
+    prompts = {"good": "Hi", "bad": "FAIL", "late": "EXPIRE", "stopped": "CANCEL", "too": "Hello"}
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit(prompts)
+        assert client_batches.poll(handle).status is BatchStatus.IN_PROGRESS
+        results = client_batches.fetch(handle)
+    assert texts(results) == ["Answer to good", "invalid_request", "server_error", "cancelled", "Answer to too"]
+    bad, late, stopped = results[1:4]
     assert isinstance(bad, BatchError)
     assert isinstance(bad.error, InvalidRequestError)
     assert not bad.retryable
@@ -89,8 +89,8 @@ def test_each_state_and_each_failure(model: str, provider: Provider) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_later_process_goes_on_from_the_stored_handle(model: str, provider: Provider, tmp_path: Path) -> None:
-    with batches(model, provider) as ours:
-        stored = ours.submit(PROMPTS).model_dump_json()
+    with batches(model, provider) as client_batches:
+        stored = client_batches.submit(PROMPTS).model_dump_json()
     assert "Question" not in stored
     (tmp_path / "handle.json").write_text(stored)
     with batches(model, provider) as later:
@@ -104,9 +104,9 @@ def test_a_later_process_goes_on_from_the_stored_handle(model: str, provider: Pr
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_answers_cost_what_the_batch_rows_of_the_table_say(model: str, provider: Provider) -> None:
-    with batches(model, provider) as ours:
-        handle = ours.submit({"a": "Hi"})
-        (message,) = ours.fetch(handle)
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit({"a": "Hi"})
+        (message,) = client_batches.fetch(handle)
     assert isinstance(message, Message)
     usage = message.usage
     assert usage is not None
@@ -122,42 +122,42 @@ def test_the_answers_cost_what_the_batch_rows_of_the_table_say(model: str, provi
 @pytest.mark.parametrize("model", MODELS)
 def test_a_batch_that_has_not_ended_has_no_answers(model: str, provider: Provider) -> None:
     provider.polls = 100
-    with batches(model, provider) as ours:
-        handle = ours.submit(PROMPTS)
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit(PROMPTS)
         with pytest.raises(BatchPendingError, match="in_progress, with 0 of 5"):
-            ours.fetch(handle)
+            client_batches.fetch(handle)
         with pytest.raises(BatchPendingError):
-            ours.wait(handle, every=0.001, timeout=0.002)
+            client_batches.wait(handle, every=0.001, timeout=0.002)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_cancelled_batch_says_so_of_each_request(model: str, provider: Provider) -> None:
     provider.polls = 1
-    with batches(model, provider) as ours:
-        handle = ours.submit(PROMPTS)
-        assert ours.cancel(handle).status is BatchStatus.IN_PROGRESS
-        found = ours.fetch(handle)
-        assert ours.poll(handle).status is BatchStatus.CANCELLED
-    assert texts(found) == ["cancelled"] * 5
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit(PROMPTS)
+        assert client_batches.cancel(handle).status is BatchStatus.IN_PROGRESS
+        results = client_batches.fetch(handle)
+        assert client_batches.poll(handle).status is BatchStatus.CANCELLED
+    assert texts(results) == ["cancelled"] * 5
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_an_expired_batch_can_be_submitted_again(model: str, provider: Provider) -> None:
     provider.ends_as = "expired"
-    with batches(model, provider) as ours:
-        handle = ours.submit(PROMPTS)
-        found = ours.fetch(handle)
-        assert ours.poll(handle).status is BatchStatus.EXPIRED
-    assert all(isinstance(each, BatchError) and each.retryable for each in found)
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit(PROMPTS)
+        results = client_batches.fetch(handle)
+        assert client_batches.poll(handle).status is BatchStatus.EXPIRED
+    assert all(isinstance(each, BatchError) and each.retryable for each in results)
 
 
 @pytest.mark.parametrize("model", MODELS[1:])
 def test_a_batch_that_was_refused_as_a_whole_says_why(model: str, provider: Provider) -> None:
     provider.ends_as = "failed"
-    with batches(model, provider) as ours:
-        handle = ours.submit(PROMPTS)
-        found = ours.fetch(handle)
-    assert all(isinstance(each, BatchError) and "line 1: no such model" in each.error_message for each in found)
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit(PROMPTS)
+        results = client_batches.fetch(handle)
+    assert all(isinstance(each, BatchError) and "line 1: no such model" in each.error_message for each in results)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -165,108 +165,111 @@ def test_a_batch_that_was_refused_as_a_whole_says_why(model: str, provider: Prov
 def test_results_that_lack_an_answer_are_an_error(model: str, lost: int, provider: Provider) -> None:
     """What is missing may have been paid for: nobody is told to submit it again."""
     provider.lost_lines = lost
-    with batches(model, provider) as ours:
-        handle = ours.submit(PROMPTS)
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit(PROMPTS)
         with pytest.raises(StreamTruncatedError, match=f"lack {lost} of 5"):
-            ours.fetch(handle)
+            client_batches.fetch(handle)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_results_cut_at_any_byte_are_an_error_or_whole(model: str, provider: Provider, exhaustive: bool) -> None:
-    with batches(model, provider) as ours:
-        handle = ours.submit({"a": "Hi", "b": "Hello"})
-        whole = texts(ours.fetch(handle))
-        path = provider.seen[-1][1]
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit({"a": "Hi", "b": "Hello"})
+        whole = texts(client_batches.fetch(handle))
+        path = provider.requests[-1][1]
         size = len(provider.answer("GET", path, {}, b"")[1])
         for cut in [*range(0, size, 37 if exhaustive else 997), size - 2, size - 1]:
-            provider.cut = cut
+            provider.cut_bytes = cut
             try:
-                found = texts(ours.fetch(handle))
+                results = texts(client_batches.fetch(handle))
             except (MalformedReplyError, StreamTruncatedError):
                 assert cut < size - 1
             else:
-                assert found == whole
+                assert results == whole
                 assert cut >= size - 1
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_batches_that_cannot_be_handed_in(model: str, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    with batches(model, provider) as ours:
+    with batches(model, provider) as client_batches:
         with pytest.raises(InvalidRequestError, match="without a request"):
-            ours.submit({})
-        twice = [BatchRequest(custom_id="a", messages="Hi"), BatchRequest(custom_id="a", messages="Ho")]
+            client_batches.submit({})
+        duplicates = [BatchRequest(custom_id="a", messages="Hi"), BatchRequest(custom_id="a", messages="Ho")]
         with pytest.raises(InvalidRequestError, match="'a' stands in the batch twice"):
-            ours.submit(twice)
-        wire = ours.adapter.batches
-        monkeypatch.setattr(type(wire), "most_requests", 2)
+            client_batches.submit(duplicates)
+        wire = client_batches.adapter.batch_api
+        monkeypatch.setattr(type(wire), "max_requests", 2)
         with pytest.raises(InvalidRequestError, match="2 are the most"):
-            ours.submit(PROMPTS)
-        monkeypatch.setattr(type(wire), "most_requests", 100)
-        monkeypatch.setattr(type(wire), "most_bytes", 100)
+            client_batches.submit(PROMPTS)
+        monkeypatch.setattr(type(wire), "max_requests", 100)
+        monkeypatch.setattr(type(wire), "max_bytes", 100)
         with pytest.raises(InvalidRequestError, match="make two of it"):
-            ours.submit(PROMPTS)
-    assert provider.seen == []
+            client_batches.submit(PROMPTS)
+    assert provider.requests == []
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_ids_that_the_provider_refuses_are_numbers_there_and_themselves_here(model: str, provider: Provider) -> None:
-    asked = {"a\nb": "Hi", "x" * 90: "Ho", "c": "Hello"}
-    with batches(model, provider) as ours:
-        handle = ours.submit(asked)
-        found = dict(ours.results(handle))
-    assert set(found) == set(asked)
-    assert texts([found["a\nb"], found["c"]]) == ["Answer to request-1", "Answer to request-3"]
+    prompts = {"a\nb": "Hi", "x" * 90: "Ho", "c": "Hello"}
+    with batches(model, provider) as client_batches:
+        handle = client_batches.submit(prompts)
+        results = dict(client_batches.results(handle))
+    assert set(results) == set(prompts)
+    assert texts([results["a\nb"], results["c"]]) == ["Answer to request-1", "Answer to request-3"]
 
 
 def test_a_tool_that_was_renamed_is_called_by_its_own_name(provider: Provider) -> None:
     tool = ToolDefinition(
         name="weather.in/city", description="The weather.", input_schema={"type": "object", "properties": {}}
     )
-    with batches(MODELS[0], provider) as ours:
-        handle = ours.submit([BatchRequest(custom_id="a", messages="Weather?", tools=[tool])])
+    with batches(MODELS[0], provider) as client_batches:
+        handle = client_batches.submit([BatchRequest(custom_id="a", messages="Weather?", tools=[tool])])
         handle = BatchHandle.model_validate_json(handle.model_dump_json())
-        (message,) = ours.fetch(handle)
-        assert ours.losses["a"]
+        (message,) = client_batches.fetch(handle)
+        assert client_batches.losses["a"]
     assert isinstance(message, Message)
     assert [call.name for call in message.tool_uses] == ["weather.in/city"]
 
 
 def test_requests_with_and_without_a_temperature_go_in_one_batch(provider: Provider) -> None:
     """Sampling parameters are a matter of the API version, which a whole batch shares."""
-    warm = AdapterOptions(max_output_tokens=50, temperature=0.5)
-    with batches(MODELS[0], provider) as ours:
-        ours.submit(
+    with_temperature = AdapterOptions(max_output_tokens=50, temperature=0.5)
+    with batches(MODELS[0], provider) as client_batches:
+        client_batches.submit(
             [
                 BatchRequest(custom_id="a", messages="Hi"),
-                BatchRequest(custom_id="b", messages="Ho", options=warm),
+                BatchRequest(custom_id="b", messages="Ho", options=with_temperature),
             ]
         )
-    assert provider.seen[0][2]["anthropic-version"] == "2023-06-01"
+    assert provider.requests[0][2]["anthropic-version"] == "2023-06-01"
 
 
 def test_requests_that_need_other_headers_are_refused(provider: Provider) -> None:
     other = AdapterOptions(max_output_tokens=50, headers={"x-team": "blue"})
-    asked = [
+    prompts = [
         BatchRequest(custom_id="a", messages="Hi"),
         BatchRequest(custom_id="b", messages="Ho", options=other),
     ]
-    with batches(MODELS[1], provider) as ours, pytest.raises(InvalidRequestError, match="share their headers"):
-        ours.submit(asked)
+    with (
+        batches(MODELS[1], provider) as client_batches,
+        pytest.raises(InvalidRequestError, match="share their headers"),
+    ):
+        client_batches.submit(prompts)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_async_twin(model: str, provider: Provider) -> None:
     async def run() -> tuple[BatchHandle, list[Any], BatchState, dict[str, Any]]:
-        async with AsyncBatches(model, options=OPTIONS, base_url=provider.url, api_key="none") as ours:
-            handle = await ours.submit(PROMPTS)
-            await ours.wait(handle, every=0.001)
-            listed = {name: outcome async for name, outcome in ours.results(handle)}
-            found = await ours.fetch(handle)
-            return handle, found, await ours.cancel(handle), listed
+        async with AsyncBatches(model, options=OPTIONS, base_url=provider.url, api_key="none") as client_batches:
+            handle = await client_batches.submit(PROMPTS)
+            await client_batches.wait(handle, every=0.001)
+            listed = {name: outcome async for name, outcome in client_batches.results(handle)}
+            results = await client_batches.fetch(handle)
+            return handle, results, await client_batches.cancel(handle), listed
 
-    handle, found, _, listed = asyncio.run(run())
-    assert texts(found) == [f"Answer to {name}" for name in PROMPTS]
-    assert texts([listed[name] for name in handle.custom_ids]) == texts(found)
+    handle, results, _, listed = asyncio.run(run())
+    assert texts(results) == [f"Answer to {name}" for name in PROMPTS]
+    assert texts([listed[name] for name in handle.custom_ids]) == texts(results)
 
 
 def test_a_batch_is_handed_in_once(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,29 +277,29 @@ def test_a_batch_is_handed_in_once(provider: Provider, monkeypatch: pytest.Monke
     failing = (529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
     tries: list[str] = []
     monkeypatch.setattr(Provider, "answer", lambda self, method, path, *_: tries.append(path) or failing)
-    with batches(MODELS[0], provider) as ours, pytest.raises(ProviderError, match="Overloaded"):
-        ours.submit(PROMPTS)
+    with batches(MODELS[0], provider) as client_batches, pytest.raises(ProviderError, match="Overloaded"):
+        client_batches.submit(PROMPTS)
     assert len(tries) == 1
 
 
 def test_a_batch_of_another_model_is_not_ours(provider: Provider) -> None:
-    with batches(MODELS[0], provider) as ours, batches(MODELS[1], provider) as theirs:
-        handle = ours.submit(PROMPTS)
+    with batches(MODELS[0], provider) as client_batches, batches(MODELS[1], provider) as other_batches:
+        handle = client_batches.submit(PROMPTS)
         with pytest.raises(ConfigurationError, match="is one of anthropic:claude-haiku-4-5"):
-            theirs.poll(handle)
+            other_batches.poll(handle)
         with pytest.raises(NotFoundError):
-            ours.poll(handle.model_copy(update={"batch_id": "a/b"}))
+            client_batches.poll(handle.model_copy(update={"batch_id": "a/b"}))
 
 
 def test_who_declares_batches_has_them() -> None:
     for name in providers():
-        adapter = get_adapter(f"{name}:{_listed(name)}")
-        able = adapter.capabilities.supports_batch_api
-        assert bool(able) == (adapter.batches is not None), name
-        assert able is not EMULATED
+        adapter = get_adapter(f"{name}:{_first_model(name)}")
+        support = adapter.capabilities.supports_batch_api
+        assert bool(support) == (adapter.batch_api is not None), name
+        assert support is not EMULATED
 
 
-def _listed(name: str) -> str:
+def _first_model(name: str) -> str:
     return next(iter(get_adapter(f"{name}:x").listed_models), "x")
 
 
@@ -307,27 +310,27 @@ def test_without_a_batch_api_there_are_no_batches() -> None:
 
 def test_the_vendors_own_client_hands_in_the_same_batch(provider: Provider) -> None:
     """The hand-written provider takes both clients, and sees the same from both."""
-    with batches(MODELS[0], provider) as ours:
-        ours.submit({"a": "Hi"})
+    with batches(MODELS[0], provider) as client_batches:
+        client_batches.submit({"a": "Hi"})
     with anthropic.Anthropic(base_url=provider.url, api_key="none") as client:
         params = {"model": "claude-haiku-4-5", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]}
-        made = client.messages.batches.create(requests=[{"custom_id": "a", "params": params}])  # type: ignore[typeddict-item]
-        assert client.messages.batches.retrieve(made.id).processing_status == "ended"
-        (line,) = client.messages.batches.results(made.id)
+        created = client.messages.batches.create(requests=[{"custom_id": "a", "params": params}])  # type: ignore[typeddict-item]
+        assert client.messages.batches.retrieve(created.id).processing_status == "ended"
+        (line,) = client.messages.batches.results(created.id)
         assert line.result.type == "succeeded"
-    (mine, theirs) = [json.loads(body) for method, path, _, body in provider.seen if method == "POST"]
+    (mine, theirs) = [json.loads(body) for method, path, _, body in provider.requests if method == "POST"]
     assert mine["requests"][0]["custom_id"] == theirs["requests"][0]["custom_id"]
     assert set(mine["requests"][0]["params"]) == set(theirs["requests"][0]["params"])
 
 
 def test_the_vendors_own_client_hands_in_the_same_file(provider: Provider) -> None:
-    with batches(MODELS[2], provider) as ours:
-        ours.submit({"a": "Hi"})
+    with batches(MODELS[2], provider) as client_batches:
+        client_batches.submit({"a": "Hi"})
     line = next(iter(provider.files.values()))
     with openai.OpenAI(base_url=provider.url, api_key="none") as client:
         file = client.files.create(file=("batch.jsonl", line), purpose="batch")
-        made = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
-        assert client.batches.retrieve(made.id).status == "completed"
-        assert made.input_file_id
-    mine, theirs = [json.loads(body) for method, path, _, body in provider.seen if path == "/batches"]
+        created = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
+        assert client.batches.retrieve(created.id).status == "completed"
+        assert created.input_file_id
+    mine, theirs = [json.loads(body) for method, path, _, body in provider.requests if path == "/batches"]
     assert {**mine, "input_file_id": ""} == {**theirs, "input_file_id": ""}

@@ -14,7 +14,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import StreamEvent
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import MessageMetadata
 from dragoman_bedrock.adapter import BedrockAdapter
 
@@ -31,7 +31,7 @@ def context(model: str = CLAUDE) -> RequestContext:
     numbers = count(1)
 
     def mint() -> str:
-        return encode_ulid(next(numbers))
+        return format_ulid(next(numbers))
 
     return RequestContext(
         model=f"bedrock:{model}",
@@ -115,8 +115,8 @@ def started(index: int, **start: Any) -> bytes:
     return frame("contentBlockStart", {"contentBlockIndex": index, "start": start})
 
 
-def delta(index: int, **said: Any) -> bytes:
-    return frame("contentBlockDelta", {"contentBlockIndex": index, "delta": said, "p": "abc"})
+def delta(index: int, **fields: Any) -> bytes:
+    return frame("contentBlockDelta", {"contentBlockIndex": index, "delta": fields, "p": "abc"})
 
 
 def stopped(index: int) -> bytes:

@@ -81,8 +81,8 @@ def test_a_document_gets_its_text_where_it_stands() -> None:
     body, _ = body_of([pdf])
     longer, _ = body_of([pdf, HI])
     assert longer["messages"][0]["content"] == [*body["messages"][0]["content"], {"text": "Hi"}]
-    told, _ = body_of([HI, pdf])
-    assert [list(block) for block in told["messages"][0]["content"]] == [["text"], ["document"]]
+    second_body, _ = body_of([HI, pdf])
+    assert [list(block) for block in second_body["messages"][0]["content"]] == [["text"], ["document"]]
 
 
 def test_texts_in_answers_have_no_sources() -> None:
@@ -127,10 +127,10 @@ def test_calls_can_be_forbidden_only_where_there_are_none() -> None:
 
 def test_thinking_sources_and_native_blocks_of_others_are_named_as_lost() -> None:
     """So are arguments that are no object."""
-    said = TextBlock(text="Hello", citations=(Citation(kind="web", data={"a": 1}),))
+    cited_text = TextBlock(text="Hello", citations=(Citation(kind="web", data={"a": 1}),))
     native = ProviderBlock(provider="openai", kind="x", data={})
     half = ToolUseBlock(id=CALL, name="weather", raw_input="{half")
-    history = [HI, foreign(ThinkingBlock(text="Hm.", signature="s"), native, said, half), Message.tool(CALL, "x")]
+    history = [HI, foreign(ThinkingBlock(text="Hm.", signature="s"), native, cited_text, half), Message.tool(CALL, "x")]
     body, losses = body_of(history, [WEATHER])
     assert [list(block) for block in body["messages"][1]["content"]] == [["text"], ["toolUse"]]
     assert set(losses) == {LossKind.THINKING, LossKind.NATIVE_BLOCK, LossKind.CITATIONS, LossKind.INVALID_INPUT}

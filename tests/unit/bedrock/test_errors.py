@@ -51,10 +51,10 @@ UNNAMED = [
 ]
 
 
-@pytest.mark.parametrize(("status", "said", "kind"), UNNAMED)
-def test_without_a_name_status_and_words_decide(status: int, said: str, kind: type[errors.ProviderError]) -> None:
+@pytest.mark.parametrize(("status", "message", "kind"), UNNAMED)
+def test_without_a_name_status_and_words_decide(status: int, message: str, kind: type[errors.ProviderError]) -> None:
     """As behind a proxy that drops the header."""
-    assert type(ADAPTER.error(status, json.dumps({"message": said}).encode(), {})) is kind
+    assert type(ADAPTER.error(status, json.dumps({"message": message}).encode(), {})) is kind
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"message": 3, "__type": 4}', b"\xff"])

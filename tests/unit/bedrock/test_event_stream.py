@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import FrameTooLargeError, MalformedReplyError
-from dragoman.adapter.event_stream import EXCEPTION, EventStreamDecoder
+from dragoman.adapter.event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
 from dragoman.adapter.framing import Frame
 from tests.unit.bedrock.talk import frame
 
@@ -24,7 +24,7 @@ FRAMES = [
 
 
 def decode(body: bytes, size: int = 1, **caps: int) -> list[Frame]:
-    decoder = EventStreamDecoder(**caps)
+    decoder = AwsEventStreamDecoder(**caps)
     frames = [found for at in range(0, len(body), size) for found in decoder.feed(body[at : at + size])]
     return frames + decoder.finish()
 
@@ -47,7 +47,7 @@ def test_a_flipped_bit_is_never_read_over(at: int, bit: int) -> None:
     """Both checksums together cover every byte: the frames before it, then an error, or a message that never ends."""
     damaged = bytearray(BODY)
     damaged[at] ^= 1 << bit
-    decoder = EventStreamDecoder()
+    decoder = AwsEventStreamDecoder()
     found: list[Frame] = []
 
     def feed_twice() -> None:
@@ -70,7 +70,7 @@ def test_what_is_cut_is_no_frame(cut: int) -> None:
 
 def test_frames_before_an_error_are_handed_out_first() -> None:
     """The next call raises it, and every later one."""
-    decoder = EventStreamDecoder()
+    decoder = AwsEventStreamDecoder()
     assert decoder.feed(MESSAGES[0] + b"<html>This is no message") == FRAMES[:1]
     for _ in range(2):
         with pytest.raises(MalformedReplyError, match="no event stream"):
@@ -84,8 +84,8 @@ def test_failures_are_named_as_such() -> None:
     exception = frame("throttlingException", {"message": "Slow down"}, kind="exception")
     error = frame("x", b"", kind="error", **{":error-code": "InternalFailure", ":error-message": 'It "broke"'})
     assert decode(exception + error) == [
-        Frame(EXCEPTION + "throttlingException", b'{"message": "Slow down"}'),
-        Frame(EXCEPTION + "InternalFailure", b'{"message":"It \\"broke\\""}'),
+        Frame(EXCEPTION_PREFIX + "throttlingException", b'{"message": "Slow down"}'),
+        Frame(EXCEPTION_PREFIX + "InternalFailure", b'{"message":"It \\"broke\\""}'),
     ]
 
 
@@ -125,7 +125,7 @@ def test_caps_hold() -> None:
     """One for a message, by what its prelude says, one for the whole body."""
     with pytest.raises(FrameTooLargeError, match="message"):
         decode(BODY[:12], frame_cap=20)
-    decoder = EventStreamDecoder(body_cap=len(MESSAGES[0]) + 3)
+    decoder = AwsEventStreamDecoder(body_cap=len(MESSAGES[0]) + 3)
     assert decoder.feed(BODY) == FRAMES[:1]
     with pytest.raises(FrameTooLargeError, match="reply"):
         decoder.feed(b"")

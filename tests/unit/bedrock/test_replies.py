@@ -140,8 +140,8 @@ def test_sources_back_the_text_that_they_stand_with(
     native: Native, facts: tuple[str, str | None, int | None, int | None]
 ) -> None:
     """Only characters are counted as such; the whole is kept for the return trip."""
-    said = {"citationsContent": {"content": [{"text": "Matz"}, {"text": "."}], "citations": [native]}}
-    message = read(reply({"text": "It was "}, said))
+    cited_native = {"citationsContent": {"content": [{"text": "Matz"}, {"text": "."}], "citations": [native]}}
+    message = read(reply({"text": "It was "}, cited_native))
     assert message.text == "It was Matz."
     text = message.content[1]
     assert isinstance(text, TextBlock)
@@ -149,16 +149,16 @@ def test_sources_back_the_text_that_they_stand_with(
     assert (citation.kind, citation.url, citation.start, citation.end) == facts
     assert (citation.title, citation.cited_text) == ("facts", "Matz did.")
     body, _ = body_of([Message.user("Who?"), message, Message.user("Go on")])
-    assert body["messages"][1]["content"][1] == said
+    assert body["messages"][1]["content"][1] == cited_native
 
 
 def test_sources_without_a_text_are_kept_in_their_place() -> None:
     """As Nova gives them, behind the text that they back."""
-    said = {"citationsContent": {"citations": [source(web={"url": "https://x.test"})]}}
-    message = read(reply({"text": "Found."}, said))
-    assert message.content[1] == ProviderBlock(provider="bedrock", kind="citationsContent", data=said)
+    cited_native = {"citationsContent": {"citations": [source(web={"url": "https://x.test"})]}}
+    message = read(reply({"text": "Found."}, cited_native))
+    assert message.content[1] == ProviderBlock(provider="bedrock", kind="citationsContent", data=cited_native)
     body, _ = body_of([Message.user("Who?"), message, Message.user("Go on")])
-    assert body["messages"][1]["content"][1] == said
+    assert body["messages"][1]["content"][1] == cited_native
 
 
 def test_images_that_a_model_made_are_images() -> None:

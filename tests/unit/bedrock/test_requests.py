@@ -25,11 +25,11 @@ TOOL: Native = {
 TOOLS: Native = {"toolConfig": {"tools": [TOOL]}}
 
 
-def said(*content: Native) -> Native:
+def assistant(*content: Native) -> Native:
     return {"role": "assistant", "content": list(content)}
 
 
-def asked(*content: Native) -> Native:
+def user(*content: Native) -> Native:
     return {"role": "user", "content": list(content)}
 
 
@@ -37,16 +37,16 @@ BODIES: list[Native] = [
     {"messages": [HI]},
     {"messages": [HI], "system": [], "inferenceConfig": {}},
     {"messages": [HI], "system": [{"text": "Be brief."}, MARKER, {"text": "Be kind."}]},
-    {"messages": [asked({"text": "Hi"}, MARKER), said({"text": "Hello"}, MARKER), asked(MARKER, {"text": "Go on"})]},
-    {"messages": [HI, said(call()), asked(answer())], **TOOLS},
-    {"messages": [HI, said(call()), asked(answer(status="success"), MARKER, {"text": "And?"})], **TOOLS},
-    {"messages": [HI, said(call("a"), call("b")), asked(answer("a"), answer("b", status="error"))], **TOOLS},
-    {"messages": [HI, said(call()), asked(answer(content=[{"json": {"a": 1}}, {"text": "x"}]))], **TOOLS},
+    {"messages": [user({"text": "Hi"}, MARKER), assistant({"text": "Hello"}, MARKER), user(MARKER, {"text": "Go on"})]},
+    {"messages": [HI, assistant(call()), user(answer())], **TOOLS},
+    {"messages": [HI, assistant(call()), user(answer(status="success"), MARKER, {"text": "And?"})], **TOOLS},
+    {"messages": [HI, assistant(call("a"), call("b")), user(answer("a"), answer("b", status="error"))], **TOOLS},
+    {"messages": [HI, assistant(call()), user(answer(content=[{"json": {"a": 1}}, {"text": "x"}]))], **TOOLS},
     {
         "messages": [
             HI,
-            said(call()),
-            asked(
+            assistant(call()),
+            user(
                 answer(
                     content=[
                         {"image": {"format": "jpeg", "source": {"bytes": "YQ=="}}},
@@ -59,10 +59,10 @@ BODIES: list[Native] = [
         **TOOLS,
     },
     {"messages": [HI, HI]},
-    {"messages": [asked({"guardContent": {"text": {"text": "Hi", "qualifiers": ["query"]}}})]},
+    {"messages": [user({"guardContent": {"text": {"text": "Hi", "qualifiers": ["query"]}}})]},
     {
         "messages": [
-            asked(
+            user(
                 {"text": "Look"},
                 {"document": {"format": "txt", "name": "a b", "source": {"text": "Facts"}, "context": "Old"}},
                 {"document": {"format": "txt", "name": "a b", "source": {"content": [{"text": "x"}, {"text": "y"}]}}},
@@ -79,7 +79,7 @@ BODIES: list[Native] = [
             )
         ]
     },
-    {"messages": [HI, {"role": "system", "content": [{"text": "Be brief."}]}, said({"text": "Hm"}), HI]},
+    {"messages": [HI, {"role": "system", "content": [{"text": "Be brief."}]}, assistant({"text": "Hm"}), HI]},
     {"messages": [HI], "toolConfig": {"tools": [TOOL, MARKER, {"systemTool": {"name": "grounding"}}, MARKER]}},
     {
         "messages": [HI],
@@ -97,7 +97,7 @@ def test_conversations_are_written_as_they_were_read(body: Native) -> None:
 
 def test_videos_are_written_as_they_were_read() -> None:
     """For a model that sees them."""
-    body = {"messages": [asked({"text": "Look"}, {"video": {"format": "mov", "source": {"bytes": "YQ=="}}})]}
+    body = {"messages": [user({"text": "Look"}, {"video": {"format": "mov", "source": {"bytes": "YQ=="}}})]}
     assert return_trip(body, NOVA) == body
 
 
@@ -193,7 +193,7 @@ def test_novas_bodies_are_written_as_they_were_read() -> None:
 def test_results_are_messages_of_their_own() -> None:
     """With what stands around them apart, and a status that is read."""
     body = {
-        "messages": [HI, said(call("a"), call("b")), asked(answer("a"), answer("b", status="error"), {"text": "?"})]
+        "messages": [HI, assistant(call("a"), call("b")), user(answer("a"), answer("b", status="error"), {"text": "?"})]
     }
     messages, _, _ = BedrockAdapter(CLAUDE).from_wire_request(body, context())
     assert [message.role for message in messages] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.TOOL, Role.USER]
@@ -206,7 +206,7 @@ def test_results_are_messages_of_their_own() -> None:
 
 def test_ids_that_repeat_are_told_apart_by_occurrence() -> None:
     """Some models use a tool's name as the id of each of its calls."""
-    turn = [said(call("weather")), asked(answer("weather"))]
+    turn = [assistant(call("weather")), user(answer("weather"))]
     body = {"messages": [HI, *turn, *turn], **TOOLS}
     messages, tools, options = BedrockAdapter(NOVA).from_wire_request(body, context(NOVA))
     ids = [used.id for message in messages for used in message.tool_uses]
@@ -232,7 +232,7 @@ def test_media_become_blocks() -> None:
     assert isinstance(kept, ImageBlock)
     assert (kept.source.kind, kept.source.provider, kept.source.data) == ("file_id", "bedrock", "s3://b/k")
     assert unknown.type == "provider"
-    body = {"messages": [asked({"video": {"format": "three_gp", "source": {"bytes": "YQ=="}}})]}
+    body = {"messages": [user({"video": {"format": "three_gp", "source": {"bytes": "YQ=="}}})]}
     (video,) = BedrockAdapter(NOVA).from_wire_request(body, context(NOVA))[0][0].content
     assert isinstance(video, VideoBlock)
     assert video.media_type == "video/3gpp"

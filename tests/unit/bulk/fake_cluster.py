@@ -10,35 +10,35 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
-from dragoman.bulk.asker import Asked
-from dragoman.bulk.worker import Worker
-from tests.bulk.mock_provider import Seen
+from dragoman.bulk.asker import ModelConfig
+from dragoman.bulk.worker import WorkerActor
+from tests.bulk.mock_provider import RequestCounts
 
 _closing: list[asyncio.Future[None]] = []
 
 
-async def _ended(worker: Worker) -> None:
+async def _stop_actor(worker: WorkerActor) -> None:
     """As the system closes what a process leaves open."""
     for task in list(worker._tasks):
         task.cancel()
-    for asker in worker._askers:
-        await asker.close()
+    for requester in worker._requesters:
+        await requester.close()
 
 
-class Lost(Exception):  # noqa: N818
+class ActorDiedError(Exception):  # noqa: N818
     pass
 
 
-class Away(Lost):
+class ActorUnavailableError(ActorDiedError):
     pass
 
 
 class Actor:
     """``kill`` loses what it is doing; another worker comes in its place, unless ``for_good``."""
 
-    def __init__(self, asked: Sequence[Asked]) -> None:
-        self._asked = asked
-        self.worker: Worker | None = Worker(asked, version("dragoman"))
+    def __init__(self, configs: Sequence[ModelConfig]) -> None:
+        self._configs = configs
+        self.worker: WorkerActor | None = WorkerActor(configs, version("dragoman"))
         self.calls: set[tuple[asyncio.Future[Any], asyncio.Future[Any]]] = set()
 
     def __getattr__(self, name: str) -> "Method":
@@ -46,12 +46,12 @@ class Actor:
 
     def kill(self, *, for_good: bool = False) -> None:
         if self.worker is not None:
-            _closing.append(asyncio.ensure_future(_ended(self.worker)))
-        self.worker = None if for_good else Worker(self._asked, version("dragoman"))
-        for running, answer in list(self.calls):
+            _closing.append(asyncio.ensure_future(_stop_actor(self.worker)))
+        self.worker = None if for_good else WorkerActor(self._configs, version("dragoman"))
+        for running, future in list(self.calls):
             running.cancel()
-            if not answer.done():
-                answer.set_exception(Lost("killed") if for_good else Away("killed"))
+            if not future.done():
+                future.set_exception(ActorDiedError("killed") if for_good else ActorUnavailableError("killed"))
 
 
 class Method:
@@ -60,26 +60,26 @@ class Method:
         self._name = name
 
     def remote(self, *args: Any) -> "asyncio.Future[Any]":
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._actor.worker is None:
-            answer.set_exception(Lost("it is gone for good"))
-            return answer
+            future.set_exception(ActorDiedError("it is gone for good"))
+            return future
         running = asyncio.ensure_future(getattr(self._actor.worker, self._name)(*pickle.loads(pickle.dumps(args))))
-        self._actor.calls.add((running, answer))
-        running.add_done_callback(lambda ended: self._ended(ended, answer))
-        return answer
+        self._actor.calls.add((running, future))
+        running.add_done_callback(lambda finished: self._forward_result(finished, future))
+        return future
 
-    def _ended(self, ended: "asyncio.Future[Any]", answer: "asyncio.Future[Any]") -> None:
-        self._actor.calls.discard((ended, answer))
-        if not ended.cancelled() and not answer.done():
-            answer.set_result(pickle.loads(pickle.dumps(ended.result())))
+    def _forward_result(self, finished: "asyncio.Future[Any]", future: "asyncio.Future[Any]") -> None:
+        self._actor.calls.discard((finished, future))
+        if not finished.cancelled() and not future.done():
+            future.set_result(pickle.loads(pickle.dumps(finished.result())))
 
 
 class FakeCluster:
     """Stands in the place of `dragoman.bulk.cluster.Cluster`; ``begun`` are all actors of all of them."""
 
-    lost, away = Lost, Away
-    begun: "list[Actor]"
+    worker_error, unavailable_error = ActorDiedError, ActorUnavailableError
+    actors: "list[Actor]"
 
     def __init__(self, address: str, workers: int | None) -> None:
         self.workers = workers or 2
@@ -87,12 +87,12 @@ class FakeCluster:
     def connect(self) -> None:
         pass
 
-    def hire(self, asked: Sequence[Asked]) -> Actor:
-        actor = Actor(pickle.loads(pickle.dumps(list(asked))))
-        self.begun.append(actor)
+    def start_worker(self, configs: Sequence[ModelConfig]) -> Actor:
+        actor = Actor(pickle.loads(pickle.dumps(list(configs))))
+        self.actors.append(actor)
         return actor
 
-    def dismiss(self, actor: Actor) -> None:
+    def stop_worker(self, actor: Actor) -> None:
         actor.kill(for_good=True)
 
     def close(self) -> None:
@@ -100,9 +100,9 @@ class FakeCluster:
 
 
 @asynccontextmanager
-async def provider(seconds: float) -> AsyncIterator[tuple[dict[str, Any], Seen]]:
+async def provider(seconds: float) -> AsyncIterator[tuple[dict[str, Any], RequestCounts]]:
     """The settings that lead to a provider on loopback, and what it has seen."""
-    seen = Seen(seconds)
+    seen = RequestCounts(seconds)
     server = await asyncio.start_server(seen.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:

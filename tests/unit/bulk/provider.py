@@ -21,20 +21,20 @@ class Provider:
     """``asked`` counts prompts by model; ``most`` is how many requests were under way at once."""
 
     def __init__(self, answer: Answer = lambda prompt, times: f"re: {prompt}") -> None:
-        self.asked: Counter[tuple[str, str]] = Counter()
+        self.prompt_counts: Counter[tuple[str, str]] = Counter()
         self.bodies: list[dict[str, Any]] = []
-        self.under_way = self.most = 0
+        self.in_flight = self.max_in_flight = 0
         self._answer = answer
 
     @property
     def requests(self) -> int:
-        return self.asked.total()
+        return self.prompt_counts.total()
 
     @property
     def settings(self) -> dict[str, dict[str, Any]]:
         """For one run: its client."""
         client = httpx.AsyncClient(transport=httpx.MockTransport(self._handle), trust_env=False)
-        retry = RetryPolicy(max_retries=2, first_wait=0.001, longest_wait=0.002)
+        retry = RetryPolicy(max_retries=2, initial_wait=0.001, max_wait=0.002)
         return {"anthropic": {"client": client, "api_key": "none", "base_url": "http://unreal.invalid", "retry": retry}}
 
     async def _handle(self, request: httpx.Request) -> httpx.Response:
@@ -42,15 +42,15 @@ class Provider:
         self.bodies.append(body)
         content = body["messages"][-1]["content"]
         prompt = content if isinstance(content, str) else "".join(part["text"] for part in content)
-        self.asked[body["model"], prompt] += 1
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
+        self.prompt_counts[body["model"], prompt] += 1
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         await asyncio.sleep(0)
-        self.under_way -= 1
-        found = self._answer(prompt, self.asked[body["model"], prompt])
-        if found is None:
+        self.in_flight -= 1
+        answer = self._answer(prompt, self.prompt_counts[body["model"], prompt])
+        if answer is None:
             raise httpx.ReadError("the connection broke", request=request)
-        return found if isinstance(found, httpx.Response) else reply(found, body["model"])
+        return answer if isinstance(answer, httpx.Response) else reply(answer, body["model"])
 
 
 def reply(
@@ -64,12 +64,12 @@ def reply(
     return httpx.Response(200, json=body, headers=headers)
 
 
-def refusal(status: int, kind: str, headers: dict[str, str] | None = None) -> httpx.Response:
+def error_reply(status: int, kind: str, headers: dict[str, str] | None = None) -> httpx.Response:
     body = {"type": "error", "error": {"type": kind, "message": f"a {kind}"}}
     return httpx.Response(status, json=body, headers=headers)
 
 
 def number(prompt: str) -> int:
-    found = re.search(r"\d+", prompt)
-    assert found is not None
-    return int(found[0])
+    match = re.search(r"\d+", prompt)
+    assert match is not None
+    return int(match[0])

@@ -13,10 +13,10 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import AuthenticationError, ConfigurationError, MissingKeyError, UnpricedModelError
 from dragoman.bulk import BulkReport, Progress, bulk, bulk_async
 from dragoman.bulk.manifest import Manifest
-from dragoman.bulk.prompt import digest
+from dragoman.bulk.prompt import prompt_digest
 from dragoman.bulk.records import Claim
 from dragoman.limits import Limit, Limits
-from tests.unit.bulk.provider import HAIKU, SONNET, Provider, number, refusal, reply
+from tests.unit.bulk.provider import HAIKU, SONNET, Provider, error_reply, number, reply
 
 PRICE = Decimal("0.0015")
 """Of one answer of the provider's: 1,000 tokens in at $1 a million, and 100 out at $5."""
@@ -26,15 +26,17 @@ def prompts(count: int) -> list[str]:
     return [f"question {n}" for n in range(count)]
 
 
-def run(provider: Provider, rows: Any, place: Path | str = "sqlite://", model: Any = HAIKU, **more: Any) -> BulkReport:
-    with bulk(rows, model, manifest=place, providers=provider.settings, **more) as report:
-        report.held = list(report)  # type: ignore[attr-defined]
+def run(
+    provider: Provider, rows: Any, manifest: Path | str = "sqlite://", model: Any = HAIKU, **settings: Any
+) -> BulkReport:
+    with bulk(rows, model, manifest=manifest, providers=provider.settings, **settings) as report:
+        report.answer_rows = list(report)  # type: ignore[attr-defined]
         return report
 
 
-def held(report: BulkReport) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = report.held  # type: ignore[attr-defined]
-    return found
+def answer_rows(report: BulkReport) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = report.answer_rows  # type: ignore[attr-defined]
+    return rows
 
 
 def test_rows_come_out_as_they_went_in() -> None:
@@ -43,9 +45,9 @@ def test_rows_come_out_as_they_went_in() -> None:
     report = run(Provider(), rows, template="say {word} {{now}}", system="number {id}")
     assert report.finished
     assert report.stopped is None
-    assert [{name: row[name] for name in ("id", "word", "deep")} for row in held(report)] == rows
-    assert [row["answer"] for row in held(report)] == [f"re: say w{n} {{now}}" for n in range(300)]
-    first = held(report)[0]
+    assert [{name: row[name] for name in ("id", "word", "deep")} for row in answer_rows(report)] == rows
+    assert [row["answer"] for row in answer_rows(report)] == [f"re: say w{n} {{now}}" for n in range(300)]
+    first = answer_rows(report)[0]
     assert (first["model"], first["cost"], first["tokens"], first["error"]) == (HAIKU, PRICE, 1100, None)
     assert report.cost_usd == 300 * PRICE
 
@@ -62,7 +64,7 @@ def test_a_run_that_is_done_asks_nothing_again(tmp_path: Path) -> None:
     provider = Provider()
     first = run(provider, prompts(20), tmp_path / "m")
     again = run(provider, prompts(20), tmp_path / "m")
-    assert held(first) == held(again)
+    assert answer_rows(first) == answer_rows(again)
     assert provider.requests == 20
     assert again.cost_usd == 20 * PRICE
 
@@ -79,26 +81,26 @@ def test_a_run_grows_with_its_rows(tmp_path: Path) -> None:
 def test_what_was_in_flight_is_asked_again_and_counted(tmp_path: Path) -> None:
     """A process that was killed leaves requests whose end nobody knows: each is recorded with its cost."""
     manifest = Manifest(tmp_path / "m")
-    told = {"prompt": None, "system": None}
+    run_config = {"prompt": None, "system": None}
     with pytest.raises(ConfigurationError, match="another options"):
-        run(Provider(), prompts(1), _begun(manifest, told, tmp_path))
+        run(Provider(), prompts(1), _start_run(manifest, run_config, tmp_path))
     manifest = Manifest(tmp_path / "n")
-    from dragoman.bulk.rows import Given
-    from dragoman.bulk.run import Job
+    from dragoman.bulk.rows import MemorySource
+    from dragoman.bulk.run import RunConfig
 
-    (number_of_model,) = manifest.begin(Job(source=Given([]), models=[HAIKU]).asked(), [HAIKU])
-    claims = [Claim(number_of_model, n, digest((f"question {n}",)), Decimal("0.25"), 7) for n in (1, 3)]
-    manifest.keep(claims)
+    (model_no,) = manifest.open_run(RunConfig(source=MemorySource([]), models=[HAIKU]).fingerprint(), [HAIKU])
+    claims = [Claim(model_no, n, prompt_digest((f"question {n}",)), Decimal("0.25"), 7) for n in (1, 3)]
+    manifest.save(claims)
     manifest.close()
     provider = Provider()
     report = run(provider, prompts(4), tmp_path / "n")
     assert provider.requests == 4
     assert report.finished
-    assert (report.gone.killed, report.gone.usd) == (2, Decimal("0.50"))
+    assert (report.lost.killed, report.lost.usd) == (2, Decimal("0.50"))
 
 
-def _begun(manifest: Manifest, asked: dict[str, Any], folder: Path) -> Path:
-    manifest.begin(asked, [HAIKU])
+def _start_run(manifest: Manifest, run_config: dict[str, Any], folder: Path) -> Path:
+    manifest.open_run(run_config, [HAIKU])
     manifest.close()
     return folder / "m"
 
@@ -107,28 +109,28 @@ def test_errors_stay_in_their_rows_and_are_retried_apart(tmp_path: Path) -> None
     """A request that is wrong is no reason to stop, and is asked again when that is wanted."""
     broken = {3, 7}
     provider = Provider(
-        lambda prompt, _: refusal(400, "invalid_request_error") if number(prompt) in broken else f"re: {prompt}"
+        lambda prompt, _: error_reply(400, "invalid_request_error") if number(prompt) in broken else f"re: {prompt}"
     )
     report = run(provider, prompts(10), tmp_path / "m")
     assert report.finished
     assert report.errors == 2
-    assert [n for n, row in enumerate(held(report)) if row["error"]] == [3, 7]
-    assert held(report)[3]["answer"] is None
-    assert "invalid_request_error" in held(report)[3]["error"]
+    assert [n for n, row in enumerate(answer_rows(report)) if row["error"]] == [3, 7]
+    assert answer_rows(report)[3]["answer"] is None
+    assert "invalid_request_error" in answer_rows(report)[3]["error"]
     assert run(provider, prompts(10), tmp_path / "m").errors == 2
     assert provider.requests == 10
     broken.clear()
-    mended = run(provider, prompts(10), tmp_path / "m", retry_errors=True)
-    assert mended.errors == 0
+    repaired = run(provider, prompts(10), tmp_path / "m", retry_errors=True)
+    assert repaired.errors == 0
     assert provider.requests == 12
 
 
 def test_a_permission_that_is_denied_is_an_error_of_its_row() -> None:
     """It may be for what the row says: services that look at prompts first answer so."""
     report = run(
-        Provider(lambda prompt, _: refusal(403, "permission_error") if number(prompt) == 1 else "fine"), prompts(3)
+        Provider(lambda prompt, _: error_reply(403, "permission_error") if number(prompt) == 1 else "fine"), prompts(3)
     )
-    assert [row["error"] is None for row in held(report)] == [True, False, True]
+    assert [row["error"] is None for row in answer_rows(report)] == [True, False, True]
 
 
 def test_a_failure_that_may_pass_is_tried_again() -> None:
@@ -136,18 +138,18 @@ def test_a_failure_that_may_pass_is_tried_again() -> None:
 
     def answer(prompt: str, times: int) -> httpx.Response | str | None:
         if times == 1 and number(prompt) == 1:
-            return refusal(500, "api_error")
+            return error_reply(500, "api_error")
         return None if times == 1 and number(prompt) == 2 else "fine"
 
     report = run(Provider(answer), prompts(4))
-    assert [row["answer"] for row in held(report)] == ["fine"] * 4
-    assert (report.gone.network, report.gone.killed) == (1, 0)
-    assert report.gone.usd is not None
+    assert [row["answer"] for row in answer_rows(report)] == ["fine"] * 4
+    assert (report.lost.network, report.lost.killed) == (1, 0)
+    assert report.lost.usd is not None
 
 
 def test_a_failure_that_stays_is_an_error_of_its_row() -> None:
     """After the retries that the policy allows."""
-    provider = Provider(lambda prompt, _: refusal(500, "api_error") if number(prompt) == 2 else "fine")
+    provider = Provider(lambda prompt, _: error_reply(500, "api_error") if number(prompt) == 2 else "fine")
     report = run(provider, prompts(4))
     assert report.errors == 1
     assert provider.requests == 3 + 3
@@ -156,22 +158,22 @@ def test_a_failure_that_stays_is_an_error_of_its_row() -> None:
 def test_a_refusal_is_waited_out() -> None:
     """429 with a time to wait: fewer at once from then on, and no row lost."""
     provider = Provider(
-        lambda prompt, times: refusal(429, "rate_limit_error", {"retry-after": "0.01"}) if times == 1 else "fine"
+        lambda prompt, times: error_reply(429, "rate_limit_error", {"retry-after": "0.01"}) if times == 1 else "fine"
     )
     report = run(provider, prompts(12))
     assert report.errors == 0
     assert provider.requests == 24
-    assert report.gone.usd is None
+    assert report.lost.usd is None
 
 
 def test_what_meets_every_row_stops_the_run(tmp_path: Path) -> None:
     """A key that is wrong is said once, not a million times; what is answered by then is kept."""
-    good = Provider(lambda prompt, _: "fine" if number(prompt) < 3 else refusal(401, "authentication_error"))
+    good = Provider(lambda prompt, _: "fine" if number(prompt) < 3 else error_reply(401, "authentication_error"))
     with pytest.raises(AuthenticationError):
         run(good, prompts(40), tmp_path / "m", concurrency=2)
     assert good.requests < 10
     provider = Provider()
-    assert run(provider, prompts(40), tmp_path / "m").gone.killed == 0
+    assert run(provider, prompts(40), tmp_path / "m").lost.killed == 0
     assert provider.requests == 37
 
 
@@ -191,10 +193,10 @@ def test_a_budget_ends_the_run_cleanly(tmp_path: Path) -> None:
     assert not report.finished
     assert report.cost_usd is not None
     assert Decimal("0.009") < report.cost_usd <= Decimal("0.01")
-    asked = provider.requests
-    assert held(report)[-1]["error"] == "not asked yet"
+    requests_before = provider.requests
+    assert answer_rows(report)[-1]["error"] == "not asked yet"
     again = run(provider, prompts(40), tmp_path / "m", budget="0.01", options=options)
-    assert provider.requests - asked <= 1
+    assert provider.requests - requests_before <= 1
     assert again.cost_usd is not None
     assert again.cost_usd <= Decimal("0.01")
     assert run(provider, prompts(40), tmp_path / "m", budget="1", options=options).finished
@@ -220,22 +222,22 @@ def test_several_models_answer_the_same_rows() -> None:
     provider._handle, mine = _by_model(provider, other), provider._handle  # type: ignore[method-assign]
     assert mine is not None
     report = run(provider, prompts(8), model=[HAIKU, SONNET])
-    assert [row["model"] for row in held(report)[:4]] == [HAIKU, SONNET, HAIKU, SONNET]
+    assert [row["model"] for row in answer_rows(report)[:4]] == [HAIKU, SONNET, HAIKU, SONNET]
     assert report.agreement == {(HAIKU, SONNET): 0.75}
-    assert [line.answered for line in report.lines] == [8, 8]
-    assert report.lines[1].cost_usd == 3 * report.lines[0].cost_usd  # type: ignore[operator]
+    assert [line.answered for line in report.models] == [8, 8]
+    assert report.models[1].cost_usd == 3 * report.models[0].cost_usd  # type: ignore[operator]
     assert str(report).splitlines()[0].split() == (
         ["model", "answers", "errors", "cost", "tokens", "in", "tokens", "out", "seconds", "slow", "agrees"]
     )
 
 
 def _by_model(one: Provider, other: Provider) -> Any:
-    handle, elsewhere = one._handle, other._handle
+    handle, other_handle = one._handle, other._handle
 
-    async def chosen(request: httpx.Request) -> httpx.Response:
-        return await (handle if b"haiku" in request.content else elsewhere)(request)
+    async def handle_by_model(request: httpx.Request) -> httpx.Response:
+        return await (handle if b"haiku" in request.content else other_handle)(request)
 
-    return chosen
+    return handle_by_model
 
 
 def test_a_model_can_be_added_later(tmp_path: Path) -> None:
@@ -244,7 +246,7 @@ def test_a_model_can_be_added_later(tmp_path: Path) -> None:
     run(provider, prompts(4), tmp_path / "m")
     report = run(provider, prompts(4), tmp_path / "m", model=[SONNET, HAIKU])
     assert provider.requests == 8
-    assert [line.answered for line in report.lines] == [4, 4]
+    assert [line.answered for line in report.models] == [4, 4]
 
 
 def test_a_row_that_changed_is_refused(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_a_row_without_the_column_is_an_error_of_that_row() -> None:
     """The others are asked."""
     provider = Provider()
     report = run(provider, [{"prompt": "a 1"}, {"other": "b"}, {"prompt": None}, {"prompt": " "}, "c 2"])
-    assert [row["error"] is None for row in held(report)] == [True, False, False, False, True]
+    assert [row["error"] is None for row in answer_rows(report)] == [True, False, False, False, True]
     assert provider.requests == 2
 
 
@@ -288,7 +290,7 @@ def test_a_column_of_the_same_name_is_not_overwritten() -> None:
     rows = [{"prompt": "a 1", "answer": "mine"}]
     with pytest.raises(ConfigurationError, match="prefix"):
         run(Provider(), rows)
-    (row,) = held(run(Provider(), rows, prefix="model_"))
+    (row,) = answer_rows(run(Provider(), rows, prefix="model_"))
     assert (row["answer"], row["model_answer"]) == ("mine", "re: a 1")
 
 
@@ -296,17 +298,17 @@ def test_rows_that_can_be_read_once_are_refused() -> None:
     """A run reads its rows when it asks and when it writes; a function gives them anew."""
     with pytest.raises(ConfigurationError, match="more than once"):
         run(Provider(), (f"question {n}" for n in range(3)))
-    assert run(Provider(), lambda: (f"question {n}" for n in range(3))).rows == 3
+    assert run(Provider(), lambda: (f"question {n}" for n in range(3))).row_count == 3
 
 
 def test_progress_tells_rate_cost_and_what_is_left() -> None:
     """At the end it is all there."""
-    told: list[Progress] = []
-    run(Provider(), prompts(30), progress=told.append)
-    last = told[-1]
-    assert (last.done, last.total, last.errors, last.under_way) == (30, 30, 0, 0)
-    assert last.cost_usd == last.cost_at_end_usd == 30 * PRICE
-    assert told[0].cost_at_end_usd == 30 * PRICE
+    snapshots: list[Progress] = []
+    run(Provider(), prompts(30), progress=snapshots.append)
+    last = snapshots[-1]
+    assert (last.done, last.total, last.errors, last.in_flight) == (30, 30, 0, 0)
+    assert last.cost_usd == last.projected_cost_usd == 30 * PRICE
+    assert snapshots[0].projected_cost_usd == 30 * PRICE
 
 
 def test_limits_hold_besides() -> None:
@@ -314,7 +316,7 @@ def test_limits_hold_besides() -> None:
     provider = Provider()
     limits = Limits(Limit(tokens=2_000, seconds=0.05, burst=1), reply_tokens=100)
     report = run(provider, ["one 1", "two 2 " + "word " * 4_000], limits=limits)
-    assert [row["error"] is None for row in held(report)] == [True, False]
+    assert [row["error"] is None for row in answer_rows(report)] == [True, False]
     assert provider.requests == 1
 
 
@@ -322,7 +324,7 @@ def test_a_run_that_is_cancelled_waits_for_what_is_under_way(tmp_path: Path) -> 
     """It is paid for; nothing is lost, and the rest is asked another time."""
     provider = Provider()
 
-    async def cancelled() -> None:
+    async def cancel_midway() -> None:
         task = asyncio.create_task(
             bulk_async(prompts(80), HAIKU, manifest=tmp_path / "m", providers=provider.settings, concurrency=4)
         )
@@ -332,26 +334,26 @@ def test_a_run_that_is_cancelled_waits_for_what_is_under_way(tmp_path: Path) -> 
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(cancelled())
+    asyncio.run(cancel_midway())
     before = provider.requests
     assert before < 80
     report = run(provider, prompts(80), tmp_path / "m")
     assert provider.requests == 80
-    assert report.gone.killed == 0
+    assert report.lost.killed == 0
 
 
 def test_a_surplus_of_rows_under_way_is_never_asked() -> None:
     """At most as many at once as it is told."""
     provider = Provider()
     run(provider, prompts(50), concurrency=3)
-    assert provider.most <= 3
+    assert provider.max_in_flight <= 3
 
 
 def test_an_event_loop_awaits() -> None:
     """bulk says what to call there."""
 
-    async def inside() -> None:
+    async def call_bulk() -> None:
         with pytest.raises(ConfigurationError, match="bulk_async"):
             bulk(prompts(1), HAIKU)
 
-    asyncio.run(inside())
+    asyncio.run(call_bulk())

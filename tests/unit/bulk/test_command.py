@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from dragoman.cli.app import app
 from tests.bulk.mock_provider import mock_provider
-from tests.bulk.scale import disturbed, write_rows
+from tests.bulk.scale import run_disturbed, write_rows
 
 
 def test_the_command_writes_answers_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,6 +31,6 @@ def test_the_command_writes_answers_and_goes_on(tmp_path: Path, monkeypatch: pyt
 
 def test_a_run_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     """Signal 9 at a random moment: no row missing, and none asked twice that is not recorded with a cost."""
-    run = disturbed(tmp_path, 80, 1, random.Random(7), 0.02)
+    run = run_disturbed(tmp_path, 80, 1, random.Random(7), 0.02)
     assert run.faults == []
     assert run.unpriced == 0

@@ -26,23 +26,23 @@ COST = Decimal("0.000065")
 @pytest.fixture
 def actors(monkeypatch: pytest.MonkeyPatch) -> list[Actor]:
     """Those that were begun, on a cluster without Ray."""
-    begun: list[Actor] = []
-    monkeypatch.setattr(FakeCluster, "begun", begun, raising=False)
+    actors: list[Actor] = []
+    monkeypatch.setattr(FakeCluster, "actors", actors, raising=False)
     monkeypatch.setattr(cluster_module, "Cluster", FakeCluster)
-    monkeypatch.setattr(crew, "_PAUSE", 0.001)
-    monkeypatch.setattr(crew, "GATHER", 0.0)
-    return begun
+    monkeypatch.setattr(crew, "_RETRY_DELAY", 0.001)
+    monkeypatch.setattr(crew, "GATHER_SECONDS", 0.0)
+    return actors
 
 
 def rows(count: int) -> list[str]:
     return [f"row {n}" for n in range(count)]
 
 
-async def on_cluster(settings: dict[str, Any], count: int, model: Any = HAIKU, **more: Any) -> BulkReport:
-    return await bulk_async(rows(count), model, providers=settings, ray="fake", **more)
+async def on_cluster(settings: dict[str, Any], count: int, model: Any = HAIKU, **options: Any) -> BulkReport:
+    return await bulk_async(rows(count), model, providers=settings, ray="fake", **options)
 
 
-def answered(report: BulkReport, count: int) -> bool:
+def all_answered(report: BulkReport, count: int) -> bool:
     return [row["answer"] for row in report] == [f"answer {n}" for n in range(count)]
 
 
@@ -53,7 +53,7 @@ def test_rows_are_asked_by_workers(actors: list[Actor]) -> None:
         async with provider(0.001) as (settings, seen):
             with await on_cluster(settings, 60, [HAIKU, SONNET], workers=3) as report:
                 assert report.finished
-                assert report.lines[0].cost_usd == 60 * COST
+                assert report.models[0].cost_usd == 60 * COST
                 assert [row["answer"] for row in report] == [f"answer {n}" for n in range(60) for _ in range(2)]
             assert (seen.rows.total(), len(seen.rows), len(actors)) == (120, 60, 3)
 
@@ -67,14 +67,14 @@ def test_a_lost_worker_loses_no_row(actors: list[Actor], monkeypatch: pytest.Mon
     async def main() -> tuple[BulkReport, int]:
         async with provider(0.005) as (settings, seen):
             kill_at = {40, 80, 120}
-            serve = seen.answer
+            original = seen.answer
 
             async def answer(row: int) -> bytes:
                 if seen.rows.total() in kill_at:
                     kill_at.remove(seen.rows.total())
                     busy = next(each for each in actors if each.worker is not None and each.worker._tasks)
                     asyncio.get_running_loop().call_soon(lambda: busy.kill(for_good=for_good))
-                return await serve(row)
+                return await original(row)
 
             monkeypatch.setattr(seen, "answer", answer)
             report = await on_cluster(settings, 150, concurrency=8)
@@ -85,10 +85,10 @@ def test_a_lost_worker_loses_no_row(actors: list[Actor], monkeypatch: pytest.Mon
     with report:
         assert report.finished
         assert report.errors == 0
-        assert answered(report, 150)
-        assert 0 < report.gone.killed <= 3 * 8
-        assert requests - 150 <= report.gone.killed
-        assert report.gone.usd is not None
+        assert all_answered(report, 150)
+        assert 0 < report.lost.killed <= 3 * 8
+        assert requests - 150 <= report.lost.killed
+        assert report.lost.usd is not None
 
 
 def test_what_was_lost_while_a_run_stops_is_left_to_the_next(
@@ -98,7 +98,7 @@ def test_what_was_lost_while_a_run_stops_is_left_to_the_next(
 
     async def main() -> BulkReport:
         async with provider(0.05) as (settings, seen):
-            serve = seen.answer
+            original = seen.answer
             running = asyncio.create_task(on_cluster(settings, 12, concurrency=4, manifest=tmp_path / "m"))
 
             def stop() -> None:
@@ -109,18 +109,18 @@ def test_what_was_lost_while_a_run_stops_is_left_to_the_next(
             async def answer(row: int) -> bytes:
                 if seen.rows.total() == 6:
                     asyncio.get_running_loop().call_soon(stop)
-                return await serve(row)
+                return await original(row)
 
             monkeypatch.setattr(seen, "answer", answer)
             with pytest.raises(asyncio.CancelledError):
                 await running
-            monkeypatch.setattr(seen, "answer", serve)
+            monkeypatch.setattr(seen, "answer", original)
             return await on_cluster(settings, 12, manifest=tmp_path / "m")
 
     with asyncio.run(main()) as report:
         assert report.finished
-        assert answered(report, 12)
-        assert 0 < report.gone.killed <= 4
+        assert all_answered(report, 12)
+        assert 0 < report.lost.killed <= 4
 
 
 def test_one_budget_holds_for_all_workers(actors: list[Actor]) -> None:
@@ -145,36 +145,36 @@ def test_one_budget_holds_for_all_workers(actors: list[Actor]) -> None:
 def test_limits_hold_for_all_workers(actors: list[Actor]) -> None:
     """Each request has its place in them before it is handed out, and what it took is counted."""
 
-    class Noting(Limits):
+    class RecordingLimits(Limits):
         def __init__(self) -> None:
             super().__init__(Limit("*", requests=60_000))
-            self.noted: list[str] = []
+            self.calls: list[str] = []
 
         async def acquire_async(self, model: str, input_tokens: int = 0, output_tokens: int = 0) -> Grant:
-            self.noted.append("asked")
+            self.calls.append("asked")
             return await super().acquire_async(model, input_tokens, output_tokens)
 
         async def settle_async(self, grant: Grant, usage: TokenUsage | None, *, requests: int = 1) -> None:
-            self.noted.append("took 29" if usage is not None and usage.total_tokens == 29 else "took nothing")
+            self.calls.append("took 29" if usage is not None and usage.total_tokens == 29 else "took nothing")
             await super().settle_async(grant, usage, requests=requests)
 
     async def main() -> None:
-        limits = Noting()
+        limits = RecordingLimits()
         async with provider(0.0) as (settings, _):
             (await on_cluster(settings, 20, limits=limits)).close()
-        assert Counter(limits.noted) == {"asked": 20, "took 29": 20}
+        assert Counter(limits.calls) == {"asked": 20, "took 29": 20}
 
     asyncio.run(main())
 
 
 def test_a_row_that_ends_its_workers_is_given_up(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an error of its own, and the others are answered."""
-    monkeypatch.setattr(lane, "_MOST_LOST", 2)
+    monkeypatch.setattr(lane, "_MAX_WORKER_LOSSES", 2)
 
     async def main() -> BulkReport:
         async with provider(0.0) as (settings, seen):
             slow = asyncio.Event()
-            serve = seen.answer
+            original = seen.answer
 
             async def answer(row: int) -> bytes:
                 if row == 3:
@@ -182,7 +182,7 @@ def test_a_row_that_ends_its_workers_is_given_up(actors: list[Actor], monkeypatc
                         if each.worker is not None and each.worker._tasks:
                             asyncio.get_running_loop().call_soon(each.kill)
                     await slow.wait()
-                return await serve(row)
+                return await original(row)
 
             monkeypatch.setattr(seen, "answer", answer)
             return await on_cluster(settings, 6, concurrency=1, workers=1)
@@ -190,7 +190,7 @@ def test_a_row_that_ends_its_workers_is_given_up(actors: list[Actor], monkeypatc
     with asyncio.run(main()) as report:
         assert report.finished
         assert [row["error"] is None for row in report] == [True, True, True, False, True, True]
-        assert report.gone.killed == 3
+        assert report.lost.killed == 3
 
 
 def test_what_every_worker_would_meet_ends_the_run(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +200,8 @@ def test_what_every_worker_would_meet_ends_the_run(actors: list[Actor], monkeypa
         asyncio.run(on_cluster({}, 1))
 
     class Broken(FakeCluster):
-        def hire(self, asked: Any) -> Actor:
-            actor = super().hire(asked)
+        def start_worker(self, configs: Any) -> Actor:
+            actor = super().start_worker(configs)
             actor.kill(for_good=True)
             return actor
 

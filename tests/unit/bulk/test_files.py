@@ -11,12 +11,12 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bulk import bulk
-from dragoman.bulk.rows import source
+from dragoman.bulk.rows import open_source
 from tests.unit.bulk.provider import HAIKU, SONNET, Provider
 
 
-def run(rows: Any, output: Path, model: Any = HAIKU, **more: Any) -> None:
-    bulk(rows, model, output=output, providers=Provider().settings, **more).close()
+def run(rows: Any, output: Path, model: Any = HAIKU, **settings: Any) -> None:
+    bulk(rows, model, output=output, providers=Provider().settings, **settings).close()
 
 
 def test_json_lines_keep_their_values(tmp_path: Path) -> None:
@@ -29,10 +29,10 @@ def test_json_lines_keep_their_values(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
     run(tmp_path / "in.jsonl", tmp_path / "out.jsonl")
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    ours = {"model": HAIKU, "cost": "0.001500", "tokens": 1100, "error": None}
+    added_columns = {"model": HAIKU, "cost": "0.001500", "tokens": 1100, "error": None}
     for row, out in zip([*rows, {"prompt": "three 3"}], found, strict=True):
         assert out.pop("seconds") >= 0
-        assert out == row | ours | {"answer": f"re: {row['prompt']}"}
+        assert out == row | added_columns | {"answer": f"re: {row['prompt']}"}
 
 
 def test_csv_keeps_its_columns(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_one_kind_becomes_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("a.jsonl", '{"prompt": "1"}\n{"prompt": \n', "line 2 is no JSON"),
         ("a.jsonl", "[1]\n", "line 1 is neither"),
@@ -107,17 +107,17 @@ def test_one_kind_becomes_another(tmp_path: Path) -> None:
         ("a.txt", "hello", "not 'a.txt'"),
     ],
 )
-def test_a_file_that_is_none_says_where(tmp_path: Path, name: str, content: str, says: str) -> None:
+def test_a_file_that_is_none_says_where(tmp_path: Path, name: str, content: str, message: str) -> None:
     """By its line."""
     (tmp_path / name).write_text(content)
-    with pytest.raises(ConfigurationError, match=says):
-        list(source(tmp_path / name))
+    with pytest.raises(ConfigurationError, match=message):
+        list(open_source(tmp_path / name))
 
 
 def test_a_file_that_is_not_there_is_said() -> None:
     """A text alone is the name of a file."""
     with pytest.raises(ConfigurationError, match="there is no file"):
-        source("What is the capital of France?")
+        open_source("What is the capital of France?")
 
 
 def test_an_output_of_an_unknown_kind_is_refused_at_once(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bulk.agreement import alike
-from dragoman.bulk.pace import Pace
-from dragoman.bulk.room import room, seconds_until
+from dragoman.bulk.agreement import answer_key
+from dragoman.bulk.pace import ConcurrencyController
+from dragoman.bulk.room import remaining_requests, seconds_until_reset
 from dragoman.transport import Timing
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -41,13 +41,13 @@ def test_successes_raise_it_up_to_the_most() -> None:
     """It doubles with each window until the first refusal."""
 
     async def work() -> None:
-        pace = Pace(64)
+        controller = ConcurrencyController(64)
         for expected in (8, 16, 32, 64, 64):
-            assert int(pace.limit) == expected
-            numbers = [await pace.enter() for _ in range(int(pace.limit))]
+            assert int(controller.limit) == expected
+            numbers = [await controller.acquire() for _ in range(int(controller.limit))]
             for number in numbers:
-                pace.succeeded(number, {}, 10)
-                pace.leave()
+                controller.on_success(number, {}, 10)
+                controller.release()
 
     drive(work())
 
@@ -57,19 +57,19 @@ def test_a_refusal_halves_it_once_a_window_and_waits() -> None:
 
     async def work() -> None:
         clock = Clock()
-        pace = Pace(64, first=16, timing=clock.timing)
-        for number in [await pace.enter() for _ in range(16)]:
-            pace.refused(number, 3.0)
-            pace.leave()
-        assert (pace.limit, pace.refusals) == (8.0, 16)
-        number = await pace.enter()
+        controller = ConcurrencyController(64, initial=16, timing=clock.timing)
+        for number in [await controller.acquire() for _ in range(16)]:
+            controller.on_throttle(number, 3.0)
+            controller.release()
+        assert (controller.limit, controller.throttle_count) == (8.0, 16)
+        number = await controller.acquire()
         assert clock.time == pytest.approx(3.0)
-        pace.succeeded(number, {}, 10)
-        pace.leave()
-        for number in [await pace.enter() for _ in range(8)]:
-            pace.succeeded(number, {}, 10)
-            pace.leave()
-        assert 9.0 < pace.limit < 9.2
+        controller.on_success(number, {}, 10)
+        controller.release()
+        for number in [await controller.acquire() for _ in range(8)]:
+            controller.on_success(number, {}, 10)
+            controller.release()
+        assert 9.0 < controller.limit < 9.2
 
     drive(work())
 
@@ -79,17 +79,17 @@ def test_no_more_is_sent_than_there_is_room() -> None:
 
     async def work() -> None:
         clock = Clock()
-        pace = Pace(64, first=16, timing=clock.timing)
-        first = await pace.enter()
-        await pace.enter()
-        pace.succeeded(first, {"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "20s"}, 10)
-        await pace.enter()
+        controller = ConcurrencyController(64, initial=16, timing=clock.timing)
+        first = await controller.acquire()
+        await controller.acquire()
+        controller.on_success(first, {"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "20s"}, 10)
+        await controller.acquire()
         assert clock.time == 0
-        last = await pace.enter()  # the two that were left are gone
-        await pace.enter()
+        last = await controller.acquire()  # the two that were left are gone
+        await controller.acquire()
         assert clock.time == pytest.approx(1.0)
-        pace.succeeded(last, {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}, 10)
-        await pace.enter()
+        controller.on_success(last, {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}, 10)
+        await controller.acquire()
         assert clock.time == pytest.approx(21.0)
 
     drive(work())
@@ -100,29 +100,29 @@ def test_there_is_at_least_one() -> None:
 
     async def work() -> None:
         clock = Clock()
-        pace = Pace(4, timing=clock.timing)
+        controller = ConcurrencyController(4, timing=clock.timing)
         for _ in range(20):
-            number = await pace.enter()
-            pace.refused(number, 1.0)
-            pace.leave()
-        assert pace.limit == 1.0
+            number = await controller.acquire()
+            controller.on_throttle(number, 1.0)
+            controller.release()
+        assert controller.limit == 1.0
 
     drive(work())
     with pytest.raises(ConfigurationError):
-        Pace(0)
+        ConcurrencyController(0)
 
 
 @pytest.mark.parametrize(
-    ("told", "seconds"),
+    ("value", "seconds"),
     [
         ("6m0s", 360.0), ("17ms", 0.017), ("2m59.56s", 179.56), ("1s", 1.0), ("1h2m3s", 3600.0), ("12", 12.0),
         ((NOW + timedelta(seconds=9)).isoformat(), 9.0), ("2026-11-01T00:00:07Z", 7.0), ("2020-01-01T00:00:00Z", 0.0),
         ("soon", None), ("", None), ("-3s", None),
     ],
 )  # fmt: skip
-def test_times_of_headers(told: str, seconds: float | None) -> None:
+def test_times_of_headers(value: str, seconds: float | None) -> None:
     """Spans and moments, as the providers write them."""
-    assert seconds_until(told, NOW) == (None if seconds is None else pytest.approx(seconds))
+    assert seconds_until_reset(value, NOW) == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_the_narrowest_limit_counts() -> None:
@@ -132,13 +132,13 @@ def test_the_narrowest_limit_counts() -> None:
         "anthropic-ratelimit-tokens-remaining": "1000",
         "anthropic-ratelimit-tokens-reset": "2026-11-01T00:00:30Z",
     }
-    assert room(headers, 300, NOW) == (3, 30.0)
-    assert room(headers, 1, NOW) == (40, None)
-    assert room({}, 300, NOW) is None
+    assert remaining_requests(headers, 300, NOW) == (3, 30.0)
+    assert remaining_requests(headers, 1, NOW) == (40, None)
+    assert remaining_requests({}, 300, NOW) is None
 
 
 @given(st.text(max_size=40))
 def test_an_answer_is_alike_in_other_clothes(answer: str) -> None:
     """Case, spaces and the punctuation around it make no difference."""
-    assert alike(f"  {answer}. ") == alike(answer)
-    assert alike("Yes, 7") != alike("Yes, 8")
+    assert answer_key(f"  {answer}. ") == answer_key(answer)
+    assert answer_key("Yes, 7") != answer_key("Yes, 8")

@@ -22,10 +22,10 @@ def test_the_command_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
     with mock_provider() as url:
         command = [sys.executable, "-c", "from dragoman.cli import main; main()", "bulk", str(tmp_path / "rows.jsonl")]
         command += ["-m", scale.MODEL, "--base-url", url, "--ray", "local", "--workers", "2", "--quiet"]
-        told = subprocess.run(
+        completed = subprocess.run(
             command, cwd=ROOT, env={**os.environ, "ANTHROPIC_API_KEY": "none"}, capture_output=True, text=True
         )
-        assert told.returncode == 0, told.stderr
+        assert completed.returncode == 0, completed.stderr
         assert scale.seen(url) == {"rows": 60, "requests": 60, "under_way": 0}
     lines = (tmp_path / "rows.answers.jsonl").read_text().splitlines()
     assert [json.loads(line)["answer"] for line in lines] == [f"answer {n}" for n in range(60)]
@@ -34,7 +34,7 @@ def test_the_command_on_a_cluster_of_this_machine(tmp_path: Path) -> None:
 def test_workers_that_are_killed_lose_no_row(tmp_path: Path) -> None:
     """Signal 9: none missing, and none asked twice that is not recorded with its cost."""
     with cluster.cluster() as nodes:
-        ran = cluster.run(nodes, tmp_path / "rows.jsonl", 600, 2, random.Random(3), 0.05)
-    lost = scale.lost(f"sqlite:///{tmp_path / 'rows.answers.jsonl'}.manifest")
-    assert cluster.faults_of(ran, 600, lost) == []
-    assert ran.kills == 2
+        result = cluster.run(nodes, tmp_path / "rows.jsonl", 600, 2, random.Random(3), 0.05)
+    lost_costs = scale.lost(f"sqlite:///{tmp_path / 'rows.answers.jsonl'}.manifest")
+    assert cluster.faults_of(result, 600, lost_costs) == []
+    assert result.kills == 2

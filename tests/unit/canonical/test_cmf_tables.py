@@ -234,7 +234,7 @@ def test_a6_hooks_and_modes() -> None:
         "cmf.prompt_post_fetch", "cmf.resource_pre_fetch", "cmf.resource_post_fetch", "evaluate",
     ]  # fmt: skip
     assert [mode.value for mode in Mode] == ["sequential", "transform", "audit", "concurrent", "fire_and_forget"]
-    assert [mode.value for mode in Mode if mode.may_refuse] == ["sequential", "concurrent"]
-    assert [mode.value for mode in Mode if mode.may_change] == ["sequential", "transform"]
+    assert [mode.value for mode in Mode if mode.can_deny] == ["sequential", "concurrent"]
+    assert [mode.value for mode in Mode if mode.can_change] == ["sequential", "transform"]
     assert [field.name for field in fields(PluginResult)] == ["message", "extensions", "violation"]
     assert {field.name for field in fields(Violation)} >= {"reason", "description", "code"}

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from dragoman.canonical import extensions
-from dragoman.canonical.blocks import Frozen
+from dragoman.canonical.blocks import FrozenModel
 from dragoman.canonical.extensions import (
     AgentExtension,
     ConversationContext,
@@ -39,11 +39,11 @@ def test_the_sample_fills_every_field() -> None:
     assert {type(model).__name__ for model in found} == models
 
 
-def models_in(value: Any) -> list[Frozen]:
+def models_in(value: Any) -> list[FrozenModel]:
     """The value and all that is in it, as far as it is made of models; messages count as a whole."""
     if isinstance(value, Message):
         return []
-    if isinstance(value, Frozen):
+    if isinstance(value, FrozenModel):
         return [value, *(each for name in type(value).model_fields for each in models_in(getattr(value, name)))]
     if isinstance(value, dict):
         return [each for item in value.values() for each in models_in(item)]
@@ -157,7 +157,7 @@ def containers(value: Any) -> list[Any]:
     """Every dict, list, tuple and set inside, custom aside."""
     if isinstance(value, Message):
         return []
-    if isinstance(value, Frozen):
+    if isinstance(value, FrozenModel):
         names = [name for name in type(value).model_fields if name != "custom"]
         return [each for name in names for each in containers(getattr(value, name))]
     if isinstance(value, dict):
@@ -183,11 +183,11 @@ def test_no_container_can_be_changed() -> None:
 def test_nothing_is_shared_with_what_they_were_made_from() -> None:
     """Changing the caller's dicts afterwards changes nothing."""
     given = copy.deepcopy(FULL)
-    made = Extensions.model_validate(given)
+    built = Extensions.model_validate(given)
     given["http"]["headers"]["X-Trace"] = "changed"
     given["mcp"]["tool"]["annotations"]["readOnlyHint"]["of"] = "changed"
     given["custom"]["a"]["b"].append("changed")
-    assert made == full()
+    assert built == full()
 
 
 def test_printing_shows_no_secret() -> None:
@@ -246,14 +246,14 @@ def test_a_chain_of_delegations_grows() -> None:
 
 def test_the_simplest_ones() -> None:
     """What a caller writes most often."""
-    made = Extensions(
+    built = Extensions(
         agent=AgentExtension(session_id="s"),
         http=HttpExtension(headers={"Accept": "*/*"}),
         security=SecurityExtension(
             labels=frozenset({"PII"}), subject=SubjectExtension(id="alice", type=SubjectType.USER)
         ),
     )
-    assert made.model_dump(mode="json", exclude_defaults=True) == {
+    assert built.model_dump(mode="json", exclude_defaults=True) == {
         "agent": {"session_id": "s"},
         "http": {"headers": {"Accept": "*/*"}},
         "security": {"labels": ["PII"], "subject": {"id": "alice", "type": "user"}},

@@ -55,7 +55,7 @@ def test_a_step_for_each_character_whatever_the_pattern(pattern: str, length: in
 def test_the_state_is_no_longer_than_the_pattern() -> None:
     """So that a step costs the same at the end of a text as at its beginning."""
     pattern = Glob("*a" * 100)
-    assert max(pattern._start, pattern._accepting, pattern._within).bit_length() <= 102
+    assert max(pattern._start, pattern._accepting, pattern._segment_states).bit_length() <= 102
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_braces_agree_with_writing_every_pattern() -> None:
     for _ in range(500):
         groups = [chance.choices(["a", "b", "/", "*", "**", "ab", ""], k=chance.randint(1, 3)) for _ in range(3)]
         written = "".join(each[0] if len(each) == 1 else "{" + ",".join(each) + "}" for each in groups)
-        unfolded = ["".join(parts) for parts in itertools.product(*groups)]
+        expanded = ["".join(parts) for parts in itertools.product(*groups)]
         for _ in range(8):
             text = "".join(chance.choices("ab/", k=chance.randrange(6)))
-            expected = any(by_brute_force(each, text) for each in unfolded)
+            expected = any(by_brute_force(each, text) for each in expanded)
             assert Glob(written, braces=True).matches(text) == expected, (written, text)
 
 
@@ -92,20 +92,20 @@ def test_a_match_in_steps_is_a_match() -> None:
     chance = random.Random(9)
     for _ in range(500):
         pattern = "".join(chance.choices(["a", "b", "/", "*", "**", "{a,/b}", "{*,}"], k=chance.randrange(5)))
-        made = Glob(pattern, braces=True)
+        built = Glob(pattern, braces=True)
         texts = ["".join(letters) for length in range(5) for letters in itertools.product("ab/", repeat=length)]
-        matched = [text for text in texts if made.matches(text)]
+        matched = [text for text in texts if built.matches(text)]
         for text in chance.choices(texts, k=8):
-            states = made.start
+            states = built.start
             for character in text:
-                states = made.after(states, character)
-            assert made.accepts(states) == made.matches(text), (pattern, text)
-            assert made.begins(text) == bool(states)
-            assert made.begins(text) or not any(longer.startswith(text) for longer in matched)
+                states = built.advance(states, character)
+            assert built.accepts(states) == built.matches(text), (pattern, text)
+            assert built.matches_prefix(text) == bool(states)
+            assert built.matches_prefix(text) or not any(longer.startswith(text) for longer in matched)
         for text in matched:
-            assert all(made.begins(text[:length]) for length in range(len(text) + 1))
+            assert all(built.matches_prefix(text[:length]) for length in range(len(text) + 1))
     assert Glob("{a,b}*/c", braces=True).literals == frozenset("ab/c")
-    assert not Glob("ab").begins("b")
+    assert not Glob("ab").matches_prefix("b")
 
 
 def test_braces_unfold_so_far_and_no_further() -> None:

@@ -12,7 +12,7 @@ from dragoman.canonical.blocks import (
     AudioBlock,
     Citation,
     DocumentBlock,
-    Frozen,
+    FrozenModel,
     ImageBlock,
     MediaSource,
     PromptRequestBlock,
@@ -34,7 +34,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage, Usage
 from tests.unit.canonical.samples import BLOCKS, CITATION, MESSAGE, METADATA, ROUTING, SOURCE, TOOL, USAGE
 
-SAMPLES: list[tuple[type[Frozen], dict[str, Any]]] = [
+SAMPLES: list[tuple[type[FrozenModel], dict[str, Any]]] = [
     (TextBlock, BLOCKS["text"]), (ToolUseBlock, BLOCKS["tool_use"]), (ToolResultBlock, BLOCKS["tool_result"]),
     (ImageBlock, BLOCKS["image"]), (AudioBlock, BLOCKS["audio"]), (VideoBlock, BLOCKS["video"]),
     (DocumentBlock, BLOCKS["document"]), (ThinkingBlock, BLOCKS["thinking"]), (ResourceBlock, BLOCKS["resource"]),
@@ -47,7 +47,7 @@ SAMPLES: list[tuple[type[Frozen], dict[str, Any]]] = [
 FIELDS = [(model, sample, field) for model, sample in SAMPLES for field in model.model_fields]
 
 
-def refusal(model: type[Frozen], fields: dict[str, Any]) -> tuple[str, str, str]:
+def refusal(model: type[FrozenModel], fields: dict[str, Any]) -> tuple[str, str, str]:
     """The one error's kind, the field that it names, and what it says."""
     with pytest.raises(ValidationError) as caught:
         model.model_validate(fields)
@@ -60,15 +60,17 @@ TEXTS = [row for row in FIELDS if isinstance(row[1].get(row[2]), str) and row[2]
 
 
 @pytest.mark.parametrize(("model", "sample", "field"), TEXTS)
-def test_a_lone_surrogate_is_refused_in_every_text(model: type[Frozen], sample: dict[str, Any], field: str) -> None:
+def test_a_lone_surrogate_is_refused_in_every_text(
+    model: type[FrozenModel], sample: dict[str, Any], field: str
+) -> None:
     """Whatever the field, the error names it and the position of the surrogate."""
-    kind, where, said = refusal(model, {**sample, field: "ab\ud800"})
+    kind, where, reason = refusal(model, {**sample, field: "ab\ud800"})
     assert (kind, where) == ("surrogate", field)
-    assert "character 2" in said
+    assert "character 2" in reason
 
 
 @pytest.mark.parametrize(("model", "sample", "field"), FIELDS)
-def test_no_field_takes_a_lone_surrogate(model: type[Frozen], sample: dict[str, Any], field: str) -> None:
+def test_no_field_takes_a_lone_surrogate(model: type[FrozenModel], sample: dict[str, Any], field: str) -> None:
     """There is no field of any kind through which a surrogate gets in: not as a text, an item or a key."""
     for hostile in ("\udc00", ["\udc00"], {"\udc00": 1}, {"key": "\udc00"}, [{"key": ["\udc00"]}]):
         with pytest.raises(ValidationError):
@@ -104,7 +106,7 @@ UNSAFE: list[tuple[Any, str, str]] = [
     (deepest, "too_deep", ".a is nested over 128 levels deep"),
     (10**4300, "integer_too_long", "$.x is an integer of over 14000 bits"),
 ]
-JSON_FIELDS: list[tuple[type[Frozen], dict[str, Any], str]] = [
+JSON_FIELDS: list[tuple[type[FrozenModel], dict[str, Any], str]] = [
     (ToolUseBlock, BLOCKS["tool_use"], "input"), (ProviderBlock, BLOCKS["provider"], "data"),
     (ResourceBlock, BLOCKS["resource"], "annotations"), (PromptRequestBlock, BLOCKS["prompt_request"], "arguments"),
     (Citation, CITATION, "data"), (MessageMetadata, METADATA, "provider_raw"), (TokenUsage, USAGE, "raw"),
@@ -115,7 +117,7 @@ JSON_FIELDS: list[tuple[type[Frozen], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("value", "kind", "message"), UNSAFE, ids=[row[2][:40] for row in UNSAFE])
 @pytest.mark.parametrize(("model", "sample", "field"), JSON_FIELDS)
 def test_unsafe_json_is_refused_with_its_path(
-    model: type[Frozen], sample: dict[str, Any], field: str, value: Any, kind: str, message: str
+    model: type[FrozenModel], sample: dict[str, Any], field: str, value: Any, kind: str, message: str
 ) -> None:
     """In every field that holds free JSON, each unsafe value is named by the path to it."""
     found = refusal(model, {**sample, field: {"x": value}})
@@ -235,7 +237,7 @@ class Number(IntEnum):
 )
 def test_values_become_plain_json(given: Any, owned: Any) -> None:
     """Tuples become lists and subclasses their plain types, so that a copy read from JSON is equal."""
-    copied = guard.own_json(given)
+    copied = guard.copy_json(given)
     assert copied == owned
     assert type(copied) is type(owned)
 
@@ -259,5 +261,5 @@ def test_a_long_path_is_shortened() -> None:
     """Keys of any length do not make an error of any length."""
     value = {"k" * 5000: {"last": float("nan")}}
     with pytest.raises(ValueError, match="last is nan") as caught:
-        guard.own_json(value)
+        guard.copy_json(value)
     assert len(str(caught.value)) < 300

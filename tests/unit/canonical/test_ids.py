@@ -14,7 +14,7 @@ import pytest
 from dragoman.canonical.ids import (
     ModelId,
     UlidFactory,
-    encode_ulid,
+    format_ulid,
     new_message_id,
     new_session_id,
     new_tool_use_id,
@@ -37,7 +37,7 @@ def test_ids_have_their_form(mint: Callable[[], str], prefix: str) -> None:
 )
 def test_a_ulid_is_base_32_of_its_bits(value: int, text: str) -> None:
     """The characters sort as the numbers do."""
-    assert encode_ulid(value) == text
+    assert format_ulid(value) == text
 
 
 def test_the_first_ten_characters_tell_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

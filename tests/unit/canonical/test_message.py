@@ -184,7 +184,7 @@ def test_a_message_in_memory_has_the_current_version(version: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "pattern"),
     [
         (5, "content is a text or a list of blocks, not a int"),
         (None, "content is a text or a list of blocks, not a NoneType"),
@@ -195,10 +195,10 @@ def test_a_message_in_memory_has_the_current_version(version: Any) -> None:
         ([{"text": "Hi"}], "a dict with a type"),
     ],
 )
-def test_content_that_is_none_is_named(content: Any, told: str) -> None:
+def test_content_that_is_none_is_named(content: Any, pattern: str) -> None:
     """Whichever way a message is made, and without what was in it."""
     for make in (Message.user, lambda given: Message(role=Role.USER, content=given), lambda x: Message.tool("tu_1", x)):
-        with pytest.raises(ValidationError, match=told) as raised:
+        with pytest.raises(ValidationError, match=pattern) as raised:
             make(content)
         assert "Hi" not in str(raised.value)
 

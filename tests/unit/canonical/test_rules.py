@@ -23,7 +23,7 @@ A, B = "tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "tu_01M7YJFK7P2ZFT4X2CGGZPP6M6"
 OF_A_MODEL = MessageMetadata.model_validate({**METADATA, "parent_tool_use_id": None})
 
 
-def said(*content: Any, **fields: Any) -> Message:
+def reply(*content: Any, **fields: Any) -> Message:
     return Message.assistant(content, **{"metadata": OF_A_MODEL, **fields})
 
 
@@ -42,10 +42,10 @@ def test_a_clean_history_has_no_violations() -> None:
         Message.system(()),
         Message.developer("Be brief."),
         Message.user([text, image]),
-        said(ThinkingBlock(text="Hm."), RedactedThinkingBlock(data="x"), text, call(A), call(B)),
+        reply(ThinkingBlock(text="Hm."), RedactedThinkingBlock(data="x"), text, call(A), call(B)),
         Message.tool(B, "ok"),
         Message.tool(A, [image], is_error=True),
-        said(ProviderBlock(provider="openai", kind="web_search", data={}), text),
+        reply(ProviderBlock(provider="openai", kind="web_search", data={}), text),
         Message.assistant("cut off", metadata=MessageMetadata(status=MessageStatus.CANCELLED)),
     ]
     assert check(history) == []
@@ -59,20 +59,20 @@ MISSING = {"model", "provider", "routing", "usage"}
     ("history", "violations"),
     [
         ([Message.user(())], ["[0] has no content"]),
-        ([said()], ["[0] has no content"]),
+        ([reply()], ["[0] has no content"]),
         ([Message.user([call()])], ["[0] content[0]: a user message holds no tool_use"]),
         ([Message.user([text, ThinkingBlock()])], ["[0] content[1]: a user message holds no thinking"]),
         ([Message.system([image])], ["[0] content[0]: a system message holds no image"]),
         ([Message.developer([call()])], ["[0] content[0]: a developer message holds no tool_use"]),
         ([Message.assistant("Hi", metadata=MessageMetadata(model="a:b"))],
          ["[0] metadata.provider is missing", "[0] metadata.routing is missing", "[0] metadata.usage is missing"]),
-        ([Message.user("Hi"), said(call("call_1"))], ["[1] the tool id 'call_1' is not canonical (tu_<ulid>)"]),
-        ([said(call(A), call(A))], [f"[0] the tool id {A!r} is used twice"]),
-        ([said(call(A)), said(call(A))], [f"[1] the tool id {A!r} is used twice"]),
+        ([Message.user("Hi"), reply(call("call_1"))], ["[1] the tool id 'call_1' is not canonical (tu_<ulid>)"]),
+        ([reply(call(A), call(A))], [f"[0] the tool id {A!r} is used twice"]),
+        ([reply(call(A)), reply(call(A))], [f"[1] the tool id {A!r} is used twice"]),
         ([Message.tool(A, "ok")], [f"[0] the result of {A!r} answers no call before it"]),
-        ([Message.tool(A, "ok"), said(call(A))], [f"[0] the result of {A!r} answers no call before it"]),
-        ([said(call(A)), Message.tool(A, "ok"), Message.tool(A, "again")], [f"[2] the call {A!r} is answered twice"]),
-        ([said(call(A), session_id="sess_1"), Message.tool(A, "ok", session_id="sess_2")],
+        ([Message.tool(A, "ok"), reply(call(A))], [f"[0] the result of {A!r} answers no call before it"]),
+        ([reply(call(A)), Message.tool(A, "ok"), Message.tool(A, "again")], [f"[2] the call {A!r} is answered twice"]),
+        ([reply(call(A), session_id="sess_1"), Message.tool(A, "ok", session_id="sess_2")],
          [f"[1] the result of {A!r} answers a call of another session"]),
     ],
 )  # fmt: skip

@@ -24,7 +24,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.extensions import Extensions, MCPExtension, ToolMetadata
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.view import MessageView, iter_views
-from dragoman.canonical.view_kinds import ACTIONS_BY_ROLE, KINDS, ViewAction, ViewKind
+from dragoman.canonical.view_kinds import ACTIONS_BY_ROLE, KIND_BY_BLOCK, ViewAction, ViewKind
 from dragoman.canonical.view_parts import CalledTool, UnknownPartError, called_tools, content_of
 from tests.unit.canonical.extension_samples import full
 from tests.unit.canonical.samples import BLOCKS
@@ -58,7 +58,7 @@ def test_the_kinds_and_actions_are_these() -> None:
     assert [str(action) for action in ViewAction] == [
         "read", "write", "execute", "invoke", "send", "receive", "generate",
     ]  # fmt: skip
-    assert {kind.model_fields["type"].default: str(shown) for kind, shown in KINDS.items()} == VIEW_KINDS
+    assert {kind.model_fields["type"].default: str(shown) for kind, shown in KIND_BY_BLOCK.items()} == VIEW_KINDS
     assert set(BLOCKS) - set(VIEW_KINDS) == {"provider"}
     assert set(ACTIONS_BY_ROLE) == set(Role)
 
@@ -362,7 +362,7 @@ class TestInside:
     def test_the_blocks_of_a_result(self) -> None:
         """In order, as the tool's; with the hook and the extensions of the whole."""
         result = ToolResultBlock(tool_use_id="i", content=(TextBlock(text="a"), block("image"), block("resource")))
-        inner = list(view_of(result, Role.TOOL, hook="tool_post_invoke", extensions=full()).inside())
+        inner = list(view_of(result, Role.TOOL, hook="tool_post_invoke", extensions=full()).inner_views())
         assert [(view.kind, view.is_post, view.role) for view in inner] == [
             ("text", True, "tool"), ("image", True, "tool"), ("resource", True, "tool"),
         ]  # fmt: skip
@@ -370,11 +370,11 @@ class TestInside:
 
     def test_the_messages_of_a_prompt(self) -> None:
         """Each in its own role: the content of the prompt result says nothing of them."""
-        said = [Message.system("Be brief."), Message.user([TextBlock(text="Hi"), block("image")])]
-        prompt = block("prompt_result", content=None, messages=[each.model_dump(mode="json") for each in said])
+        messages = [Message.system("Be brief."), Message.user([TextBlock(text="Hi"), block("image")])]
+        prompt = block("prompt_result", content=None, messages=[each.model_dump(mode="json") for each in messages])
         view = view_of(prompt)
         assert view.content is None
-        assert [(each.role, each.kind, each.content) for each in view.inside()] == [
+        assert [(each.role, each.kind, each.content) for each in view.inner_views()] == [
             ("system", "text", "Be brief."), ("user", "text", "Hi"), ("user", "image", None),
         ]  # fmt: skip
 
@@ -385,15 +385,15 @@ class TestInside:
         """Nothing inside is skipped either."""
         prompt = block("prompt_result", messages=[Message.user("Hi").model_dump(mode="json"), inner])
         with pytest.raises(UnknownPartError):
-            view_of(prompt).inside()
+            view_of(prompt).inner_views()
         unknown = UnknownBlock.model_validate({"type": "hologram"})
         with pytest.raises(UnknownPartError):
-            view_of(ToolResultBlock(tool_use_id="i", content=(unknown,))).inside()
+            view_of(ToolResultBlock(tool_use_id="i", content=(unknown,))).inner_views()
 
     def test_nothing_is_inside_anything_else(self) -> None:
         """Texts, calls and media are whole."""
         for kind in set(VIEW_KINDS) - {"tool_result", "prompt_result"}:
-            assert list(view_of(block(kind)).inside()) == []
+            assert list(view_of(block(kind)).inner_views()) == []
 
 
 def test_content_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

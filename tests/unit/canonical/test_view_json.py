@@ -116,10 +116,10 @@ def test_a_turn_of_zero_is_a_turn() -> None:
 
 def test_limits_that_are_not_set_are_not_told() -> None:
     """Allowed actions None is no limit; an empty list is one."""
-    for allowed, told in ((None, {}), ([], {"allowed_actions": []})):
+    for allowed, expected in ((None, {}), ([], {"allowed_actions": []})):
         policy: dict[str, Any] = {"data": {"execute_sql": {"allowed_actions": allowed}}}
         view = MessageView(CALL, Role.ASSISTANT, extensions=Extensions.model_validate({"security": policy}))
-        assert view.to_dict()["extensions"] == {"data": {"apply_labels": [], "denied_actions": [], **told}}
+        assert view.to_dict()["extensions"] == {"data": {"apply_labels": [], "denied_actions": [], **expected}}
 
 
 @pytest.mark.parametrize("kind", VIEW_KINDS)
@@ -138,12 +138,12 @@ def test_it_is_the_callers_own() -> None:
     message = Message.assistant([CALL, block("resource")], session_id="s")
     extensions = full()
     for view in message.iter_views(extensions=extensions, calls={"tu_1": SQL}):
-        spoilt = [view.to_dict()]
-        before = json.dumps(spoilt[0])
-        while spoilt:
-            node = spoilt.pop()
+        changed = [view.to_dict()]
+        before = json.dumps(changed[0])
+        while changed:
+            node = changed.pop()
             assert type(node) in (dict, list)
-            spoilt += [
+            changed += [
                 each for each in (node.values() if isinstance(node, dict) else node) if type(each) in (dict, list)
             ]
             node.clear()

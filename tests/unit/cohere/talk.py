@@ -11,7 +11,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import StreamEvent
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import MessageMetadata
 from dragoman_cohere.adapter import CohereAdapter
 
@@ -26,7 +26,7 @@ def context() -> RequestContext:
     numbers = count(1)
 
     def mint() -> str:
-        return encode_ulid(next(numbers))
+        return format_ulid(next(numbers))
 
     return RequestContext(
         model=f"cohere:{MODEL}",
@@ -45,8 +45,8 @@ def reply(finish: str = "COMPLETE", **message: Any) -> Native:
     return {"id": "r_1", "message": {"role": "assistant", **message}, "finish_reason": finish}
 
 
-def text(said: str) -> Native:
-    return {"type": "text", "text": said}
+def text(words: str) -> Native:
+    return {"type": "text", "text": words}
 
 
 def read(native: Native, given: RequestContext | None = None) -> Message:

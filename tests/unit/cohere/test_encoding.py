@@ -26,8 +26,8 @@ IMAGE = MediaSource(kind="base64", data="YQ==")
 
 def test_thinking_and_sources_of_others_are_named_as_lost() -> None:
     """Neither means anything here."""
-    said = TextBlock(text="Hello", citations=(Citation(kind="web", data={"a": 1}),))
-    body, losses = body_of([HI, foreign(ThinkingBlock(text="Hm.", signature="s"), said), HI])
+    spoken_text = TextBlock(text="Hello", citations=(Citation(kind="web", data={"a": 1}),))
+    body, losses = body_of([HI, foreign(ThinkingBlock(text="Hm.", signature="s"), spoken_text), HI])
     assert body["messages"][1] == {"role": "assistant", "content": "Hello"}
     assert set(losses) == {LossKind.THINKING, LossKind.CITATIONS}
 
@@ -41,8 +41,8 @@ def test_calls_are_written_with_their_arguments_as_text() -> None:
             Message.tool(CALL, "No such city", is_error=True),
         ]
     )
-    _, said, answer = body["messages"]
-    (called,) = said["tool_calls"]
+    _, spoken_text, answer = body["messages"]
+    (called,) = spoken_text["tool_calls"]
     assert called["function"] == {"name": "weather", "arguments": '{"city":"Köln"}'}
     assert answer == {"role": "tool", "tool_call_id": called["id"], "content": "No such city"}
     assert losses == (LossKind.FLATTENED,)

@@ -23,13 +23,13 @@ MEANINGS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "said", "kind"), MEANINGS)
-def test_statuses_and_words_have_a_meaning(status: int, said: str, kind: type[errors.ProviderError]) -> None:
+@pytest.mark.parametrize(("status", "message", "kind"), MEANINGS)
+def test_statuses_and_words_have_a_meaning(status: int, message: str, kind: type[errors.ProviderError]) -> None:
     """The class is exact, and tells who said it, and to which request."""
-    error = ADAPTER.error(status, json.dumps({"id": "e_1", "message": said}).encode(), {})
+    error = ADAPTER.error(status, json.dumps({"id": "e_1", "message": message}).encode(), {})
     assert type(error) is kind
     assert (error.status, error.provider, error.model, error.request_id) == (status, "cohere", MODEL, "e_1")
-    assert said in error.message
+    assert message in error.message
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"message": 3}', b"\xff"])

@@ -32,11 +32,11 @@ def test_a_plan_is_thinking_and_goes_back_as_a_plan() -> None:
 
 def test_reasoning_goes_back_where_it_stood() -> None:
     """Thinking is a part of the content, unsigned, and Cohere's own goes back."""
-    said = [{"type": "thinking", "thinking": "Hm."}, text("Hello")]
-    message = read(reply(content=said))
+    native = [{"type": "thinking", "thinking": "Hm."}, text("Hello")]
+    message = read(reply(content=native))
     assert message.thinking == "Hm."
     body, _ = body_of([message])
-    assert body["messages"][0] == {"role": "assistant", "content": said}
+    assert body["messages"][0] == {"role": "assistant", "content": native}
 
 
 FINISHES = [
@@ -92,8 +92,8 @@ def test_unknown_counts_are_none(counts: Any) -> None:
 
 def test_sources_belong_to_the_text_that_they_name() -> None:
     """The index counts all parts of the content; without one the first text is meant."""
-    said = [{"type": "thinking", "thinking": "Hm."}, text("Matz made it."), text("Matz!")]
-    message = read(reply(content=said, citations=[cited(content_index=2), cited()]))
+    native = [{"type": "thinking", "thinking": "Hm."}, text("Matz made it."), text("Matz!")]
+    message = read(reply(content=native, citations=[cited(content_index=2), cited()]))
     first, second = (block for block in message.content if isinstance(block, TextBlock))
     (citation,) = second.citations
     assert (citation.title, citation.cited_text, citation.start, citation.end) == ("facts", "Matz made Ruby.", 0, 4)
@@ -144,26 +144,26 @@ UNKNOWN: list[tuple[Native, ContentBlock]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "block"), UNKNOWN)
-def test_what_has_no_word_is_kept_whole_and_goes_back_in_its_place(said: Native, block: ContentBlock) -> None:
+@pytest.mark.parametrize(("native", "block"), UNKNOWN)
+def test_what_has_no_word_is_kept_whole_and_goes_back_in_its_place(native: Native, block: ContentBlock) -> None:
     """Unknown parts and calls are native blocks."""
-    message = read(reply(**said))
+    message = read(reply(**native))
     assert message.content == (block,)
     body, _ = body_of([message])
-    (field,) = said
-    assert body["messages"][0][field] == said[field]
+    (field,) = native
+    assert body["messages"][0][field] == native[field]
 
 
 def test_fields_beyond_the_known_survive_the_return_trip() -> None:
     """Of parts, of calls and of the message."""
-    said = {
+    native = {
         "content": [{**text("Hi"), "score": 1}],
         "tool_calls": [call(origin="x")],
         "mood": "calm",
     }
-    message = read(reply("TOOL_CALL", **said))
+    message = read(reply("TOOL_CALL", **native))
     body, _ = body_of([message, Message.tool(message.tool_uses[0].id, "Sunny")])
-    assert body["messages"][0] == {"role": "assistant", **said}
+    assert body["messages"][0] == {"role": "assistant", **native}
 
 
 @pytest.mark.parametrize("body", [{}, {"message": {"content": [3]}}, {"message": {"tool_calls": [{"function": {}}]}}])

@@ -62,8 +62,8 @@ def test_a_stream_says_what_its_events_say() -> None:
     assert "".join(each.partial_json for each in events if isinstance(each, ToolUseInputDelta)) == '{"city":"Paris"}'
     assert isinstance(events[-2], UsageUpdate)
     assert message.stop_reason is StopReason.TOOL_USE
-    (spoken,) = (block for block in message.content if isinstance(block, TextBlock))
-    assert [each.data for each in spoken.citations] == [SOURCE]
+    (text_block,) = (block for block in message.content if isinstance(block, TextBlock))
+    assert [each.data for each in text_block.citations] == [SOURCE]
 
 
 def test_a_stream_and_its_unstreamed_twin_agree() -> None:
@@ -84,10 +84,10 @@ def test_without_message_end_a_stream_is_cut() -> None:
     failed = failure(stream(*PARTS[6:8], *PARTS[11:13]))
     assert isinstance(failed.error, StreamTruncatedError)
     assert failed.partial is not None
-    said, called = failed.partial.content
-    assert isinstance(said, TextBlock)
+    text_block, called = failed.partial.content
+    assert isinstance(text_block, TextBlock)
     assert isinstance(called, ToolUseBlock)
-    assert (said.text, called.input, called.raw_input) == ("Hi", {}, '{"city":')
+    assert (text_block.text, called.input, called.raw_input) == ("Hi", {}, '{"city":')
 
 
 def test_a_marker_is_no_end() -> None:

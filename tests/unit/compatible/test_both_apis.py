@@ -168,10 +168,10 @@ def test_what_others_said_is_sent_in_the_first() -> None:
 
 def test_what_was_settled_in_one_is_not_sent_in_the_other() -> None:
     """A session that moves to the other API writes its whole history anew: its items are of another form there."""
-    said = [Message.user("?"), reply_of("openai:gpt-5", [TextBlock(text="Hi")]), Message.user("!")]
+    earlier = [Message.user("?"), reply_of("openai:gpt-5", [TextBlock(text="Hi")]), Message.user("!")]
     in_chat = read(handwritten_reply({"content": "Hi"}), GROK)
     session = context(GROK)
-    for history in (said, [*said, in_chat, Message.user("And?")]):
+    for history in (earlier, [*earlier, in_chat, Message.user("And?")]):
         grown = GROK.to_wire(history, (), AdapterOptions(context=session))
         fresh = GROK.to_wire(history, (), AdapterOptions(context=context(GROK)))
         assert (grown.path, grown.body) == (fresh.path, fresh.body)

@@ -25,7 +25,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.delenv(configured.VARIABLE, raising=False)
     monkeypatch.setattr(configured, "user_config_path", lambda name: tmp_path / "config" / name)
     monkeypatch.setattr(sources, "_registered", {})
-    monkeypatch.setattr(sources, "_sources", lambda: (user_endpoints,))
+    monkeypatch.setattr(sources, "_load_sources", lambda: (user_endpoints,))
     adapter_class.cache_clear()
     yield
     adapter_class.cache_clear()
@@ -90,9 +90,9 @@ def test_a_likeness_reads_its_own_thinking(write: Write) -> None:
     """And that of the endpoint which it is like as little as any other's."""
     write('[house]\nbase_url = "https://house.test"\nlike = "vercel"\n')
     policy = get_adapter("house:openai/gpt-5").capabilities.thinking_policy
-    assert policy.reads("house:openai/gpt-5-mini")
-    assert not policy.reads("house:google/gemini-3")
-    assert not policy.reads("vercel:openai/gpt-5")
+    assert policy.can_read("house:openai/gpt-5-mini")
+    assert not policy.can_read("house:google/gemini-3")
+    assert not policy.can_read("vercel:openai/gpt-5")
 
 
 def test_without_a_file_there_is_nothing_to_find() -> None:
@@ -118,7 +118,7 @@ def make_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "pattern"),
     [
         ("[house\n", "mine.toml: "),
         ("house = 1\n", "house: a file of endpoints has one table an endpoint"),
@@ -137,12 +137,12 @@ def make_all() -> None:
         ('["ho:use"]\nbase_url = "x"\n', "'ho:use' is no name of a provider"),
     ],
 )
-def test_what_is_wrong_is_named(write: Write, text: str, said: str) -> None:
+def test_what_is_wrong_is_named(write: Write, text: str, pattern: str) -> None:
     """With the file and the field."""
     path = write(text)
     with pytest.raises(ConfigurationError) as caught:
         make_all()
-    assert said in str(caught.value)
+    assert pattern in str(caught.value)
     assert str(path) in str(caught.value)
 
 
@@ -171,16 +171,16 @@ def test_an_endpoint_is_registered_at_run_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "pattern"),
     [
         ({}, r"register_endpoint\('house'\): house.base_url"),
         ({"base_url": "x", "like": "nobody"}, "house.like"),
         ({"base_url": "x", "dialect": {"seed": 1}}, "house.dialect.seed"),
     ],
 )
-def test_a_wrong_table_is_not_registered(table: dict[str, Any], said: str) -> None:
+def test_a_wrong_table_is_not_registered(table: dict[str, Any], pattern: str) -> None:
     """The field is named, and the name stays unknown."""
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=pattern):
         register_endpoint("house", table)
     with pytest.raises(UnknownProviderError):
         get_adapter("house:x")
@@ -220,7 +220,7 @@ def test_sources_of_other_packages_are_asked(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.undo()
     group = sources.GROUP
-    sources._sources.cache_clear()
+    sources._load_sources.cache_clear()
     try:
         gone = EntryPoint("gone", "no.such.module:adapters", group)
         monkeypatch.setattr(sources, "entry_points", lambda group: (gone,))
@@ -228,7 +228,7 @@ def test_sources_of_other_packages_are_asked(monkeypatch: pytest.MonkeyPatch) ->
             get_adapter("house:x")
         ours = EntryPoint("ours", "dragoman_compatible.adapter:user_endpoints", group)
         monkeypatch.setattr(sources, "entry_points", lambda group: (ours,))
-        assert sources._sources() == (user_endpoints,)
+        assert sources._load_sources() == (user_endpoints,)
     finally:
-        sources._sources.cache_clear()
+        sources._load_sources.cache_clear()
     assert registry.GROUP == "dragoman.adapters"

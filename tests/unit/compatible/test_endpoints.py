@@ -137,10 +137,10 @@ def test_xais_sources_and_ticks() -> None:
         "server_side_tool_usage_details": {"x_search_calls": 1, "web_search_calls": 0},
     }
     item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
-    told = read({"object": "response", "status": "completed", "output": [item], "usage": counts}, grok).usage
-    assert told is not None
-    assert told.reported_cost_usd == Decimal("2e-9")
-    assert told.server_tools == {"x_search": 1}
+    usage_read = read({"object": "response", "status": "completed", "output": [item], "usage": counts}, grok).usage
+    assert usage_read is not None
+    assert usage_read.reported_cost_usd == Decimal("2e-9")
+    assert usage_read.server_tools == {"x_search": 1}
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,14 @@ def test_xais_models_have_levels_of_their_own(model: str, effort: str, written: 
 def test_some_streams_end_without_a_marker(name: str) -> None:
     """Then the finish reason and the counts must have come, in one chunk or in two."""
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-    said, finished = handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop")
-    whole = ([said, handwritten_chunk({}, "stop", usage=usage)], [said, finished, handwritten_chunk(None, usage=usage)])
+    text_chunk, finished = handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop")
+    whole = (
+        [text_chunk, handwritten_chunk({}, "stop", usage=usage)],
+        [text_chunk, finished, handwritten_chunk(None, usage=usage)],
+    )
     for chunks in whole:
         assert isinstance(stream(chunks, adapter(name))[-1], MessageComplete)
-    for cut in ([said], [said, finished], [said, handwritten_chunk(None, usage=usage)]):
+    for cut in ([text_chunk], [text_chunk, finished], [text_chunk, handwritten_chunk(None, usage=usage)]):
         assert isinstance(stream(cut, adapter(name))[-1], ErrorEvent)
 
 

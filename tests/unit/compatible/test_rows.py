@@ -14,11 +14,11 @@ from dragoman.canonical.blocks import ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.transport.keys import Credentials
-from dragoman_compatible.rows import built_in
-from dragoman_openai.both import BothApisAdapter
+from dragoman_compatible.rows import built_in_tables
+from dragoman_openai.both import DualApiAdapter
 from dragoman_openai.chat.adapter import ChatAdapter
 
-NAMES = list(built_in())
+NAMES = list(built_in_tables())
 LOOK = ToolDefinition(name="look")
 PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 
@@ -45,7 +45,7 @@ def test_every_table_makes_an_adapter(name: str) -> None:
     """Under its own name, with capabilities that can be read for every model that it lists."""
     found = adapter(name)
     assert found.provider == name
-    assert isinstance(found, (ChatAdapter, BothApisAdapter))
+    assert isinstance(found, (ChatAdapter, DualApiAdapter))
     for model in ("anything", *found.listed_models):
         assert type(found)(model).capabilities.max_context_tokens > 0
     assert len(set(found.listed_models)) == len(found.listed_models)
@@ -55,18 +55,18 @@ def test_every_table_makes_an_adapter(name: str) -> None:
 def test_what_a_model_hears_of_its_own_thinking_is_declared(name: str) -> None:
     """A request holds it, in a turn with a call at the least, exactly where the model reads its own."""
     kind = type(adapter(name))
-    on_chat = kind.apis["chat"] if issubclass(kind, BothApisAdapter) else kind
+    on_chat = kind.apis["chat"] if issubclass(kind, DualApiAdapter) else kind
     for model in ("anything", *kind.listed_models):
         speaker = on_chat(model)
         metadata = MessageMetadata(provider=name, model=f"{name}:{model}")
         call = ToolUseBlock(id="call_1", name="look", input={})
-        said = Message.assistant([ThinkingBlock(text="a certain thought"), call], metadata=metadata)
+        reply = Message.assistant([ThinkingBlock(text="a certain thought"), call], metadata=metadata)
         answer = Message.tool("call_1", "seen")
-        request = speaker.to_wire([Message.user("Look"), said, answer], [LOOK], AdapterOptions())
-        heard = b"a certain thought" in request.body
-        assert heard == speaker.capabilities.thinking_policy.reads(metadata.model)
+        request = speaker.to_wire([Message.user("Look"), reply, answer], [LOOK], AdapterOptions())
+        is_replayed = b"a certain thought" in request.body
+        assert is_replayed == speaker.capabilities.thinking_policy.can_read(metadata.model)
         lost = [loss.severity for loss in request.losses if loss.kind is LossKind.THINKING]
-        assert lost == ([] if heard else [Severity.INFO])
+        assert lost == ([] if is_replayed else [Severity.INFO])
 
 
 def test_every_table_has_its_entry_point() -> None:

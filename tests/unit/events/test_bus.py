@@ -154,7 +154,7 @@ def test_a_handler_that_hangs_holds_up_nobody(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize(
-    "made",
+    "build",
     [
         TextDelta("m", 0, "Hello"),
         lambda: TextDelta("m", 0, "Hello"),
@@ -165,14 +165,14 @@ def test_a_handler_that_hangs_holds_up_nobody(caplog: pytest.LogCaptureFixture) 
         None,
     ],
 )
-def test_what_is_not_in_the_catalogue_is_no_event(made: Payload, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_not_in_the_catalogue_is_no_event(build: Payload, caplog: pytest.LogCaptureFixture) -> None:
     """A strict bus raises, another one logs and drops it: what streams above all."""
     with EventBus(strict=True) as strict, pytest.raises(EventError):
-        strict.emit(made, session_id="s")
+        strict.emit(build, session_id="s")
     seen: list[Event] = []
     with EventBus() as lenient:
         lenient.subscribe(seen.append)
-        assert lenient.emit(made, session_id="s") is None
+        assert lenient.emit(build, session_id="s") is None
     assert seen == []
     assert "an event is dropped" in caplog.text
     assert "Hello" not in caplog.text
@@ -181,24 +181,24 @@ def test_what_is_not_in_the_catalogue_is_no_event(made: Payload, caplog: pytest.
 def test_events_of_a_programs_own() -> None:
     """In a domain of its own, once."""
     seen: list[Event] = []
-    with EventBus(strict=True, own=[OwnEvent]) as bus:
+    with EventBus(strict=True, payload_types=[OwnEvent]) as bus:
         bus.subscribe(seen.append, types="shop.*")
         bus.emit(OwnEvent(amount=3), session_id="s")
     assert [event.payload for event in seen] == [OwnEvent(amount=3)]
     with pytest.raises(EventError, match="declared twice"):
-        EventBus(own=[OwnEvent, OwnEvent])
+        EventBus(payload_types=[OwnEvent, OwnEvent])
     taken = type("Taken", (Payload,), {"type": "llm.call_queued", "__annotations__": {"type": ClassVar[str]}})
     with pytest.raises(EventError, match="choose one of your own"):
-        EventBus(own=[taken])
+        EventBus(payload_types=[taken])
 
 
 def test_an_event_may_be_less_private_than_its_floor_and_never_more() -> None:
     """Who asks for more has mistaken the type."""
     shared = TurnStarted(user_message_hash="0", user_message_text_redacted="Hi")
     with EventBus(strict=True) as bus:
-        told = bus.emit(shared, session_id="s", sensitivity=Sensitivity.USER_CONTROLLED)
-        assert told is not None
-        assert told.sensitivity is Sensitivity.USER_CONTROLLED
+        event = bus.emit(shared, session_id="s", sensitivity=Sensitivity.USER_CONTROLLED)
+        assert event is not None
+        assert event.sensitivity is Sensitivity.USER_CONTROLLED
         with pytest.raises(EventError, match="pseudonymous at most"):
             bus.emit(FAILED, session_id="s", sensitivity=Sensitivity.PRIVATE)
 
@@ -359,13 +359,13 @@ def test_many_threads_may_emit() -> None:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_process_tells_its_own_events_alone() -> None:
     """What waits at the fork is the parent's; the child's handlers run on."""
-    told, hold = os.pipe(), threading.Event()
+    pipe, hold = os.pipe(), threading.Event()
     bus = EventBus(strict=True)
 
     def handler(event: Event) -> None:
         if event.session_id == "parent":
             hold.wait(PATIENCE)
-        os.write(told[1], f"{event.session_id} ".encode())
+        os.write(pipe[1], f"{event.session_id} ".encode())
 
     bus.subscribe(handler)
     bus.emit(STARTED, session_id="parent")
@@ -376,28 +376,28 @@ def test_a_child_process_tells_its_own_events_alone() -> None:
         os._exit(0 if bus.flush(PATIENCE) else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert os.read(told[0], 100) == b"child "
+    assert os.read(pipe[0], 100) == b"child "
     hold.set()
     bus.close()
-    assert os.read(told[0], 100) == b"parent parent "
-    os.close(told[0])
-    os.close(told[1])
+    assert os.read(pipe[0], 100) == b"parent parent "
+    os.close(pipe[0])
+    os.close(pipe[1])
 
 
 def test_words_that_are_none_are_refused_where_they_are_said() -> None:
     """Not later, in the thread of whoever tells something, nor in a file that nobody can read any more."""
     with EventBus() as bus:
         with pytest.raises(EventError, match="'public' is no sensitivity: there are private, "):
-            bus.subscribe(print, least="public")
+            bus.subscribe(print, max_sensitivity="public")
         with pytest.raises(EventError, match="'robot' is no actor: there are user, "):
             bus.subscribe(print, actors=["robot"])
         with pytest.raises(EventError, match="a NoneType cannot be called"):
             bus.subscribe(None)  # type: ignore[arg-type]
         assert bus.emit(STARTED, session_id="s", actor="robot") is None
         assert bus.emit(STARTED, session_id="s", sensitivity="public") is None
-        told = bus.emit(STARTED, session_id="s", actor="tool", sensitivity="pseudonymous")
-    assert told is not None
-    assert (told.actor, told.sensitivity) == (Actor.TOOL, Sensitivity.PSEUDONYMOUS)
+        event = bus.emit(STARTED, session_id="s", actor="tool", sensitivity="pseudonymous")
+    assert event is not None
+    assert (event.actor, event.sensitivity) == (Actor.TOOL, Sensitivity.PSEUDONYMOUS)
     strict = EventBus(strict=True)
     with pytest.raises(EventError, match="is no actor"):
         strict.emit(STARTED, session_id="s", actor="robot")

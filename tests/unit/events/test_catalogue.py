@@ -24,7 +24,7 @@ from dragoman.events import (
     Sensitivity,
     ToolCalled,
     TurnStarted,
-    Unknown,
+    UnknownPayload,
     read_event,
 )
 from dragoman.routing import Policy, Verdict
@@ -33,11 +33,11 @@ from tests.unit.events.payloads import PAYLOADS, STARTED
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def event(payload: Payload | Unknown = STARTED, **fields: Any) -> Event:
-    told: dict[str, Any] = {
+def event(payload: Payload | UnknownPayload = STARTED, **fields: Any) -> Event:
+    defaults: dict[str, Any] = {
         "id": "01J", "timestamp": NOW, "session_id": "sess_1", "actor": Actor.AGENT, "sensitivity": Sensitivity.PRIVATE,
     }  # fmt: skip
-    return Event(payload=payload, **(told | fields))
+    return Event(payload=payload, **(defaults | fields))
 
 
 def test_the_catalogue_is_that_of_the_specification() -> None:
@@ -88,10 +88,10 @@ def test_what_a_newer_version_wrote_is_kept() -> None:
     newer = read_event(line.replace('"is_worker"', '"is_newer":1,"is_worker"'), CATALOGUE)
     assert newer.payload.model_extra == {"is_newer": 1}  # type: ignore[union-attr]
     other = read_event(line.replace("llm.call_started", "llm.call_queued"), CATALOGUE)
-    assert (other.type, isinstance(other.payload, Unknown)) == ("llm.call_queued", True)
+    assert (other.type, isinstance(other.payload, UnknownPayload)) == ("llm.call_queued", True)
     assert read_event(other.to_json(), CATALOGUE) == other
     strange = read_event(line.replace('"estimated_input_tokens":12', '"estimated_input_tokens":"many"'), CATALOGUE)
-    assert isinstance(strange.payload, Unknown)
+    assert isinstance(strange.payload, UnknownPayload)
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_a_reply_tells_its_counts() -> None:
             model="a:x", provider="a", usage=usage, stop_reason=StopReason.TOOL_USE, team_id="team_1"
         ),
     )
-    told = LlmCallCompleted.of(reply, gateway_key_id="gk_1")
-    assert (told.input_tokens, told.output_tokens, told.cost_usd) == (8, 42, Decimal("0.000654"))
-    assert (told.produced_tool_calls, told.produced_thinking_blocks) == (1, 1)
-    assert (told.stop_reason, told.team_id, told.gateway_key_id) == (StopReason.TOOL_USE, "team_1", "gk_1")
+    payload = LlmCallCompleted.of(reply, gateway_key_id="gk_1")
+    assert (payload.input_tokens, payload.output_tokens, payload.cost_usd) == (8, 42, Decimal("0.000654"))
+    assert (payload.produced_tool_calls, payload.produced_thinking_blocks) == (1, 1)
+    assert (payload.stop_reason, payload.team_id, payload.gateway_key_id) == (StopReason.TOOL_USE, "team_1", "gk_1")
     silent = LlmCallCompleted.of(Message.assistant("Hi"))
     assert (silent.input_tokens, silent.cost_usd, silent.latency_ms) == (None, None, None)
 
@@ -153,9 +153,9 @@ def test_a_failure_tells_its_kind_and_not_the_providers_words() -> None:
     """They may quote the prompt."""
     error = RateLimitError("Slow down: you said 'my secret'", status=429, code="rate_limit_exceeded")
     error.attempts = (1, 2, 3)
-    told = LlmCallFailed.of("openai:gpt-6.1-sol", error, latency_ms=7)
-    assert told.error_message_redacted == "RateLimitError, status 429, code rate_limit_exceeded"
-    assert (told.provider, told.error_class, told.retry_count) == ("openai", "rate_limit", 2)
+    payload = LlmCallFailed.of("openai:gpt-6.1-sol", error, latency_ms=7)
+    assert payload.error_message_redacted == "RateLimitError, status 429, code rate_limit_exceeded"
+    assert (payload.provider, payload.error_class, payload.retry_count) == ("openai", "rate_limit", 2)
 
 
 def test_a_call_tells_the_hash_and_size_of_its_input() -> None:
@@ -171,10 +171,10 @@ def test_a_call_tells_the_hash_and_size_of_its_input() -> None:
 def test_a_turn_tells_the_hash_of_what_is_said() -> None:
     """And whether tools were called before."""
     called = Message.assistant([ToolUseBlock(id="tu_1", name="look", input={})])
-    told = TurnStarted.of(Message.user("Hi"), (called,), estimated_input_tokens=3)
-    assert told.user_message_hash == hashlib.sha256(b"Hi").hexdigest()
-    assert (told.has_images, told.has_tool_calls_in_history, told.estimated_input_tokens) == (False, True, 3)
-    assert told.user_message_text_redacted is None
+    payload = TurnStarted.of(Message.user("Hi"), (called,), estimated_input_tokens=3)
+    assert payload.user_message_hash == hashlib.sha256(b"Hi").hexdigest()
+    assert (payload.has_images, payload.has_tool_calls_in_history, payload.estimated_input_tokens) == (False, True, 3)
+    assert payload.user_message_text_redacted is None
     assert TurnStarted.of(None).user_message_hash == hashlib.sha256(b"").hexdigest()
 
 

@@ -73,11 +73,11 @@ def test_a_closed_file_is_written_to_no_more(tmp_path: Path, caplog: pytest.LogC
 
 def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that could not be written whole is not passed over."""
-    told: list[Event] = []
+    received: list[Event] = []
     with EventBus(strict=True) as bus:
-        bus.subscribe(told.append)
+        bus.subscribe(received.append)
         bus.emit(STARTED, session_id="s")
     with JsonLines(tmp_path / "events.jsonl") as lines:
         monkeypatch.setattr(os, "write", lambda file, data: 5)
         with pytest.raises(OSError, match="only 5 of"):
-            lines(told[0])
+            lines(received[0])

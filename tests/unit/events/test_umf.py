@@ -16,13 +16,13 @@ MS = 1_795_262_400_005
 COMMON = {"event_id", "session_id", "timestamp_ms", "sequence"}
 
 
-def said(role: str, content: Any, id: str, **fields: Any) -> Message:  # noqa: A002
+def message_of(role: str, content: Any, id: str, **fields: Any) -> Message:  # noqa: A002
     return Message(id=id, session_id="sess_1", role=role, content=content, created_at=AT, **fields)
 
 
 HISTORY = [
-    said("user", (TextBlock(text="Look."),), "m1"),
-    said(
+    message_of("user", (TextBlock(text="Look."),), "m1"),
+    message_of(
         "assistant",
         (
             ThinkingBlock(text="hm"),
@@ -78,7 +78,7 @@ def test_images_keep_their_source(caplog: pytest.LogCaptureFixture) -> None:
     """As UMF writes base64 and URLs; files in a workspace are nothing to it."""
     sources = [("base64", "aGk="), ("url", "https://example.com/a.png"), ("file_ref", "a.png")]
     blocks = [ImageBlock(source=MediaSource(kind=kind, data=data), media_type="image/png") for kind, data in sources]
-    (envelope,) = history_to_umf([said("user", tuple(blocks), "m1")])
+    (envelope,) = history_to_umf([message_of("user", tuple(blocks), "m1")])
     assert [block["source"] for block in envelope["payload"]["message"]["content"]] == [
         {"type": "base64", "media_type": "image/png", "data": "aGk="},
         {"type": "url", "url": "https://example.com/a.png"},
@@ -89,7 +89,7 @@ def test_images_keep_their_source(caplog: pytest.LogCaptureFixture) -> None:
 def test_developers_are_systems_and_results_texts(caplog: pytest.LogCaptureFixture) -> None:
     """UMF has four roles, and no media in results."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
-    history = [said("developer", (TextBlock(text="Be brief."),), "m1"), Message.tool("tu_9", [image], id="m2")]
+    history = [message_of("developer", (TextBlock(text="Be brief."),), "m1"), Message.tool("tu_9", [image], id="m2")]
     first, second, result = history_to_umf(history)
     assert first["payload"]["message"]["role"] == "system"
     assert "name" not in second["payload"]["message"]
@@ -101,8 +101,8 @@ def test_what_the_model_wrote_is_told_as_it_is(caplog: pytest.LogCaptureFixture)
     """Arguments that are no JSON object as a text, and a channel that gets lost by a warning."""
     broken = ToolUseBlock(id="tu_1", name="look", raw_input='{"at": ')
     message = Message.assistant([broken], id="m1", channel="analysis")
-    said, called = history_to_umf([message])
-    assert said["payload"]["message"]["content"][0]["input"] == '{"at": '
+    reply, called = history_to_umf([message])
+    assert reply["payload"]["message"]["content"][0]["input"] == '{"at": '
     assert called["payload"]["tool_call"]["arguments"] == '{"at": '
     assert "UMF has no channels: message m1 loses its analysis" in caplog.text
 
@@ -110,16 +110,16 @@ def test_what_the_model_wrote_is_told_as_it_is(caplog: pytest.LogCaptureFixture)
 def test_events_of_the_bus_become_signals_and_errors() -> None:
     """UMF has no shape for them: the payload is the event."""
     with EventBus(strict=True, clock=lambda: AT) as bus:
-        told = [event for payload in PAYLOADS if (event := bus.emit(payload, session_id="sess_1"))]
-    envelopes = [signal_to_umf(event, number) for number, event in enumerate(told)]
+        events = [event for payload in PAYLOADS if (event := bus.emit(payload, session_id="sess_1"))]
+    envelopes = [signal_to_umf(event, number) for number, event in enumerate(events)]
     assert {envelope["payload"]["type"] for envelope in envelopes if envelope["event_type"] == "error"} == {
         "llm.call_failed",
         "tool.failed",
     }
-    for event, envelope in zip(told, envelopes, strict=True):
+    for event, envelope in zip(events, envelopes, strict=True):
         assert envelope["event_id"] == event.id
         assert envelope["timestamp_ms"] == MS
         assert envelope["payload"]["payload"] == event.as_dict()["payload"]
         assert "project_hash" not in envelope
     with pytest.raises(EventError, match="32 bits"):
-        signal_to_umf(told[0], 2**32)
+        signal_to_umf(events[0], 2**32)

@@ -144,7 +144,7 @@ def schema(*given: dict[str, Any]) -> MessageBodySchema:
 
 def obeying(given: MessageBodySchema) -> SearchStrategy[MessageBody]:
     """Bodies that obey a schema, where any was found: made of parts that it takes."""
-    pool = [part for part in _POOL if given.takes(part)]
+    pool = [part for part in _POOL if given.accepts(part)]
     if not pool:
         return st.just(MessageBody())
     return st.lists(st.sampled_from(pool), max_size=6).map(_body)

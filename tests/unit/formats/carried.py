@@ -31,8 +31,8 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Channel, MessageMetadata
 from dragoman.canonical.usage import Usage
-from dragoman.formats import Written, from_message_body, to_message_body
-from dragoman.formats.shapes import shape
+from dragoman.formats import Conversion, from_message_body, to_message_body
+from dragoman.formats.shapes import get_format
 
 COLUMNS = ("cmf", "umf", "chatml", "acp", "message-body", "openai-chat", "openai", "anthropic", "google")
 NATIVE = frozenset({"openai-chat", "openai", "anthropic", "google"})
@@ -91,14 +91,14 @@ def cell(column: str, history: list[Message], index: int, found: Callable[[Messa
     return f"as {values[0].type}" if values else "no"
 
 
-def _there_and_back(column: str, history: list[Message]) -> tuple[Written[Any], list[Message]]:
+def _there_and_back(column: str, history: list[Message]) -> tuple[Conversion[Any], list[Message]]:
     if column == "message-body":
         bodies = [to_message_body(message) for message in history]
         back = [
             from_message_body(body.data.as_json(), role=each.role) for body, each in zip(bodies, history, strict=True)
         ]
-        return Written(None, tuple(loss for body in bodies for loss in body.losses)), back
-    known = shape(column)
+        return Conversion(None, tuple(loss for body in bodies for loss in body.losses)), back
+    known = get_format(column)
     assert known.read is not None
     assert known.write is not None
     written = known.write(history, None)
@@ -157,8 +157,10 @@ def _said(column: str, block: ContentBlock, channel: Channel | None = None) -> M
     """By the model of the list itself, for those of providers."""
     named = get_adapter(f"{column}:any").listed_models[0] if column in NATIVE else "claude-opus-5-5"
     provider = column if column in NATIVE else "anthropic"
-    told = MessageMetadata(model=f"{provider}:{named}", provider=provider, usage=Usage(input_tokens=3, output_tokens=2))
-    return Message.assistant([block], metadata=told, channel=channel)
+    metadata = MessageMetadata(
+        model=f"{provider}:{named}", provider=provider, usage=Usage(input_tokens=3, output_tokens=2)
+    )
+    return Message.assistant([block], metadata=metadata, channel=channel)
 
 
 def table() -> str:

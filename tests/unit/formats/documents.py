@@ -126,7 +126,7 @@ HANDWRITTEN_UMF: list[dict[str, Any]] = [
 def everything() -> list[Message]:
     """A history with every kind of block, and with what some shape or other has no word for."""
     usage = Usage(input_tokens=5, output_tokens=3, cached_input_tokens=7, cache_creation_input_tokens=11)
-    said = MessageMetadata(
+    metadata = MessageMetadata(
         model="anthropic:claude-opus-5-5",
         provider="anthropic",
         usage=usage,
@@ -152,7 +152,7 @@ def everything() -> list[Message]:
         Message(
             role=Role.ASSISTANT,
             channel=Channel.ANALYSIS,
-            metadata=said,
+            metadata=metadata,
             content=(
                 ThinkingBlock(text="Hm.", signature="c2ln"),
                 RedactedThinkingBlock(data="c2VhbA=="),

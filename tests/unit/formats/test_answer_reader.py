@@ -13,7 +13,7 @@ from dragoman import Message
 from dragoman.canonical.message import MessageMetadata, StopReason
 from dragoman.formats import FormatError, MessageBody, MessageBodyError, MessageBodySchema
 from dragoman.formats.answer_reader import AnswerReader
-from dragoman.formats.json_pieces import BrokenJsonError, JsonPieces, Kind
+from dragoman.formats.json_pieces import BrokenJsonError, JsonTokenizer, TokenKind
 from tests.sampling import examples
 from tests.unit.formats.bodies import SCENARIOS, bodies, obeying, schema, schemas
 
@@ -64,8 +64,8 @@ def test_an_answer_is_judged_as_its_body_is(text: str, wanted: MessageBodySchema
         reader.feed(character)
     body = MessageBody.from_json(text)
     expected = wanted.check(body)
-    told = [each.path.replace("$.parts", "$") for each in reader.violations]
-    assert told == [each.path for each in expected]
+    paths = [each.path.replace("$.parts", "$") for each in reader.violations]
+    assert paths == [each.path for each in expected]
     if not expected:
         assert reader.end() == body
 
@@ -169,7 +169,7 @@ def test_a_long_answer_in_small_pieces_takes_linear_time() -> None:
     """Each piece of a text is looked at once; its pieces are put together once."""
     looked: list[int] = []
 
-    class Counted(JsonPieces):
+    class Counted(JsonTokenizer):
         def _string(self, text: str, position: int) -> Any:
             looked.append(len(text) - position)
             return super()._string(text, position)
@@ -190,26 +190,26 @@ def test_tokens_are_those_of_json(text: str) -> None:
         value = json.loads(text, parse_constant=lambda name: int("no"))
     except ValueError:
         value = ...
-    scanner = JsonPieces()
+    scanner = JsonTokenizer()
     try:
         tokens = [*scanner.feed(text), *scanner.end()]
     except BrokenJsonError:
         assert value is ...
     else:
         assert value is not ...
-        if tokens[0].kind is Kind.VALUE:
+        if tokens[0].kind is TokenKind.VALUE:
             assert tokens[0].value == value
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_the_json_schema_of_a_scenario_takes_what_models_write(name: str) -> None:
     """Its message is right, for those who may write it so, and what obeys the JSON Schema obeys the body's."""
-    wanted, said = MessageBodySchema.from_json(SCENARIOS[name][0]), SCENARIOS[name][1]
+    wanted, body = MessageBodySchema.from_json(SCENARIOS[name][0]), SCENARIOS[name][1]
     validator = jsonschema_rs.validator_for(wanted.json_schema())
-    assert validator.is_valid({"parts": said})
+    assert validator.is_valid({"parts": body})
     assert not validator.is_valid({"parts": [{"name": "a", "contentType": "text/plain", "content": ""}]})
     assert not validator.is_valid({"parts": [{"contentType": "text/plain"}]})
-    assert not validator.is_valid(said)
+    assert not validator.is_valid(body)
 
 
 @examples(150)
@@ -220,4 +220,4 @@ def test_what_obeys_the_json_schema_has_a_place(wanted: MessageBodySchema, data:
     body = data.draw(bodies | obeying(wanted))
     for part in body.as_json():
         if validator.is_valid({"parts": [part]}):
-            assert wanted.takes(MessageBody.from_json([part]).parts[0])
+            assert wanted.accepts(MessageBody.from_json([part]).parts[0])

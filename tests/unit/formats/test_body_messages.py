@@ -34,7 +34,7 @@ from dragoman.formats import (
     to_acp,
     to_message_body,
 )
-from tests.laws.return_trip import Trip, _said
+from tests.laws.return_trip import RoundTrip, iterate_blocks
 from tests.laws.strategies import messages
 from tests.sampling import examples
 from tests.unit.formats.bodies import HANDWRITTEN_ACP, HANDWRITTEN_BODY, SCENARIOS, bodies
@@ -95,9 +95,9 @@ def test_the_table_of_part_e(block: ContentBlock, body: Any, acp: Any) -> None:
     written = to_message_body(message)
     assert written.data.as_json()[1:] == ([body] if body else [])
     assert [loss.block_index for loss in written.losses] == ([] if body else [1])
-    said = to_acp([message])
-    assert said.data[0]["parts"][1:] == ([acp] if acp else [])
-    assert [loss.block_index for loss in said.losses] == ([] if acp else [1])
+    converted = to_acp([message])
+    assert converted.data[0]["parts"][1:] == ([acp] if acp else [])
+    assert [loss.block_index for loss in converted.losses] == ([] if acp else [1])
     if body:
         assert from_message_body(written.data).content == message.content
 
@@ -172,8 +172,8 @@ def test_a_message_comes_back_but_for_its_losses(message: Message) -> None:
     back = from_message_body(json.dumps(written.data.as_json()), role=message.role)
     lost = {loss.block_index for loss in written.losses}
     rest = iter(back.content)
-    unsaid = [block for index, block in enumerate(message.content) if index not in lost and block not in rest]
-    assert unsaid == []
+    missing = [block for index, block in enumerate(message.content) if index not in lost and block not in rest]
+    assert missing == []
     assert (message.channel is None) == (-1 not in lost)
 
 
@@ -196,11 +196,11 @@ def test_any_body_is_written_again_as_it_was(body: MessageBody) -> None:
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_the_scenarios_are_messages(name: str) -> None:
     """Models read what is said, pictures and sources; the body comes back."""
-    said = SCENARIOS[name][1]
-    message = from_message_body(said, role=Role.ASSISTANT)
-    assert len(message.content) == len(said)
-    assert to_message_body(message).data.as_json() == said
-    assert message.text == MessageBody.from_json(said).text()
+    scenario = SCENARIOS[name][1]
+    message = from_message_body(scenario, role=Role.ASSISTANT)
+    assert len(message.content) == len(scenario)
+    assert to_message_body(message).data.as_json() == scenario
+    assert message.text == MessageBody.from_json(scenario).text()
 
 
 def test_a_changed_message_is_written_anew() -> None:
@@ -226,11 +226,11 @@ def test_a_document_of_acp_is_read_and_written_as_it_was() -> None:
     assert [str(message.role) for message in history] == ["user", "assistant", "tool", "assistant"]
     question, answer, result, _ = history
     assert [block.type for block in question.content] == ["text", "image"]
-    thought, step, said, report, call = answer.content
+    thought, step, text, report, call = answer.content
     assert isinstance(thought, ThinkingBlock)
     assert step == TextBlock(text="")
-    assert isinstance(said, TextBlock)
-    assert said.citations[0].title == "Dots"
+    assert isinstance(text, TextBlock)
+    assert text.citations[0].title == "Dots"
     assert isinstance(report, DocumentBlock)
     assert report.title == "report.pdf"
     assert isinstance(call, ToolUseBlock)
@@ -242,16 +242,18 @@ def test_a_document_of_acp_is_read_and_written_as_it_was() -> None:
 
 def test_roles_of_acp() -> None:
     """Two of them: instructions are the user's there, which is a loss, and results the agent's, which is none."""
-    told = [
+    history = [
         Message.system("a"),
         Message.developer("b"),
         Message.user("c"),
         Message.assistant("d"),
         Message.tool("tu_1", "e"),
     ]
-    written = to_acp(told)
+    written = to_acp(history)
     assert [entry["role"] for entry in written.data] == ["user", "user", "user", "agent", "agent"]
-    assert [(loss.kind, loss.message_id) for loss in written.losses] == [(LossKind.ROLE, each.id) for each in told[:2]]
+    assert [(loss.kind, loss.message_id) for loss in written.losses] == [
+        (LossKind.ROLE, each.id) for each in history[:2]
+    ]
     assert [str(message.role) for message in from_acp(written.data)] == ["user", "user", "user", "assistant", "tool"]
 
 
@@ -292,5 +294,10 @@ def test_every_kind_of_block_goes_through_acp() -> None:
     """And what does not come back is named."""
     written = to_acp(everything())
     back = from_acp(json.dumps(written.data))
-    assert Trip(list(_said(everything())), [said for _, said in _said(back)], written.losses).unsaid == []
+    assert (
+        RoundTrip(
+            list(iterate_blocks(everything())), [block for _, block in iterate_blocks(back)], written.losses
+        ).unreported
+        == []
+    )
     assert to_acp(back).data == written.data

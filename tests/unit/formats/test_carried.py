@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.formats.shapes import SHAPES
+from dragoman.formats.shapes import FORMATS
 from tests.unit.formats.carried import table
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
@@ -20,4 +20,4 @@ def test_the_table_of_the_page_is_what_writing_and_reading_gives(caplog: pytest.
 def test_the_page_names_every_shape() -> None:
     """Those with a name of their own."""
     page = PAGE.read_text(encoding="utf-8")
-    assert [name for name in SHAPES if f"| `{name}` |" not in page] == []
+    assert [name for name in FORMATS if f"| `{name}` |" not in page] == []

@@ -26,9 +26,9 @@ def handwritten_reply(text: str) -> dict[str, Any]:
 def handwritten(messages: list[dict[str, Any]], answer: Any, *, url: str = URL, **response: Any) -> dict[str, Any]:
     """One exchange of Chat Completions."""
     text = json.dumps(handwritten_reply(answer)) if isinstance(answer, str) else json.dumps(answer)
-    asked = json.dumps({"model": "m", "messages": messages})
+    request = json.dumps({"model": "m", "messages": messages})
     return {
-        "request": {"method": "POST", "uri": url, "headers": {}, "body": asked},
+        "request": {"method": "POST", "uri": url, "headers": {}, "body": request},
         "response": {
             "status": {"code": 200, "message": "OK"}, "headers": {"content-type": ["application/json"]},
             "body": {"string": text}, **response,
@@ -42,12 +42,12 @@ def cassette(*interactions: dict[str, Any]) -> dict[str, Any]:
 
 def test_requests_that_go_on_are_one_conversation() -> None:
     """The last of them holds the others; one that branches off is another conversation."""
-    asked = [HI, {"role": "assistant", "content": "Ho."}]
+    earlier = [HI, {"role": "assistant", "content": "Ho."}]
     found = from_cassette(
         cassette(
             handwritten([HI], "Ho."),
-            handwritten([*asked, {"role": "user", "content": "A?"}], "A."),
-            handwritten([*asked, {"role": "user", "content": "B?"}], "B."),
+            handwritten([*earlier, {"role": "user", "content": "A?"}], "A."),
+            handwritten([*earlier, {"role": "user", "content": "B?"}], "B."),
             handwritten([{"role": "user", "content": "Else?"}], "Yes."),
         )
     )
@@ -158,7 +158,7 @@ def test_every_installed_provider_is_recognised_by_its_host(provider: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         ("https://me.openai.azure.com/openai/deployments/gpt-4.1/chat/completions?api-version=1",
          ("azure-openai", "gpt-4.1")),
@@ -171,10 +171,10 @@ def test_every_installed_provider_is_recognised_by_its_host(provider: str) -> No
         ("http://[broken/v1/messages", None),
     ],
 )  # fmt: skip
-def test_addresses(url: str, told: tuple[str, str | None] | None) -> None:
+def test_addresses(url: str, expected: tuple[str, str | None] | None) -> None:
     """Models stand in some of them; what no one knows is nobody's."""
     wire = wire_at(url)
-    assert (wire and (wire.provider, wire.model)) == told
+    assert (wire and (wire.provider, wire.model)) == expected
 
 
 @pytest.mark.parametrize(

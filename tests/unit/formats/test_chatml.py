@@ -54,6 +54,6 @@ def test_bytes_are_read_and_nothing_else_is() -> None:
     """As from a file, and with an error of the house."""
     text = to_chatml(everything()).data
     assert [message.text for message in from_chatml(text.encode())] == [message.text for message in from_chatml(text)]
-    for strange, told in ((None, "not null"), ([text], "not a list"), (b"\xff", "not UTF-8")):
-        with pytest.raises(FormatError, match=told):
+    for strange, pattern in ((None, "not null"), ([text], "not a list"), (b"\xff", "not UTF-8")):
+        with pytest.raises(FormatError, match=pattern):
             from_chatml(strange)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from dragoman import Message, Role
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import ResourceBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import StopReason
-from dragoman.formats import extensions_in, from_cmf, to_cmf
+from dragoman.formats import from_cmf, read_cmf_extensions, to_cmf
 from dragoman.formats.cmf_extensions import NOTE
 from tests.unit.formats.documents import BLOB, CALL, HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, everything
 
@@ -84,13 +84,13 @@ def test_what_the_extensions_say_of_a_reply_is_read() -> None:
 
 def test_extensions_come_back_beside_the_messages() -> None:
     """Each message of `from_cmf` has its own, without our note; what is given with a history is laid beside it."""
-    given = extensions_in(HANDWRITTEN_CMF)
+    given = read_cmf_extensions(HANDWRITTEN_CMF)
     assert len(given) == len(from_cmf(HANDWRITTEN_CMF))
     assert given[0] == HANDWRITTEN_CMF[0]["extensions"]
     written = to_cmf(everything(), extensions=[{"security": {"labels": ["PII"]}, "custom": {"a": 1}}] * 5).data
     assert written[2]["extensions"]["security"] == {"labels": ["PII"]}
     assert written[2]["extensions"]["llm"]["model_id"] == "claude-opus-5-5"
-    assert extensions_in(written)[2] == {
+    assert read_cmf_extensions(written)[2] == {
         **{name: slot for name, slot in written[2]["extensions"].items() if name != "custom"},
         "custom": {"a": 1},
     }
@@ -107,7 +107,7 @@ def test_extensions_outlive_a_change_where_they_are_handed_over() -> None:
     """A changed message is written with the labels that its caller gives."""
     history = from_cmf(HANDWRITTEN_CMF[:1])
     changed = [history[0].model_copy(update={"content": "Be long."})]
-    (entry,) = to_cmf(changed, extensions=extensions_in(HANDWRITTEN_CMF[:1])).data
+    (entry,) = to_cmf(changed, extensions=read_cmf_extensions(HANDWRITTEN_CMF[:1])).data
     assert entry["extensions"]["security"] == {"labels": ["PII"]}
     assert entry["message"]["content"] == [{"content_type": "text", "text": "Be long."}]
     (kept,) = to_cmf(history, extensions=[{"security": {"labels": ["SECRET"]}}]).data
@@ -169,7 +169,7 @@ def test_a_message_with_several_results_becomes_several() -> None:
     read = from_cmf(document)
     assert [message.role for message in read] == [Role.TOOL, Role.TOOL, Role.USER]
     assert read[0].metadata.parent_tool_use_id == read[0].tool_results[0].tool_use_id
-    assert len(extensions_in(document)) == 3
+    assert len(read_cmf_extensions(document)) == 3
     assert to_cmf(read).data == document
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman import Message
 from dragoman.canonical.view_parts import CalledTool
-from dragoman.formats import called_in_cmf, extensions_in, from_cmf, to_cmf
+from dragoman.formats import called_tools_in_cmf, from_cmf, read_cmf_extensions, to_cmf
 from dragoman.policy import Extensions, HttpExtension, SecurityExtension
 
 
@@ -32,7 +32,7 @@ FIXTURE = {
 def test_the_fixture_of_the_specification_read_from_its_document() -> None:
     """A5.10: four views, the calls with the URIs that policies go by."""
     history = from_cmf([FIXTURE])
-    views = list(history[0].iter_views(calls=called_in_cmf(history)))
+    views = list(history[0].iter_views(calls=called_tools_in_cmf(history)))
     seen = [(view.kind, view.name, view.action, view.is_pre, view.uri) for view in views]
     assert seen == [
         ("thinking", None, "generate", False, None),
@@ -47,7 +47,7 @@ def test_the_fixture_of_the_specification_read_from_its_document() -> None:
 def test_a_result_has_the_name_that_its_document_gives_it() -> None:
     """Also where the call is in another document."""
     history = from_cmf([{"role": "tool", "content": [result("tc_1", "execute_sql"), result("tc_2", "send_email")]}])
-    calls = called_in_cmf(history)
+    calls = called_tools_in_cmf(history)
     names = [(view.name, view.uri) for message in history for view in message.iter_views(calls=calls)]
     assert names == [("execute_sql", "tool_result://execute_sql"), ("send_email", "tool_result://send_email")]
 
@@ -55,9 +55,9 @@ def test_a_result_has_the_name_that_its_document_gives_it() -> None:
 def test_a_result_does_not_take_the_namespace_away() -> None:
     """It names the tool alone; the call before it, or beside it, says more."""
     apart = from_cmf([FIXTURE, {"role": "tool", "content": [result("tc_1", "execute_sql")]}])
-    assert called_in_cmf(apart)[apart[1].tool_results[0].tool_use_id] == CalledTool("execute_sql", "db-server")
+    assert called_tools_in_cmf(apart)[apart[1].tool_results[0].tool_use_id] == CalledTool("execute_sql", "db-server")
     beside = from_cmf([{"role": "assistant", "content": [call("x", "f", "db"), result("x", "f")]}])
-    assert list(called_in_cmf(beside).values()) == [CalledTool("f", "db")]
+    assert list(called_tools_in_cmf(beside).values()) == [CalledTool("f", "db")]
 
 
 def test_namespaces_are_written() -> None:
@@ -74,7 +74,7 @@ def test_namespaces_are_written() -> None:
     assert [part["content"].get("namespace") for part in entry["message"]["content"]] == ["db-server", None]
     read = from_cmf([entry])
     assert read == bare
-    assert called_in_cmf(read)[bare[0].tool_uses[0].id].namespace == "db-server"
+    assert called_tools_in_cmf(read)[bare[0].tool_uses[0].id].namespace == "db-server"
 
 
 def test_extensions_of_the_policy_are_laid_beside_messages() -> None:
@@ -84,7 +84,7 @@ def test_extensions_of_the_policy_are_laid_beside_messages() -> None:
     )
     document = to_cmf([Message.user("Hi"), Message.user("Ho")], extensions=[given, None]).data
     assert document[0]["extensions"]["security"]["labels"] == ["PII"]
-    read = Extensions.model_validate(extensions_in(document)[0])
+    read = Extensions.model_validate(read_cmf_extensions(document)[0])
     assert (read.security, read.http, read.custom) == (given.security, given.http, given.custom)
 
 

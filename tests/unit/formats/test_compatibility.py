@@ -43,12 +43,12 @@ def test_a_no_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, Messa
     producer, consumer = pair
     verdict = is_compatible(producer, consumer)
     if verdict:
-        assert (verdict.reason, verdict.witness) == ("", None)
+        assert (verdict.reason, verdict.counterexample) == ("", None)
         return
     assert verdict.reason
-    if verdict.witness is not None:
-        assert producer.check(verdict.witness) == ()
-        assert consumer.check(verdict.witness) != ()
+    if verdict.counterexample is not None:
+        assert producer.check(verdict.counterexample) == ()
+        assert consumer.check(verdict.counterexample) != ()
 
 
 @examples(EXAMPLES, deadline=None)
@@ -98,7 +98,7 @@ def test_schemas_that_fit(producer: list[dict[str, object]], consumer: list[dict
 
 
 @pytest.mark.parametrize(
-    ("producer", "consumer", "witness"),
+    ("producer", "consumer", "counterexample"),
     [
         ([TEXT], [NEEDED], []),
         ([NEEDED], [{"contentType": "text/plain", "required": True}], [{"contentType": "text/b", "content": ""}]),
@@ -120,12 +120,12 @@ def test_schemas_that_fit(producer: list[dict[str, object]], consumer: list[dict
     ],
 )  # fmt: skip
 def test_schemas_that_do_not_fit(
-    producer: list[dict[str, object]], consumer: list[dict[str, object]], witness: list[dict[str, object]]
+    producer: list[dict[str, object]], consumer: list[dict[str, object]], counterexample: list[dict[str, object]]
 ) -> None:
     """With the shortest body that shows it."""
     verdict = is_compatible(schema(*producer), schema(*consumer))
     assert not verdict
-    assert verdict.witness == MessageBody.from_json(witness)
+    assert verdict.counterexample == MessageBody.from_json(counterexample)
 
 
 def test_names_of_a_witness_are_unique() -> None:
@@ -135,8 +135,8 @@ def test_names_of_a_witness_are_unique() -> None:
         {"name": "/s/*", "contentType": "image/*", "required": True},
     )
     verdict = is_compatible(producer, schema({"name": "/s/*"}, {"required": True}))
-    assert verdict.witness is not None
-    assert [part.name for part in verdict.witness.parts] == ["/s/a", "/s/b"]
+    assert verdict.counterexample is not None
+    assert [part.name for part in verdict.counterexample.parts] == ["/s/a", "/s/b"]
 
 
 def test_a_producer_that_can_say_nothing_is_refused_without_a_witness() -> None:
@@ -147,7 +147,7 @@ def test_a_producer_that_can_say_nothing_is_refused_without_a_witness() -> None:
     )
     verdict = is_compatible(producer, schema())
     assert not verdict
-    assert verdict.witness is None
+    assert verdict.counterexample is None
     assert "part 0 of the producer" in verdict.reason
 
 
@@ -173,7 +173,7 @@ def test_globs_that_are_too_intricate_are_given_up() -> None:
     verdict = is_compatible(producer, consumer)
     assert time.process_time() - began < 20
     assert not verdict
-    assert verdict.witness is not None or "too intricate" in verdict.reason
+    assert verdict.counterexample is not None or "too intricate" in verdict.reason
 
 
 def test_schemas_are_compared_and_nothing_else() -> None:

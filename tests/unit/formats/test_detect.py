@@ -9,7 +9,7 @@ import pytest
 from dragoman import Session
 from dragoman.events.umf import history_to_umf
 from dragoman.formats import detect, to_acp, to_chatml, to_cmf, to_messages, to_native, to_umf
-from dragoman.formats.shapes import SHAPES, as_text, read_file, shape
+from dragoman.formats.shapes import FORMATS, get_format, read_file, to_text
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, HANDWRITTEN_UMF, everything
 from tests.unit.formats.dumped import dumps
 
@@ -51,8 +51,8 @@ def test_what_is_written_is_known(name: str) -> None:
     data = WRITTEN[name]
     assert detect(data) == name
     if not isinstance(data, (str, bytes)):
-        assert detect(as_text(data)) == name
-        assert detect(as_text(data).encode()) == name
+        assert detect(to_text(data)) == name
+        assert detect(to_text(data).encode()) == name
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_tells_a_shape(document: Any, name: str | None) -> None:
 def test_every_shape_can_be_had_by_its_name() -> None:
     """Each says what it is, and can be read; providers go by their names."""
     assert set(WRITTEN) <= {
-        *SHAPES,
+        *FORMATS,
         "openai",
         "openai-chat",
         "anthropic",
@@ -88,7 +88,7 @@ def test_every_shape_can_be_had_by_its_name() -> None:
         "cohere",
         "mistral",
     }
-    for known in SHAPES.values():
-        assert known.about
-        assert known.read or known.many
-    assert "groq" in shape("groq").about
+    for known in FORMATS.values():
+        assert known.description
+        assert known.read or known.read_many
+    assert "groq" in get_format("groq").description

@@ -52,8 +52,8 @@ def test_one_conversation_is_the_same_from_everywhere(name: str, read: Callable[
 @weather
 def test_what_is_imported_obeys_the_invariants(name: str, read: Callable[[bytes], list[Message]]) -> None:
     """But for what no library tells: how a call was routed, and, in lists, which tokens it took."""
-    untold = ("metadata.routing", "metadata.usage")
-    assert [each for each in check(read(dump(name))) if not any(field in each for field in untold)] == []
+    unknown = ("metadata.routing", "metadata.usage")
+    assert [each for each in check(read(dump(name))) if not any(field in each for field in unknown)] == []
 
 
 COUNTED = [(name, read) for name, read in WEATHER if not name.startswith("litellm")]
@@ -62,13 +62,13 @@ COUNTED = [(name, read) for name, read in WEATHER if not name.startswith("litell
 @pytest.mark.parametrize(("name", "read"), COUNTED, ids=[name for name, _ in COUNTED])
 def test_replies_come_with_model_tokens_and_reason(name: str, read: Callable[[bytes], list[Message]]) -> None:
     """Buckets are disjoint here, whatever a library counts as input."""
-    said = [message for message in read(dump(name)) if message.role == "assistant"]
-    assert [message.stop_reason for message in said] == [StopReason.TOOL_USE, StopReason.END_TURN]
-    usage = said[0].usage
+    replies = [message for message in read(dump(name)) if message.role == "assistant"]
+    assert [message.stop_reason for message in replies] == [StopReason.TOOL_USE, StopReason.END_TURN]
+    usage = replies[0].usage
     assert usage is not None
-    provider, _, model = (said[0].metadata.model or "").partition(":")
-    told = (usage.input_tokens, usage.cached_input_tokens, usage.cache_creation_input_tokens, usage.output_tokens)
-    assert (model, told) in {
+    provider, _, model = (replies[0].metadata.model or "").partition(":")
+    counts = (usage.input_tokens, usage.cached_input_tokens, usage.cache_creation_input_tokens, usage.output_tokens)
+    assert (model, counts) in {
         ("claude-sonnet-4-6", (40, 20, 10, 50)),
         ("gpt-4.1-2025-04-14", (40, 20, 0, 40)),
         ("gpt-6.1-sol", (60, 0, 0, 40)),
@@ -89,12 +89,12 @@ def test_signed_thinking_goes_back_to_its_issuer(name: str, read: Callable[[byte
     assert [block for message in history for block in message.content if isinstance(block, RedactedThinkingBlock)]
     native = to_native("anthropic", history, model="claude-sonnet-4-6").data
     listed: Any = native["messages"] if isinstance(native, dict) else native
-    said = next(message for message in listed if message["role"] == "assistant")
-    assert [part["type"] for part in said["content"]] == [
+    reply = next(message for message in listed if message["role"] == "assistant")
+    assert [part["type"] for part in reply["content"]] == [
         "thinking", "redacted_thinking", "text", "tool_use", "tool_use",
     ]  # fmt: skip
-    assert said["content"][0] == {"type": "thinking", "thinking": "Two cities.", "signature": "c2lnbmF0dXJl"}
-    assert said["content"][1] == {"type": "redacted_thinking", "data": "c2VhbGVk"}
+    assert reply["content"][0] == {"type": "thinking", "thinking": "Two cities.", "signature": "c2lnbmF0dXJl"}
+    assert reply["content"][1] == {"type": "redacted_thinking", "data": "c2VhbGVk"}
 
 
 SEALED = [(name, read) for name, read in WEATHER if "responses" in name]

@@ -15,26 +15,26 @@ from tests.unit.formats.dumped import dump
 @pytest.mark.parametrize("form", ["dicts", "dumpd"])
 def test_every_block_is_read(form: str) -> None:
     """Of both generations of LangChain's own, and of OpenAI's in between; the same in both forms."""
-    asked, said, answered, broken, chunk, function, developer = from_langchain(
+    prompt_message, reply, answered, broken, chunk, function, developer = from_langchain(
         dump(f"langchain_every_block_{form}.json")
     )
-    assert [block.type for block in asked.content] == [
+    assert [block.type for block in prompt_message.content] == [
         "text", "text", "image", "image", "image", "image", "audio", "video", "document", "document", "document",
     ]  # fmt: skip
-    first = asked.content[2]
+    first = prompt_message.content[2]
     assert isinstance(first, ImageBlock)
     assert (first.source.kind, first.media_type, first.detail) == ("base64", "image/png", "low")
-    note = asked.content[10]
+    note = prompt_message.content[10]
     assert isinstance(note, DocumentBlock)
     assert (note.source.kind, note.source.data, note.title) == ("text", "A note.", "a.txt")
-    kinds = [block.kind if isinstance(block, ProviderBlock) else block.type for block in said.content]
+    kinds = [block.kind if isinstance(block, ProviderBlock) else block.type for block in reply.content]
     assert kinds == ["thinking", "text", "server_tool_call", "server_tool_result", "non_standard", "tool_use"]
-    thought, text = said.content[:2]
+    thought, text = reply.content[:2]
     assert isinstance(thought, ThinkingBlock)
     assert (thought.text, thought.signature) == ("Hm.", "c2ln")
     assert isinstance(text, TextBlock)
     assert text.citations[0].url == "https://example.org"
-    assert answered.tool_results[0].tool_use_id == said.tool_uses[0].id
+    assert answered.tool_results[0].tool_use_id == reply.tool_uses[0].id
     assert [block.type for block in answered.tool_results[0].content] == ["text", "image"]
     assert (broken.tool_uses[0].raw_input, len(broken.tool_uses)) == ('{"city', 1)
     assert (chunk.text, str(function.role), str(developer.role)) == ("In pieces.", "tool", "developer")
@@ -54,9 +54,9 @@ def test_the_same_messages_in_an_object_and_alone() -> None:
 def test_a_block_of_a_provider_goes_back_to_it() -> None:
     """In a reply that names its provider; what only a stream needed is left out."""
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "Bern"}}
-    said = {"type": "ai", "data": {"content": [{**search, "index": 0}],
+    reply = {"type": "ai", "data": {"content": [{**search, "index": 0}],
             "response_metadata": {"model_provider": "anthropic", "model_name": "claude-sonnet-4-6"}}}  # fmt: skip
-    (block,) = from_langchain([said])[0].content
+    (block,) = from_langchain([reply])[0].content
     assert isinstance(block, ProviderBlock)
     assert (block.provider, block.kind, block.data) == ("anthropic", "server_tool_use", search)
 
@@ -64,18 +64,18 @@ def test_a_block_of_a_provider_goes_back_to_it() -> None:
 def test_calls_of_older_versions_are_read() -> None:
     """They stood among the extra arguments, as OpenAI had them."""
     native = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
-    said = {"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [native]}}}
+    reply = {"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [native]}}}
     thought = {"type": "ai", "data": {"content": "a", "additional_kwargs": {"reasoning_content": "Hm."}}}
-    called, other = from_langchain([said, thought])
+    called, other = from_langchain([reply, thought])
     assert [(call.name, call.input) for call in called.tool_uses] == [("f", {"a": 1})]
     assert other.thinking == "Hm."
 
 
 def test_messages_are_removed_where_it_says_so() -> None:
     """One by its id, or all that were before."""
-    said = [{"type": "human", "content": word, "id": word} for word in "ab"]
-    assert [each.text for each in from_langchain([*said, {"type": "remove", "content": "", "id": "a"}])] == ["b"]
-    assert from_langchain([*said, {"type": "remove", "content": "", "id": "__remove_all__"}]) == []
+    messages = [{"type": "human", "content": word, "id": word} for word in "ab"]
+    assert [each.text for each in from_langchain([*messages, {"type": "remove", "content": "", "id": "a"}])] == ["b"]
+    assert from_langchain([*messages, {"type": "remove", "content": "", "id": "__remove_all__"}]) == []
 
 
 def test_a_program_s_own_data_is_no_object_of_langchain() -> None:

@@ -22,14 +22,14 @@ from dragoman.formats import (
     to_native,
     to_umf,
 )
-from dragoman.formats.written import Written
+from dragoman.formats.written import Conversion
 from dragoman.testing.strategies import conversations
-from tests.laws.return_trip import Trip, _said
+from tests.laws.return_trip import RoundTrip, iterate_blocks
 from tests.laws.strategies import histories, messages
 from tests.sampling import examples
 from tests.unit.formats.documents import everything
 
-Writer = Callable[[list[Message]], Written[Any]]
+Writer = Callable[[list[Message]], Conversion[Any]]
 Reader = Callable[[Any], list[Message]]
 
 NATIVE = ("openai-chat", "openai", "anthropic", "ollama", "google", "mistral", "cohere", "bedrock")
@@ -48,9 +48,9 @@ FORMATS: dict[str, tuple[Writer, Reader]] = {
     },
 }
 
-SHAPES = ("cmf", "umf", "acp", "chatml")
+WRITTEN_FORMATS = ("cmf", "umf", "acp", "chatml")
 formats = pytest.mark.parametrize("name", list(FORMATS))
-shapes = pytest.mark.parametrize("name", SHAPES)
+shapes = pytest.mark.parametrize("name", WRITTEN_FORMATS)
 native = pytest.mark.parametrize("name", NATIVE)
 few = examples(30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -61,8 +61,8 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "dragoman")
 
 
-def trip(before: list[Message], written: Written[Any], after: list[Message]) -> Trip:
-    return Trip(list(_said(before)), [said for _, said in _said(after)], written.losses)
+def trip(before: list[Message], written: Conversion[Any], after: list[Message]) -> RoundTrip:
+    return RoundTrip(list(iterate_blocks(before)), [block for _, block in iterate_blocks(after)], written.losses)
 
 
 @shapes
@@ -72,7 +72,7 @@ def test_what_comes_back_differs_by_the_listed_losses_alone(name: str, history: 
     """Whatever no loss names comes back as it was said, in the order in which it was said."""
     to, of = FORMATS[name]
     written = to(history)
-    assert trip(history, written, of(written.data)).unsaid == []
+    assert trip(history, written, of(written.data)).unreported == []
 
 
 @shapes
@@ -95,7 +95,7 @@ def test_a_native_list_holds_what_no_loss_names_and_is_written_again_as_it_was(
     to, of = FORMATS[name]
     written = to(history)
     back = of(json.dumps(written.data))
-    assert trip(history, written, back).unsaid == []
+    assert trip(history, written, back).unreported == []
     assert to(back).data == written.data
 
 

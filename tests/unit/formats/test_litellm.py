@@ -12,7 +12,7 @@ from tests.unit.formats.dumped import dump
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "expected"),
     [
         ("anthropic/claude-sonnet-4-6", ("anthropic:claude-sonnet-4-6", "anthropic")),
         ("gemini/gemini-3-flash", ("google:gemini-3-flash", "google")),
@@ -21,10 +21,10 @@ from tests.unit.formats.dumped import dump
         (None, (None, None)),
     ],
 )
-def test_the_model_is_whose_words_they_are(model: str | None, told: tuple[str | None, str | None]) -> None:
+def test_the_model_is_whose_words_they_are(model: str | None, expected: tuple[str | None, str | None]) -> None:
     """A list does not say it: what is not said is unknown."""
-    said = from_litellm(dump("litellm_anthropic_messages.json"), model=model)[2]
-    assert (said.metadata.model, said.metadata.provider) == told
+    reply = from_litellm(dump("litellm_anthropic_messages.json"), model=model)[2]
+    assert (reply.metadata.model, reply.metadata.provider) == expected
 
 
 def test_a_reply_is_read_alone_and_behind_its_messages() -> None:
@@ -43,8 +43,8 @@ def test_a_reply_is_read_alone_and_behind_its_messages() -> None:
 
 def test_reasoning_without_blocks_is_thinking() -> None:
     """As other providers have it."""
-    (said,) = from_litellm([{"role": "assistant", "content": "a", "reasoning_content": "Hm."}])
-    assert said.content[0] == ThinkingBlock(text="Hm.")
+    (reply,) = from_litellm([{"role": "assistant", "content": "a", "reasoning_content": "Hm."}])
+    assert reply.content[0] == ThinkingBlock(text="Hm.")
 
 
 @pytest.mark.parametrize(

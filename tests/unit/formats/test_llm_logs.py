@@ -69,7 +69,7 @@ def _broken(statement: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "pattern"),
     [
         (lambda path: path.write_bytes(b"no database, but long enough to be looked at" * 50), r"\$: this is no log"),
         (_broken("update messages set parent_hash = hash"), r"\$.threads\[.*\]: the thread leads .* circle"),
@@ -83,12 +83,12 @@ def _broken(statement: str) -> Callable[[Path], None]:
         (_broken("drop table parts"), "no such table"),
     ],
 )  # fmt: skip
-def test_a_broken_log_is_refused(change: Callable[[Path], None], told: str, tmp_path: Path) -> None:
+def test_a_broken_log_is_refused(change: Callable[[Path], None], pattern: str, tmp_path: Path) -> None:
     """With table and row, and fast: a thread that leads in a circle ends."""
     path = tmp_path / "logs.db"
     shutil.copy(DUMPS / "llm_threads.db", path)
     change(path)
-    with pytest.raises(FormatError, match=told):
+    with pytest.raises(FormatError, match=pattern):
         from_llm_logs(path)
 
 

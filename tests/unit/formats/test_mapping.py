@@ -102,12 +102,17 @@ def test_calls_and_results() -> None:
     result = answered["message"]["content"][0]["content"]
     assert (result["tool_call_id"], result["tool_name"], result["is_error"]) == (CALL, "read_file", True)
     assert [part["content_type"] for part in result["content"]] == ["text", "image"]
-    said, told = to_umf(history).data
-    assert said["content"][-1] == {
+    reply, result_message = to_umf(history).data
+    assert reply["content"][-1] == {
         "type": "tool_use", "id": CALL, "name": "read_file", "input": {"path": "README.md"},
     }  # fmt: skip
-    assert (told["role"], told["tool_call_id"], told["name"], told["content"]) == ("tool", CALL, "read_file", "# A")
-    assert from_umf([said, told])[1].tool_results[0].is_error
+    assert (
+        result_message["role"],
+        result_message["tool_call_id"],
+        result_message["name"],
+        result_message["content"],
+    ) == ("tool", CALL, "read_file", "# A")
+    assert from_umf([reply, result_message])[1].tool_results[0].is_error
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from dragoman.formats import (
     MessageBodySchemaPart,
     NotFetchedError,
 )
-from dragoman.transport.fetch import Fetched
+from dragoman.transport.fetch import FetchedMedia
 from tests.laws.globs import by_brute_force
 from tests.unit.formats.bodies import HANDWRITTEN_BODY, bodies, name_globs, names
 
@@ -178,18 +178,18 @@ def test_nothing_is_fetched_without_a_fetcher() -> None:
 class Library:
     """A fetcher that knows one URL, and remembers what it was asked for."""
 
-    asked: list[str]
+    urls: list[str]
 
-    def __call__(self, url: str) -> Fetched:
-        self.asked.append(url)
-        return Fetched({URL: "Ä".encode()}[url], "text/plain")
+    def __call__(self, url: str) -> FetchedMedia:
+        self.urls.append(url)
+        return FetchedMedia({URL: "Ä".encode()}[url], "text/plain")
 
 
 def test_what_lies_elsewhere_is_read_with_the_fetcher_that_is_given() -> None:
     """It may give bytes, or what the house's own fetcher gives, and is asked for what lies elsewhere alone."""
     library = Library([])
     assert ELSEWHERE.text(fetch=library) == "Ä!"
-    assert library.asked == [URL]
+    assert library.urls == [URL]
     assert ELSEWHERE.read_text(ELSEWHERE.parts[0], fetch=lambda url: url.encode()) == URL
 
 

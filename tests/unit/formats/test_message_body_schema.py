@@ -16,8 +16,8 @@ scenarios = pytest.mark.parametrize("name", list(SCENARIOS))
 
 
 def read(name: str) -> tuple[MessageBodySchema, MessageBody]:
-    wanted, said = SCENARIOS[name]
-    return MessageBodySchema.from_json(wanted), MessageBody.from_json(said)
+    wanted, body_json = SCENARIOS[name]
+    return MessageBodySchema.from_json(wanted), MessageBody.from_json(body_json)
 
 
 @scenarios
@@ -77,9 +77,9 @@ def test_a_check_is_what_the_specification_says(wanted: MessageBodySchema, body:
         named = name is None or any(by_brute_force(each, name) for each in _unfolded(wished.name or ""))
         return named and any(by_brute_force(each, kind) for each in _unfolded(wished.content_type))
 
-    said = [(part.name, part.content_type.partition(";")[0].lower()) for part in body.parts]
-    strange = [index for index, part in enumerate(said) if not any(matches(wish, *part) for wish in wanted.parts)]
-    lacking = [wish for wish in wanted.parts if wish.required and not any(matches(wish, *part) for part in said)]
+    pairs = [(part.name, part.content_type.partition(";")[0].lower()) for part in body.parts]
+    strange = [index for index, part in enumerate(pairs) if not any(matches(wish, *part) for wish in wanted.parts)]
+    lacking = [wish for wish in wanted.parts if wish.required and not any(matches(wish, *part) for part in pairs)]
     violations = wanted.check(body)
     assert [each.path for each in violations] == [*(f"$[{index}]" for index in strange), *("$" for _ in lacking)]
 

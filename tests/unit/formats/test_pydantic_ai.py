@@ -12,11 +12,11 @@ from tests.unit.formats.dumped import dump
 
 def test_every_part_of_a_prompt_has_its_block() -> None:
     """Media by their types, with base64 in the common alphabet; a cache point is no content."""
-    _, asked, *_ = from_pydantic_ai(dump("pydantic_ai_every_part.json"))
+    _, prompt_message, *_ = from_pydantic_ai(dump("pydantic_ai_every_part.json"))
     kinds = [TextBlock, TextBlock, ImageBlock, AudioBlock, DocumentBlock, ImageBlock, AudioBlock, VideoBlock,
              DocumentBlock, DocumentBlock, TextBlock]  # fmt: skip
-    assert [type(block) for block in asked.content] == kinds
-    audio, file = asked.content[3], asked.content[9]
+    assert [type(block) for block in prompt_message.content] == kinds
+    audio, file = prompt_message.content[3], prompt_message.content[9]
     assert isinstance(audio, AudioBlock)
     assert audio.source.data == "+//+"
     assert isinstance(file, DocumentBlock)
@@ -25,20 +25,20 @@ def test_every_part_of_a_prompt_has_its_block() -> None:
 
 def test_every_part_of_a_response_has_its_block() -> None:
     """What a provider did itself and what it summed up is kept, for nobody to be sent; half an input is raw."""
-    _, _, said, failed, drawn = from_pydantic_ai(dump("pydantic_ai_every_part.json"))
-    kinds = [block.kind if isinstance(block, ProviderBlock) else block.type for block in said.content]
+    _, _, reply, failed, drawn = from_pydantic_ai(dump("pydantic_ai_every_part.json"))
+    kinds = [block.kind if isinstance(block, ProviderBlock) else block.type for block in reply.content]
     assert kinds == ["builtin-tool-call", "builtin-tool-return", "text", "image", "compaction", "tool_use", "tool_use"]
-    assert {block.provider for block in said.content if isinstance(block, ProviderBlock)} == {"pydantic-ai"}
-    text = said.content[2]
+    assert {block.provider for block in reply.content if isinstance(block, ProviderBlock)} == {"pydantic-ai"}
+    text = reply.content[2]
     assert isinstance(text, TextBlock)
     (cited,) = text.citations
     assert (cited.url, cited.title, cited.cited_text, cited.start, cited.end) == (
         "https://example.org", "Bern", "It rains.", 0, 5,
     )  # fmt: skip
-    broken, empty = said.tool_uses
+    broken, empty = reply.tool_uses
     assert (broken.input, broken.raw_input) == ({}, '{"shape": ')
     assert (empty.input, empty.raw_input) == ({}, None)
-    assert said.usage is None
+    assert reply.usage is None
     assert failed.tool_results[0].is_error
     assert [block.type for block in drawn.tool_results[0].content] == ["text", "image"]
 
@@ -60,13 +60,13 @@ def test_instructions_are_told_where_they_change() -> None:
     """Behind the system's prompts, and not again with every request."""
     prompt = {"part_kind": "user-prompt", "content": "Hi."}
     system = {"part_kind": "system-prompt", "content": "Be brief."}
-    said = handwritten({"part_kind": "text", "content": "Ho."}, kind="response")
+    reply = handwritten({"part_kind": "text", "content": "Ho."}, kind="response")
     history = from_pydantic_ai(
-        [handwritten(system, prompt, instructions="A"), said, handwritten(prompt, instructions="A"), said,
-         handwritten(prompt, instructions="B"), said, handwritten(prompt)]
+        [handwritten(system, prompt, instructions="A"), reply, handwritten(prompt, instructions="A"), reply,
+         handwritten(prompt, instructions="B"), reply, handwritten(prompt)]
     )  # fmt: skip
-    told = [message.text for message in history if message.role == "system"]
-    assert told == ["Be brief.", "A", "B"]
+    system_texts = [message.text for message in history if message.role == "system"]
+    assert system_texts == ["Be brief.", "A", "B"]
     assert [str(message.role) for message in history[:3]] == ["system", "system", "user"]
 
 

@@ -104,9 +104,9 @@ def test_the_constructors() -> None:
     call = umf.ToolUse(id="c", name="f", input={})
     assert InternalMessage.system("a").as_dict() == {"role": "system", "content": "a"}
     assert InternalMessage.user("a").text() == InternalMessage.assistant("a").text() == "a"
-    said = InternalMessage.assistant_with_tools("", [call])
-    assert said.blocks() == [umf.Text(text=""), call]
-    assert said.text() == ""
+    reply = InternalMessage.assistant_with_tools("", [call])
+    assert reply.blocks() == [umf.Text(text=""), call]
+    assert reply.text() == ""
     assert InternalMessage.tool_result("c", "f", "1").as_dict() == {
         "role": "tool", "content": "1", "tool_call_id": "c", "name": "f",
     }  # fmt: skip
@@ -153,10 +153,10 @@ def test_calls_and_results_that_no_message_holds_are_added() -> None:
         line(4, "system_signal", anything=1),
         line(5, "tool_call", message_event_id="evt_9", tool_call={**call, "id": "d", "arguments": "text"}),
     ]  # fmt: skip
-    said, answered, called = from_umf_events(log)
-    assert said.text == "Let me see."
-    assert said.tool_uses[0].input == {"a": 1}
-    assert answered.tool_results[0].tool_use_id == said.tool_uses[0].id
+    reply, answered, called = from_umf_events(log)
+    assert reply.text == "Let me see."
+    assert reply.tool_uses[0].input == {"a": 1}
+    assert answered.tool_results[0].tool_use_id == reply.tool_uses[0].id
     assert answered.tool_results[0].content == (TextBlock(text='{"b":2}'),)
     assert called.tool_uses[0].raw_input == "text"
 
@@ -199,7 +199,7 @@ def test_a_call_tells_the_server_of_its_tool() -> None:
 
 def test_the_accumulator_gives_calls_in_order_of_their_index() -> None:
     """Sparse, out of order, names that come late, calls that never get one."""
-    told = accumulate(
+    accumulated = accumulate(
         [
             TextChunk("a"),
             ToolCallDelta(7, "c7", "second", '{"b":'),
@@ -212,8 +212,8 @@ def test_the_accumulator_gives_calls_in_order_of_their_index() -> None:
             TextChunk("never read"),
         ]
     )
-    assert told.text == "ab"
-    assert [(call.id, call.name, call.arguments) for call in told.tool_calls] == [
+    assert accumulated.text == "ab"
+    assert [(call.id, call.name, call.arguments) for call in accumulated.tool_calls] == [
         ("c1", "first", "{}"),
         ("c7", "second", '{"b":2}'),
     ]
@@ -229,9 +229,9 @@ def test_our_events_are_chunks_of_umf() -> None:
         ToolUseInputDelta("m", 1, CALL, "{}"),
         MessageComplete(Message.assistant("Hi.")),
     ]
-    told = accumulate(chunks_of(events))
-    assert told.text == "Hi."
-    assert [(call.id, call.name, call.arguments) for call in told.tool_calls] == [(CALL, "f", "{}")]
+    accumulated = accumulate(chunks_of(events))
+    assert accumulated.text == "Hi."
+    assert [(call.id, call.name, call.arguments) for call in accumulated.tool_calls] == [(CALL, "f", "{}")]
     with pytest.raises(StreamTruncatedError):
         accumulate(chunks_of([ErrorEvent(StreamTruncatedError("cut"))]))
 

@@ -8,7 +8,7 @@ from typing import Any
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest, WireResponse
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman_google.adapter import GoogleAdapter, VertexAdapter
 
 GEMINI_3 = GoogleAdapter("gemini-3-flash-preview")
@@ -21,8 +21,8 @@ def context(adapter: GoogleAdapter) -> RequestContext:
     return RequestContext(
         model=str(adapter.model_id),
         session_id="sess_test",
-        tool_ids=ToolIdMap(mint=lambda: "tu_" + encode_ulid(next(tools))),
-        new_id=lambda: encode_ulid(next(messages)),
+        tool_ids=ToolIdMap(mint=lambda: "tu_" + format_ulid(next(tools))),
+        new_id=lambda: format_ulid(next(messages)),
         clock=lambda: datetime(2026, 11, 21, tzinfo=UTC),
     )
 
@@ -40,7 +40,7 @@ def read(native: Any, adapter: GoogleAdapter = GEMINI_3) -> Message:
     return adapter.from_wire_response(WireResponse(status=200, body=body), context(adapter))
 
 
-def said(*parts: dict[str, Any], adapter: GoogleAdapter = GEMINI_3) -> Message:
+def reply_of(*parts: dict[str, Any], adapter: GoogleAdapter = GEMINI_3) -> Message:
     """The message of a reply that holds these parts."""
     return read(handwritten_reply(*parts), adapter)
 

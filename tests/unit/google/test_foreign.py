@@ -11,7 +11,7 @@ from dragoman.adapter.losses import LossKind, Severity
 from dragoman.canonical.blocks import AudioBlock, Citation, DocumentBlock, MediaSource, ProviderBlock
 from dragoman.canonical.message import MessageMetadata
 from dragoman_google.adapter import GoogleAdapter
-from tests.unit.google.talk import GEMINI_2, GEMINI_3, VERTEX, body, context, read, said, wire
+from tests.unit.google.talk import GEMINI_2, GEMINI_3, VERTEX, body, context, read, reply_of, wire
 
 SIGNED_CALL: dict[str, Any] = {
     "functionCall": {"name": "add", "args": {"x": 1}, "id": "g1"},
@@ -37,7 +37,7 @@ def test_a_signature_goes_back_to_its_issuer_alone() -> None:
         {"text": "", "thoughtSignature": "ZW1wdHk="},
         SIGNED_CALL,
     ]
-    message = said(*parts)
+    message = reply_of(*parts)
     (made,) = message.tool_uses
     history = (Message.user("Hi"), message, Message.tool(made.id, "2"))
     assert body(*history)["contents"][1]["parts"] == parts
@@ -54,7 +54,7 @@ def test_thinking_and_native_blocks_stay_on_their_platform(adapter: GoogleAdapte
         {"executableCode": {"language": "PYTHON", "code": "1"}},
         {"text": "One."},
     ]
-    message = said(*parts)
+    message = reply_of(*parts)
     request = wire(Message.user("Hi"), message, Message.user("And?"), adapter=adapter)
     sent = json.loads(request.body)["contents"][1]["parts"]
     if adapter is GEMINI_3:
@@ -95,7 +95,7 @@ def test_own_calls_without_a_signature_go_back_without() -> None:
 
 def test_an_id_that_was_never_issued_is_never_sent() -> None:
     """Neither on the call nor on its answer; an issued one stands on both, and others' calls get ids of their own."""
-    bare, issued = said({"functionCall": {"name": "add", "args": {}}}), said(SIGNED_CALL)
+    bare, issued = reply_of({"functionCall": {"name": "add", "args": {}}}), reply_of(SIGNED_CALL)
     for message, expected in ((bare, [None, None]), (issued, ["g1", "g1"])):
         (made,) = message.tool_uses
         contents = body(Message.user("Hi"), message, Message.tool(made.id, "2"))["contents"]
@@ -110,7 +110,7 @@ def test_an_id_that_was_never_issued_is_never_sent() -> None:
 def test_answers_without_ids_stand_in_the_order_of_their_calls() -> None:
     """Two calls of one name are told apart by nothing else, whichever tool was done first."""
     part = {"functionCall": {"name": "add", "args": {}}}
-    message = said(part, {"functionCall": {"name": "now", "args": {}}}, part)
+    message = reply_of(part, {"functionCall": {"name": "now", "args": {}}}, part)
     first, other, second = (made.id for made in message.tool_uses)
     answers = [Message.tool(second, "second"), Message.tool(other, "noon"), Message.tool(first, "first")]
     sent = body(Message.user("Hi"), message, *answers)["contents"][2]["parts"]
@@ -138,13 +138,13 @@ def test_media_in_an_answer_go_with_it_where_the_model_takes_them() -> None:
     first = Message.tool(call(1).id, (TextBlock(text="Here:"), image, sound))
     history = (Message.user("Hi"), foreign(call(1), call(2)), first, Message.tool(call(2).id, "ok"))
     inline = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
-    heard = {"inlineData": {"mimeType": "audio/wav", "data": "aGk="}}
+    audio_part = {"inlineData": {"mimeType": "audio/wav", "data": "aGk="}}
     newer = body(*history, Message.user("So?"))["contents"][2]["parts"]
     assert [next(iter(part)) for part in newer] == ["functionResponse", "functionResponse", "inlineData", "text"]
-    assert (newer[0]["functionResponse"]["parts"], newer[2]) == ([inline], heard)
+    assert (newer[0]["functionResponse"]["parts"], newer[2]) == ([inline], audio_part)
     older = body(*history, adapter=GEMINI_2)["contents"][2]["parts"]
     assert [next(iter(part)) for part in older] == ["functionResponse", "functionResponse", "inlineData", "inlineData"]
-    assert older[2:] == [inline, heard]
+    assert older[2:] == [inline, audio_part]
 
 
 def test_turns_of_one_side_are_one_content() -> None:
@@ -237,10 +237,10 @@ def test_thinking_of_others_is_left_out() -> None:
 
 def test_a_longer_history_begins_with_the_shorter_one() -> None:
     """Contents that were sent once are sent the same again."""
-    message = said(SIGNED_CALL)
+    message = reply_of(SIGNED_CALL)
     (made,) = message.tool_uses
     history = [
-        Message.user("Hi"), message, Message.tool(made.id, "2"), said({"text": "Two.", "thoughtSignature": "eA=="}),
+        Message.user("Hi"), message, Message.tool(made.id, "2"), reply_of({"text": "Two.", "thoughtSignature": "eA=="}),
         Message.user("And?"), foreign(call(1)), Message.tool(call(1).id, "3"), foreign(text="Three."),
         Message.user("Bye"),
     ]  # fmt: skip

@@ -18,13 +18,13 @@ from tests.conformance.jsondiff import differences
 from tests.conformance.oracle import interactions as oracle
 from tests.conformance.oracle.expected import Expected
 from tests.conformance.replies import compare
-from tests.exchanges import Exchange, load_or_skip
-from tests.unit.google.talk import VERTEX, context, said
+from tests.exchanges import RecordedExchange, load_or_skip
+from tests.unit.google.talk import VERTEX, context, reply_of
 
 GEMINI = InteractionsAdapter("gemini-3-flash-preview")
 
 
-def recorded() -> list[Exchange]:
+def recorded() -> list[RecordedExchange]:
     return [exchange for exchange in load_or_skip("google") if "/interactions" in exchange.url_path]
 
 
@@ -171,7 +171,7 @@ def test_steps_become_blocks_and_go_back_whole() -> None:
 
 def test_histories_of_others_become_steps() -> None:
     """Signatures of generateContent are not sent; results bear their flag, and media in them follow."""
-    other = said({"functionCall": {"name": "add", "args": {}}, "thoughtSignature": "c2ln"})
+    other = reply_of({"functionCall": {"name": "add", "args": {}}, "thoughtSignature": "c2ln"})
     (call,) = other.tool_uses
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
     failed = Message.tool(call.id, (TextBlock(text="no"), image), is_error=True)
@@ -236,8 +236,8 @@ def frames(*events: dict[str, Any]) -> bytes:
     return b"".join(f"event: {each['event_type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events)
 
 
-def delta(index: int, **told: Any) -> dict[str, Any]:
-    return {"event_type": "step.delta", "index": index, "delta": told}
+def delta(index: int, **fields: Any) -> dict[str, Any]:
+    return {"event_type": "step.delta", "index": index, "delta": fields}
 
 
 def start(index: int, **step: Any) -> dict[str, Any]:

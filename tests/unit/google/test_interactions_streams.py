@@ -117,8 +117,8 @@ def test_what_a_step_brings_along_is_told() -> None:
     thought = start(0, type="thought", summary=[{"type": "text", "text": "Hm."}], signature="c2ln")
     output = start(1, type="model_output", content=[{"type": "text", "text": "Yes"}])
     events = streamed(frames(CREATED, thought, output, delta(1, type="text", text="."), stop(1), END))
-    told = [event for event in events if isinstance(event, (TextDelta, ThinkingDelta))]
-    assert [(event.content_block_index, event.text) for event in told] == [(0, "Hm."), (1, "Yes"), (1, ".")]
+    deltas = [event for event in events if isinstance(event, (TextDelta, ThinkingDelta))]
+    assert [(event.content_block_index, event.text) for event in deltas] == [(0, "Hm."), (1, "Yes"), (1, ".")]
     last = events[-1]
     assert isinstance(last, MessageComplete)
     assert last.message.content == (ThinkingBlock(text="Hm.", signature="c2ln"), TextBlock(text="Yes."))
@@ -202,8 +202,8 @@ def test_codes_have_their_class(code: str, kind: type[errors.ProviderError]) -> 
 
 def test_an_input_that_is_too_long_has_its_own_class() -> None:
     """Though its code is that of any wrong request."""
-    said = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
-    error = {"event_type": "error", "error": {"code": "invalid_request", "message": said}}
+    message_text = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
+    error = {"event_type": "error", "error": {"code": "invalid_request", "message": message_text}}
     last = streamed(frames(CREATED, error))[-1]
     assert isinstance(last, ErrorEvent)
     assert isinstance(last.error, errors.ContextOverflowError)

@@ -9,7 +9,7 @@ from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_google.adapter import GoogleAdapter
 from dragoman_google.usage import usage
-from tests.unit.google.talk import GEMINI_2, GEMINI_3, VERTEX, handwritten_reply, read, said
+from tests.unit.google.talk import GEMINI_2, GEMINI_3, VERTEX, handwritten_reply, read, reply_of
 
 CALL = {"functionCall": {"name": "add", "args": {}}}
 
@@ -74,7 +74,7 @@ def test_a_refusal_without_content_is_a_message() -> None:
 
 def test_generated_media_become_blocks() -> None:
     """Pictures and sound; a picture that the model only thought of is no answer."""
-    message = said(
+    message = reply_of(
         {"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thought": True},
         {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
         {"inlineData": {"mimeType": "audio/L16;rate=24000", "data": "aGk="}},

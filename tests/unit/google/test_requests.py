@@ -25,12 +25,12 @@ from dragoman_google import parts
 from tests.unit.google.talk import GEMINI_2, GEMINI_3, context, return_trip
 
 
-def user(*said: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"role": "user", "parts": list(said), **more}
+def user(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"role": "user", "parts": list(parts), **more}
 
 
-def model(*said: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"role": "model", "parts": list(said), **more}
+def model(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"role": "model", "parts": list(parts), **more}
 
 
 def history(*contents: dict[str, Any], **more: Any) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
@@ -168,7 +168,7 @@ values = st.recursive(
 @given(native=st.dictionaries(names, values, max_size=4), encoded=st.dictionaries(names, values, max_size=4))
 def test_a_note_makes_any_part_whole_again(native: dict[str, Any], encoded: dict[str, Any]) -> None:
     """However far our encoding is from what was read, its note leads back."""
-    assert repr(_sorted(parts.restored(encoded, parts.note(native, encoded)))) == repr(_sorted(native))
+    assert repr(_sorted(parts.apply_note(encoded, parts.note_part(native, encoded)))) == repr(_sorted(native))
 
 
 def _sorted(value: Any) -> Any:
@@ -180,16 +180,16 @@ def _sorted(value: Any) -> Any:
 def test_media_are_told_apart_by_their_type() -> None:
     """A part becomes the block that its type says; base64 is brought into the alphabet that all providers read."""
     messages, _, _ = history(*BODIES["parts of all kinds"]["contents"])
-    asked, thought = messages[0].content, messages[1].content
-    kinds = [type(block) for block in asked]
+    user_blocks, thought = messages[0].content, messages[1].content
+    kinds = [type(block) for block in user_blocks]
     assert kinds == [ImageBlock, AudioBlock, VideoBlock, VideoBlock, DocumentBlock, ProviderBlock]
-    image, _, kept, shown, *_ = asked
+    image, _, stored, detailed, *_ = user_blocks
     assert isinstance(image, ImageBlock)
     assert (image.source.data, image.detail) == ("aGk+/w==", "low")
-    assert isinstance(kept, VideoBlock)
-    assert (kept.source.kind, kept.source.provider) == ("file_id", "google")
-    assert isinstance(shown, VideoBlock)
-    assert shown.source.kind == "url"
+    assert isinstance(stored, VideoBlock)
+    assert (stored.source.kind, stored.source.provider) == ("file_id", "google")
+    assert isinstance(detailed, VideoBlock)
+    assert detailed.source.kind == "url"
     assert [block.type for block in thought] == ["thinking", "text", "provider", "provider", "provider", "text"]
     assert thought[0] == ThinkingBlock(text="hm", signature="c2ln")
     assert thought[1] == TextBlock(text="")
@@ -271,8 +271,8 @@ def test_nulls_of_a_request_hide_nothing_that_is_added() -> None:
     wire = GEMINI_3.to_wire(
         [Message.system("Be brief."), *messages], [tool], replace(options, seed=1, tool_choice="auto")
     )
-    for said in (b"Be brief.", b'"add"', b'"seed":1', b'"AUTO"'):
-        assert said in wire.body
+    for fragment in (b"Be brief.", b'"add"', b'"seed":1', b'"AUTO"'):
+        assert fragment in wire.body
 
 
 @pytest.mark.parametrize("body", [{}, {"contents": 5}, {"contents": ["x"]}, {"contents": [{"parts": 5}]}, b"[]", b"{"])

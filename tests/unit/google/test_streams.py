@@ -17,18 +17,18 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus, StopReason
-from tests.exchanges import Exchange, load_or_skip
+from tests.exchanges import RecordedExchange, load_or_skip
 from tests.unit.google.talk import GEMINI_3, VERTEX, body, context, events, failure, read, sse, streamed
 
 COUNTS = {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5}
 
 
 def handwritten_chunk(*parts: dict[str, Any], reason: Any = None, counts: Any = None) -> dict[str, Any]:
-    said: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
     if reason is not None:
-        said["finishReason"] = reason
+        candidate["finishReason"] = reason
     counted = {"usageMetadata": counts} if counts else {}
-    return {"candidates": [said], "modelVersion": "gemini-3-flash-preview", **counted}
+    return {"candidates": [candidate], "modelVersion": "gemini-3-flash-preview", **counted}
 
 
 def test_plain_texts_go_on_and_signed_ones_stand_alone() -> None:
@@ -262,7 +262,7 @@ def test_snake_case_is_read_as_well() -> None:
         assert sent == [part]
 
 
-def array_recordings() -> list[Exchange]:
+def array_recordings() -> list[RecordedExchange]:
     return [exchange for exchange in load_or_skip("google") if isinstance(exchange.response, list)]
 
 

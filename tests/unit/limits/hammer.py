@@ -16,7 +16,7 @@ from typing import Any
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, Limits
 from dragoman.limits.limits import Grant
-from tests.store.programs import FORKED
+from tests.store.programs import FORK_CONTEXT
 from tests.unit.limits.redis_server import HOW_TO_RUN, REDIS_URL, own_name
 from tests.unit.limits.windows import most_in_any_window
 
@@ -37,7 +37,7 @@ def _usage(chance: random.Random, grant: Grant, settled: bool) -> tuple[Use, Tok
     return (grant.at, 1, used), TokenUsage(input_tokens=used), 1
 
 
-def _ask(url: str, name: str, number: int, asks: int, settled: bool, told: Any) -> None:
+def _ask(url: str, name: str, number: int, asks: int, settled: bool, results: Any) -> None:
     limits, chance, uses = Limits(LIMIT, url=url, name=name, max_wait=1e6), random.Random(number), list[Use]()
     for _ in range(asks):
         grant = limits.reserve(GPT, chance.randint(1, 500), chance.randint(0, 4_000))
@@ -45,10 +45,10 @@ def _ask(url: str, name: str, number: int, asks: int, settled: bool, told: Any) 
         limits.settle(grant, usage, requests=requests)
         uses.append(use)
     limits.close()
-    told.put(uses)
+    results.put(uses)
 
 
-async def _ask_async(url: str, name: str, number: int, asks: int, settled: bool, told: Any) -> None:
+async def _ask_async(url: str, name: str, number: int, asks: int, settled: bool, results: Any) -> None:
     limits, chance, uses = Limits(LIMIT, url=url, name=name, max_wait=1e6), random.Random(number), list[Use]()
 
     async def some() -> None:
@@ -60,39 +60,40 @@ async def _ask_async(url: str, name: str, number: int, asks: int, settled: bool,
 
     await asyncio.gather(*(some() for _ in range(4)))
     await limits.close_async()
-    told.put(uses)
+    results.put(uses)
 
 
-def _run(url: str, name: str, number: int, asks: int, settled: bool, told: Any) -> None:
+def _run(url: str, name: str, number: int, asks: int, settled: bool, results: Any) -> None:
     if number % 2:
-        asyncio.run(_ask_async(url, name, number, asks, settled, told))
+        asyncio.run(_ask_async(url, name, number, asks, settled, results))
     else:
-        _ask(url, name, number, asks, settled, told)
+        _ask(url, name, number, asks, settled, results)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--asks", type=int, default=1_000)
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     url = os.environ.get(REDIS_URL)
     if not url:
         print(HOW_TO_RUN)
         return 1
     good = True
     for settled in (False, True):
-        good = _judged(url, wanted.processes, wanted.asks, settled) and good
+        good = _run_round(url, arguments.processes, arguments.asks, settled) and good
     return 0 if good else 1
 
 
-def _judged(url: str, processes: int, asks: int, settled: bool) -> bool:
-    name, told, begun = own_name(), FORKED.Queue(), time.perf_counter()
+def _run_round(url: str, processes: int, asks: int, settled: bool) -> bool:
+    name, results, begun = own_name(), FORK_CONTEXT.Queue(), time.perf_counter()
     workers = [
-        FORKED.Process(target=_run, args=(url, name, number, asks, settled, told)) for number in range(processes)
+        FORK_CONTEXT.Process(target=_run, args=(url, name, number, asks, settled, results))
+        for number in range(processes)
     ]
     for worker in workers:
         worker.start()
-    uses = [use for _ in workers for use in told.get()]
+    uses = [use for _ in workers for use in results.get()]
     for worker in workers:
         worker.join()
     each = (time.perf_counter() - begun) / len(uses) * 1000

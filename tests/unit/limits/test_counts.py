@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.limits.counts import Change, Counts, Notice
+from dragoman.limits.counts import Adjustment, LocalCounters, Notice
 from dragoman.limits.limit import Bucket, Claim, Limit
 from tests.unit.limits.clocks import Clock
 from tests.unit.limits.windows import most_in_any_window
@@ -46,15 +46,15 @@ def test_no_window_holds_more_than_the_limit(limit: Limit, steps: list[tuple[str
     """Requests of any size at any time, waits of any length, replies shorter than was held: the sum of what was really
     used in any span of the limit's length is at most the limit, and everything that fits starts some time."""
     clock = Clock()
-    counts, buckets = Counts(clock), tuple(limit.buckets("openai:gpt"))
+    counters, buckets = LocalCounters(clock), tuple(limit.buckets("openai:gpt"))
     uses: list[Use] = []
     open_uses: list[Use] = []
     for kind, number in steps:
         if kind == "ask":
             needs = tuple(min(1 if bucket.unit == "requests" else number, bucket.amount) for bucket in buckets)
-            answer = counts.claim(_claims(buckets, needs), NO_LIMIT)
-            assert answer.granted
-            use = Use(answer.at, needs, needs)
+            result = counters.claim(_claims(buckets, needs), NO_LIMIT)
+            assert result.granted
+            use = Use(result.at, needs, needs)
             uses.append(use)
             open_uses.append(use)
         elif kind == "sleep":
@@ -63,12 +63,12 @@ def test_no_window_holds_more_than_the_limit(limit: Limit, steps: list[tuple[str
             use = open_uses.pop(number % len(open_uses))
             use.used = tuple(count * number // 100 for count in use.held)
             changes = [
-                Change(bucket.claim(held), bucket.time_for(used - held))
+                Adjustment(bucket.claim(held), bucket.time_for(used - held))
                 for bucket, held, used in zip(buckets, use.held, use.used, strict=True)
             ]
-            counts.settle(changes, use.at)
+            counters.settle(changes, use.at)
         elif kind == "notice":
-            counts.notice([Notice(buckets[0].key, buckets[0].time_for(number), 0, buckets[0].period)])
+            counters.apply_notices([Notice(buckets[0].key, buckets[0].time_for(number), 0, buckets[0].period)])
     for place, bucket in enumerate(buckets):
         assert most_in_any_window([(use.at, use.used[place]) for use in uses], bucket.period) <= bucket.amount
 
@@ -76,16 +76,16 @@ def test_no_window_holds_more_than_the_limit(limit: Limit, steps: list[tuple[str
 @given(limit=limits, sizes=st.lists(st.integers(1, 400), min_size=1, max_size=40))
 def test_who_asked_first_starts_first(limit: Limit, sizes: list[int]) -> None:
     """Large requests do not starve behind small ones: where all ask at once, they start in the order they asked in."""
-    counts, (_, tokens) = Counts(Clock()), tuple(limit.buckets("openai:gpt"))
-    starts = [counts.claim([tokens.claim(min(size, tokens.amount))], NO_LIMIT).at for size in sizes]
+    counters, (_, tokens) = LocalCounters(Clock()), tuple(limit.buckets("openai:gpt"))
+    starts = [counters.claim([tokens.claim(min(size, tokens.amount))], NO_LIMIT).at for size in sizes]
     assert starts == sorted(starts)
 
 
 @given(limit=limits)
 def test_a_steady_user_gets_the_promised_share(limit: Limit) -> None:
     """What is not let through at once comes at the even pace: all but the burst's share of the limit, each period."""
-    counts, (requests, _) = Counts(Clock()), tuple(limit.buckets("openai:gpt"))
-    starts = [counts.claim([requests.claim(1)], NO_LIMIT).at for _ in range(3 * requests.amount)]
+    counters, (requests, _) = LocalCounters(Clock()), tuple(limit.buckets("openai:gpt"))
+    starts = [counters.claim([requests.claim(1)], NO_LIMIT).at for _ in range(3 * requests.amount)]
     lasting = starts[-1] - starts[0]
     paced = len(starts) - requests.burst
     assert lasting <= paced * (requests.period / (requests.amount - requests.burst + 1) + 1)
@@ -94,10 +94,10 @@ def test_a_steady_user_gets_the_promised_share(limit: Limit) -> None:
 def test_threads_share_one_count() -> None:
     """Eight threads that ask as fast as they can: no window holds more, and nothing is handed out twice."""
     (bucket,) = Limit(requests=50).buckets("openai:gpt")
-    counts, starts = Counts(Clock()), list[int]()
+    counters, starts = LocalCounters(Clock()), list[int]()
 
     def ask() -> None:
-        starts.extend(counts.claim([bucket.claim(1)], NO_LIMIT).at for _ in range(100))
+        starts.extend(counters.claim([bucket.claim(1)], NO_LIMIT).at for _ in range(100))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
@@ -110,12 +110,12 @@ def test_threads_share_one_count() -> None:
 def test_a_count_that_was_idle_is_forgotten() -> None:
     """A program that meets ever new models keeps no memory of all of them."""
     clock = Clock()
-    counts = Counts(clock)
+    counters = LocalCounters(clock)
     for number in range(10_000):
-        counts.claim([Claim(str(number), 1, -1, 1_000_000)], NO_LIMIT)
+        counters.claim([Claim(str(number), 1, -1, 1_000_000)], NO_LIMIT)
     clock.now += 2
-    counts.claim([Claim("last", 1, -1, 1_000_000)], NO_LIMIT)
-    assert len(counts._counts) == 1
+    counters.claim([Claim("last", 1, -1, 1_000_000)], NO_LIMIT)
+    assert len(counters._states) == 1
 
 
 def _claims(buckets: tuple[Bucket, ...], needs: tuple[int, ...]) -> list[Claim]:

@@ -8,7 +8,7 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, RateLimitError, ServerError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, LimitReachedError, Limits
-from dragoman.limits.told import remaining
+from dragoman.limits.told import read_remaining
 from tests.unit.limits.clocks import Clock
 
 SONNET, GPT = "anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol"
@@ -101,7 +101,7 @@ def test_what_is_broken_off_is_given_back() -> None:
     limits = Limits(Limit(requests=60, tokens=600, burst=0.01), timing=clock.timing)
     limits.acquire(GPT, 6)
     impatient = Limits(limits.limits, timing=clock.timing)
-    impatient._own = limits._own
+    impatient._local_counters = limits._local_counters
     object.__setattr__(impatient._timing, "sleep", fail)
     object.__setattr__(impatient._timing, "sleep_async", fail_async)
     for _ in range(3):
@@ -135,8 +135,8 @@ def test_cached_tokens_count_where_the_limit_says_so() -> None:
 def test_a_provider_that_refuses_is_heeded() -> None:
     """For as long as it asks, nothing is sent to that model; without a time, no burst is left. Others go on."""
     limits = Limits(Limit(requests=600), max_wait=1000, timing=Clock().timing)
-    limits.heed(SONNET, RateLimitError("slow down", retry_after=20))
-    limits.heed(GPT, RateLimitError("slow down"))
+    limits.observe(SONNET, RateLimitError("slow down", retry_after=20))
+    limits.observe(GPT, RateLimitError("slow down"))
     assert (limits.reserve(SONNET).wait, limits.reserve("ollama:qwen3").wait) == (20, 0)
     assert limits.reserve(GPT).wait == pytest.approx(60 / 541, abs=0.001)
 
@@ -145,31 +145,31 @@ def test_a_provider_that_refuses_is_heeded() -> None:
 def test_errors_that_say_nothing_of_the_limit_change_nothing(error: Any) -> None:
     """A server that is broken or full has not counted us."""
     limits = Limits(Limit(requests=10), timing=Clock().timing)
-    limits.heed(GPT, error)
+    limits.observe(GPT, error)
     assert limits.reserve(GPT).wait == 0
 
 
 def test_an_absurd_wish_is_cut() -> None:
     """A provider with a broken clock does not shut a program down for a century."""
     limits = Limits(Limit(requests=10), max_wait=10_000, timing=Clock().timing)
-    limits.heed(GPT, RateLimitError("come back", retry_after=3e9))
+    limits.observe(GPT, RateLimitError("come back", retry_after=3e9))
     assert limits.reserve(GPT).wait == 3600
 
 
 def test_headers_take_room_and_never_make_it() -> None:
     """Fewer left than we would let through: so many. More: as before."""
     limits = Limits(Limit(requests=100, tokens=1000, burst=0.1), max_wait=0, timing=Clock().timing)
-    limits.heed(GPT, {"x-ratelimit-remaining-requests": "2", "x-ratelimit-remaining-tokens": "99999"})
+    limits.observe(GPT, {"x-ratelimit-remaining-requests": "2", "x-ratelimit-remaining-tokens": "99999"})
     assert [limits.reserve(GPT).wait for _ in range(2)] == [0, 0]
     with pytest.raises(LimitReachedError):
         limits.reserve(GPT)
-    limits.heed(GPT, {"x-ratelimit-remaining-requests": "50"})
+    limits.observe(GPT, {"x-ratelimit-remaining-requests": "50"})
     with pytest.raises(LimitReachedError):
         limits.reserve(GPT)
 
 
 @pytest.mark.parametrize(
-    ("headers", "told"),
+    ("headers", "expected"),
     [
         ({"anthropic-ratelimit-requests-remaining": "3"}, {"requests": 3}),
         ({"x-ratelimit-remaining-tokens": " 70 "}, {"tokens": 70}),
@@ -180,9 +180,9 @@ def test_headers_take_room_and_never_make_it() -> None:
         ({}, {}),
     ],
 )
-def test_headers_are_read_with_care(headers: dict[str, str], told: dict[str, int]) -> None:
+def test_headers_are_read_with_care(headers: dict[str, str], expected: dict[str, int]) -> None:
     """What is no number tells nothing."""
-    assert remaining(headers) == told
+    assert read_remaining(headers) == expected
 
 
 def test_a_url_that_is_none_is_not_shown() -> None:

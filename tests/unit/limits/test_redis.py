@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import RateLimitError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, LimitReachedError, Limits, LimitsUnavailableError
-from dragoman.limits.counts import Change, Counts, Notice
-from dragoman.limits.redis_counts import RedisCounts
+from dragoman.limits.counts import Adjustment, LocalCounters, Notice
+from dragoman.limits.redis_counts import RedisCounters
 from tests.sampling import examples
-from tests.store.programs import FORKED
+from tests.store.programs import FORK_CONTEXT
 from tests.unit.limits.clocks import Clock
 from tests.unit.limits.redis_server import own_name, redis_url
 from tests.unit.limits.windows import most_in_any_window
@@ -38,27 +38,27 @@ def test_the_scripts_say_what_the_process_says(steps: list[tuple[str, int]], bur
     """Fed with the same moments, the server gives the same answers to the microsecond."""
     clock = Clock(1_790_000_000.0)
     buckets = tuple(Limit(requests=7, tokens=300, burst=burst).buckets(GPT))
-    here, there = Counts(clock), RedisCounts(redis_url(), own_name(), clock)
+    local, shared_counters = LocalCounters(clock), RedisCounters(redis_url(), own_name(), clock)
     granted: list[tuple[int, int]] = []
     for kind, number in steps:
         if kind == "sleep":
             clock.now += number / 7
         elif kind == "ask":
             claims = [buckets[0].claim(1), buckets[1].claim(min(number, 300))]
-            answer = here.claim(claims, 40_000_000)
-            assert there.claim(claims, 40_000_000) == answer
+            answer = local.claim(claims, 40_000_000)
+            assert shared_counters.claim(claims, 40_000_000) == answer
             if answer.granted:
                 granted.append((answer.at, min(number, 300)))
         elif kind == "settle" and granted:
             at, held = granted.pop(number % len(granted))
-            changes = [Change(buckets[1].claim(held), buckets[1].time_for(number - held))]
-            here.settle(changes, at)
-            there.settle(changes, at)
+            changes = [Adjustment(buckets[1].claim(held), buckets[1].time_for(number - held))]
+            local.settle(changes, at)
+            shared_counters.settle(changes, at)
         elif kind == "notice":
             notices = [Notice(buckets[number % 2].key, number * 1000 if number % 3 else None, number * 500, 60_000_000)]
-            here.notice(notices)
-            there.notice(notices)
-    there.close()
+            local.apply_notices(notices)
+            shared_counters.apply_notices(notices)
+    shared_counters.close()
 
 
 def _ask(url: str, name: str, count: int, starts: Any) -> None:
@@ -69,8 +69,8 @@ def _ask(url: str, name: str, count: int, starts: Any) -> None:
 
 def test_processes_share_one_limit(shared: tuple[str, str]) -> None:
     """Four of them, as fast as they can: no window holds more, and nothing is handed out twice."""
-    starts = FORKED.Queue()
-    workers = [FORKED.Process(target=_ask, args=(*shared, 50, starts)) for _ in range(4)]
+    starts = FORK_CONTEXT.Queue()
+    workers = [FORK_CONTEXT.Process(target=_ask, args=(*shared, 50, starts)) for _ in range(4)]
     for worker in workers:
         worker.start()
     granted = [at for _ in workers for at in starts.get(timeout=60)]
@@ -87,8 +87,8 @@ def test_event_loops_share_one_limit(shared: tuple[str, str]) -> None:
     async def main() -> list[int]:
         granted = await asyncio.gather(*(limits.reserve_async(GPT, 5, 5) for _ in range(30)))
         await limits.settle_async(granted[0], TokenUsage(input_tokens=5))
-        await limits.give_back_async(granted[1])
-        await limits.heed_async("openai:other", RateLimitError("no", retry_after=30))
+        await limits.release_async(granted[1])
+        await limits.observe_async("openai:other", RateLimitError("no", retry_after=30))
         await limits.close_async()
         return [grant.at for grant in granted]
 

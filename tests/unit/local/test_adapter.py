@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.adapter.assembly import fold
+from dragoman.adapter.assembly import fold_deltas
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.decoding import replay
 from dragoman.adapter.errors import (
@@ -28,7 +28,7 @@ from dragoman.canonical.blocks import ProviderBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.transport.local.reply import whole
+from dragoman.transport.local.reply import merge_lines
 from tests.laws.strategies import histories
 
 MODEL = "local:smollm2-135m"
@@ -69,8 +69,8 @@ def test_a_body_read_and_written_again_is_the_same(
 
 def test_options_that_the_model_lacks_are_named_as_losses() -> None:
     """Nothing is left out silently."""
-    asked = AdapterOptions(effort="high", thinking_budget=9, prompt_cache="5m", parallel_tool_calls=True)
-    losses = ADAPTER.to_wire([Message.user("Hi")], [], asked).losses
+    requested = AdapterOptions(effort="high", thinking_budget=9, prompt_cache="5m", parallel_tool_calls=True)
+    losses = ADAPTER.to_wire([Message.user("Hi")], [], requested).losses
     assert [loss.reason.partition(":")[0] for loss in losses] == [
         "effort", "thinking_budget", "prompt_cache", "parallel_tool_calls",
     ]  # fmt: skip
@@ -79,16 +79,16 @@ def test_options_that_the_model_lacks_are_named_as_losses() -> None:
 
 def test_fields_of_a_later_version_survive_the_round_trip() -> None:
     """They are kept as the provider's own fields, and a part of an unknown kind as a native block."""
-    asked: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "model": "smollm2-135m",
         "messages": [{"role": "user", "content": [{"type": "hologram", "size": 3}]}],
         "quality": "high",
     }
-    messages, tools, chosen = ADAPTER.from_wire_request(asked, context())
+    messages, tools, chosen = ADAPTER.from_wire_request(requested, context())
     assert messages[0].content == (
         ProviderBlock(provider="local", kind="hologram", data={"type": "hologram", "size": 3}),
     )
-    assert json.loads(ADAPTER.to_wire(messages, tools, chosen).body) == asked
+    assert json.loads(ADAPTER.to_wire(messages, tools, chosen).body) == requested
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", {"messages": [{"role": "king"}]}, {"messages": 3}])
@@ -123,7 +123,7 @@ def without_ids(message: Message) -> Any:
 
 
 def whole_message(lines: list[dict[str, Any]]) -> Message:
-    return ADAPTER.from_wire_response(WireResponse(200, json.dumps(whole(lines)).encode()), context())
+    return ADAPTER.from_wire_response(WireResponse(200, json.dumps(merge_lines(lines)).encode()), context())
 
 
 @given(st.lists(st.integers(0, 700), max_size=12))
@@ -136,7 +136,7 @@ def test_a_stream_and_the_whole_reply_are_one_message(cuts: list[int]) -> None:
     complete = events[-1]
     assert isinstance(complete, MessageComplete)
     assert without_ids(complete.message) == without_ids(whole_message(LINES))
-    assert fold(events) == complete.message.content
+    assert fold_deltas(events) == complete.message.content
     assert complete.message.stop_reason is StopReason.TOOL_USE
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.transport.local.choice import wanted
+from dragoman.transport.local.choice import select_tools
 
 TOOLS = [{"name": name} for name in ("read_file", "write_file", "get_weather", "send_email", "add", "open_page")]
 
@@ -23,7 +23,7 @@ TOOLS = [{"name": name} for name in ("read_file", "write_file", "get_weather", "
 )
 def test_a_message_asks_for_the_tool_whose_object_it_speaks_of(text: str, names: list[str]) -> None:
     """The last word of a tool's name decides, and the number of its other words where several tools share it."""
-    assert [tool["name"] for tool in wanted(TOOLS, text)] == names
+    assert [tool["name"] for tool in select_tools(TOOLS, text)] == names
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_a_message_asks_for_the_tool_whose_object_it_speaks_of(text: str, names:
 )
 def test_small_talk_asks_for_no_tool(text: str) -> None:
     """A verb alone, or no word of any tool, is no request for a call."""
-    assert wanted(TOOLS, text) == []
+    assert select_tools(TOOLS, text) == []
 
 
 def test_a_tool_without_a_word_in_its_name_is_never_asked_for() -> None:
     """A name of nothing but underscores shares no word with any message."""
-    assert wanted([{"name": "__"}], "__ read") == []
+    assert select_tools([{"name": "__"}], "__ read") == []

@@ -35,16 +35,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def put(folder: Path, content: bytes = CONTENT) -> Path:
+def write_model(folder: Path, content: bytes = CONTENT) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / KNOWN.file
     path.write_bytes(content)
     return path
 
 
-def put_package(folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes = CONTENT) -> Path:
+def write_package(folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes = CONTENT) -> Path:
     package = folder / KNOWN.package
-    path = put(package, content)
+    path = write_model(package, content)
     (package / "__init__.py").write_text("raise RuntimeError('the package is never imported')")
     monkeypatch.syspath_prepend(folder)
     return path
@@ -54,14 +54,14 @@ def test_a_model_lies_in_its_package_which_is_not_imported(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The package's own requirements may be missing, so its code must not run."""
-    path = put_package(tmp_path / "site", monkeypatch)
+    path = write_package(tmp_path / "site", monkeypatch)
     assert model_file("tiny") == path
     assert KNOWN.package not in sys.modules
 
 
 def test_a_model_lies_in_the_cache_folder(cache: Path) -> None:
     """`dragoman local install` puts it there."""
-    path = put(cache)
+    path = write_model(cache)
     assert model_file("tiny") == path
 
 
@@ -75,16 +75,16 @@ def test_a_damaged_file_is_not_loaded_and_a_whole_one_elsewhere_is(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hash of what its maker published decides."""
-    put_package(tmp_path / "site", monkeypatch, b"half")
+    write_package(tmp_path / "site", monkeypatch, b"half")
     with pytest.raises(ConfigurationError, match="damaged"):
         model_file("tiny")
-    path = put(cache)
+    path = write_model(cache)
     assert model_file("tiny") == path
 
 
 def test_a_path_to_a_gguf_file_is_a_model(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any file that the runtime reads can be used, also from the home folder."""
-    path = put(tmp_path)
+    path = write_model(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert model_file(str(path)) == path
     assert model_file("~/tiny.gguf") == path
@@ -103,7 +103,7 @@ def test_the_embedded_model_is_known() -> None:
     assert files.cache_folder().name == "models"
 
 
-def wheel(folder: Path, content: bytes | None) -> None:
+def write_wheel(folder: Path, content: bytes | None) -> None:
     """A wheel that holds the file, or does not, and that requires what does not exist."""
     folder.mkdir()
     metadata = "Metadata-Version: 2.1\nName: tiny-model-of-ours\nVersion: 1.0\nRequires-Dist: no-such-thing-at-all\n"
@@ -120,7 +120,7 @@ def wheel(folder: Path, content: bytes | None) -> None:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def wheel_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that pip and uv take wheels from, instead of an index."""
     folder = tmp_path / "wheels"
     for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
@@ -131,48 +131,48 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_install_fetches_the_wheel_alone_and_keeps_the_file(cache: Path, shelf: Path) -> None:
+def test_install_fetches_the_wheel_alone_and_keeps_the_file(cache: Path, wheel_folder: Path) -> None:
     """What the wheel requires is not fetched, what else it holds is not kept, and the second time nothing is done."""
-    wheel(shelf, CONTENT)
-    told: list[str] = []
-    path = install("tiny", tell=told.append)
+    write_wheel(wheel_folder, CONTENT)
+    messages: list[str] = []
+    path = install("tiny", notify=messages.append)
     assert path.read_bytes() == CONTENT
     assert [entry.name for entry in cache.iterdir()] == [KNOWN.file]
-    assert install("tiny", tell=told.append) == path
-    assert told == ["fetching tiny"]
+    assert install("tiny", notify=messages.append) == path
+    assert messages == ["fetching tiny"]
 
 
-def test_install_replaces_a_damaged_file(cache: Path, shelf: Path) -> None:
+def test_install_replaces_a_damaged_file(cache: Path, wheel_folder: Path) -> None:
     """What a crash or a bad disk left behind is no reason to fail for ever."""
-    wheel(shelf, CONTENT)
-    put(cache, b"half")
-    assert install("tiny", tell=lambda _: None).read_bytes() == CONTENT
+    write_wheel(wheel_folder, CONTENT)
+    write_model(cache, b"half")
+    assert install("tiny", notify=lambda _: None).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"another file", "not the file"), (None, "does not hold")])
+@pytest.mark.parametrize(("content", "message"), [(b"another file", "not the file"), (None, "does not hold")])
 def test_install_keeps_nothing_that_is_not_the_known_file(
-    cache: Path, shelf: Path, content: bytes | None, said: str
+    cache: Path, wheel_folder: Path, content: bytes | None, message: str
 ) -> None:
     """A name on an index can come to hold something else."""
-    wheel(shelf, content)
-    with pytest.raises(ConfigurationError, match=said):
-        install("tiny", tell=lambda _: None)
+    write_wheel(wheel_folder, content)
+    with pytest.raises(ConfigurationError, match=message):
+        install("tiny", notify=lambda _: None)
     assert list(cache.iterdir()) == []
 
 
-def test_install_says_why_it_failed(cache: Path, shelf: Path) -> None:
+def test_install_says_why_it_failed(cache: Path, wheel_folder: Path) -> None:
     """The last line of the installer is the reason."""
-    shelf.mkdir()
+    wheel_folder.mkdir()
     with pytest.raises(ConfigurationError, match=r"could not be fetched: ."):
-        install("tiny", tell=lambda _: None)
+        install("tiny", notify=lambda _: None)
 
 
 def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """pip belongs to the interpreter that runs; uv is asked to install for it."""
-    ran: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        ran.append(command)
+        commands.append(command)
         return subprocess.CompletedProcess(command, 1, "", "")
 
     monkeypatch.setattr(subprocess, "run", run)
@@ -180,10 +180,10 @@ def test_install_uses_pip_where_it_is_there(cache: Path, monkeypatch: pytest.Mon
     for found in (object(), None):
         monkeypatch.setattr(installing, "find_spec", lambda _, found=found: found)
         with pytest.raises(ConfigurationError, match="no reason given"):
-            install("tiny", tell=lambda _: None)
-    assert ran[0][:4] == [sys.executable, "-m", "pip", "install"]
-    assert ran[1][:5] == ["/bin/uv", "pip", "install", "--python", sys.executable]
-    assert all("--no-deps" in command for command in ran)
+            install("tiny", notify=lambda _: None)
+    assert commands[0][:4] == [sys.executable, "-m", "pip", "install"]
+    assert commands[1][:5] == ["/bin/uv", "pip", "install", "--python", sys.executable]
+    assert all("--no-deps" in command for command in commands)
 
 
 def test_install_without_pip_and_uv_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_install_without_pip_and_uv_says_what_to_do(cache: Path, monkeypatch: py
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(installing, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="ensurepip"):
-        install("tiny", tell=lambda _: None)
+        install("tiny", notify=lambda _: None)
 
 
 def test_only_known_models_can_be_installed(cache: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_file_that_does_not_tell_its_window_has_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"PK\x03\x04", "no GGUF file"),
         (b"GGUF\x03", "cut off"),
@@ -53,9 +53,9 @@ def test_a_file_that_does_not_tell_its_window_has_none(tmp_path: Path) -> None:
         (handwritten_gguf(entry("x", 99, b"")), "unknown kind 99"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, data: bytes, said: str) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     """Nothing is guessed from bytes that are no whole header."""
     path = tmp_path / "a.gguf"
     path.write_bytes(data)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         context_length(path)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.transport.local.model import LocalModel, loaded_model
+from dragoman.transport.local.model import LocalModel, get_model
 
 TELEMETRY = "openvino_telemetry"
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def modules_seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A runtime that loads no file; the list says what stood in the telemetry's place when it was imported."""
     found: list[Any] = []
 
@@ -44,37 +44,39 @@ def test_a_missing_runtime_names_the_extra(monkeypatch: pytest.MonkeyPatch, hand
         LocalModel(handwritten_gguf)
 
 
-def test_a_file_that_the_runtime_refuses_is_named_with_the_reason(seen: list[Any], handwritten_gguf: Path) -> None:
+def test_a_file_that_the_runtime_refuses_is_named_with_the_reason(
+    modules_seen: list[Any], handwritten_gguf: Path
+) -> None:
     """In the runtime's words, without the places in its source."""
     with pytest.raises(ConfigurationError, match=r"handwritten.gguf cannot be loaded \(Failed to open it\)"):
         LocalModel(handwritten_gguf)
 
 
-def test_a_file_of_another_kind_never_reaches_the_runtime(seen: list[Any], tmp_path: Path) -> None:
+def test_a_file_of_another_kind_never_reaches_the_runtime(modules_seen: list[Any], tmp_path: Path) -> None:
     """It might take anything for a model."""
     path = tmp_path / "a.gguf"
     path.write_bytes(b"PK")
-    told: list[str] = []
+    messages: list[str] = []
     with pytest.raises(ConfigurationError, match="no GGUF file"):
-        loaded_model(str(path), told.append)
-    assert told == [f"loading {path}, which takes a few seconds"]
+        get_model(str(path), messages.append)
+    assert messages == [f"loading {path}, which takes a few seconds"]
 
 
-def test_the_telemetry_is_hidden_while_the_runtime_is_imported(seen: list[Any], handwritten_gguf: Path) -> None:
+def test_the_telemetry_is_hidden_while_the_runtime_is_imported(modules_seen: list[Any], handwritten_gguf: Path) -> None:
     """And only then: the rest of the program may import what it likes."""
     with pytest.raises(ConfigurationError):
         LocalModel(handwritten_gguf)
-    assert seen == [None]
+    assert modules_seen == [None]
     assert TELEMETRY not in sys.modules
 
 
 def test_telemetry_that_the_program_imported_itself_is_left_alone(
-    seen: list[Any], monkeypatch: pytest.MonkeyPatch, handwritten_gguf: Path
+    modules_seen: list[Any], monkeypatch: pytest.MonkeyPatch, handwritten_gguf: Path
 ) -> None:
     """It was the program's own wish."""
     module = ModuleType(TELEMETRY)
     monkeypatch.setitem(sys.modules, TELEMETRY, module)
     with pytest.raises(ConfigurationError):
         LocalModel(handwritten_gguf)
-    assert seen == [module]
+    assert modules_seen == [module]
     assert sys.modules[TELEMETRY] is module

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.transport.local.prompt import Allowed, Json, prompt
-from dragoman.transport.local.reply import RefusalError
+from dragoman.transport.local.prompt import AllowedOutput, Json, build_prompt
+from dragoman.transport.local.reply import LocalRequestError
 
 READ = {
     "name": "read_file",
@@ -17,16 +17,16 @@ CALL = '<tool_call>{"name": "read_file", "arguments": {"path": "a.txt"}}</tool_c
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
-def said(role: str, text: str) -> Json:
+def text_message(role: str, text: str) -> Json:
     return {"role": role, "content": [{"type": "text", "text": text}]}
 
 
-def called(role: str = "assistant") -> Json:
+def call_message(role: str = "assistant") -> Json:
     part = {"type": "call", "id": "a", "name": "read_file", "arguments": {"path": "a.txt"}}
     return {"role": role, "content": [part]}
 
 
-def answered(text: str, **fields: Any) -> Json:
+def result_message(text: str, **fields: Any) -> Json:
     return {
         "role": "tool",
         "content": [{"type": "result", "id": "a", "content": [{"type": "text", "text": text}], **fields}],
@@ -39,52 +39,59 @@ def body(*messages: Json, prompting: str = "tagged", **fields: Any) -> Json:
 
 def test_calls_and_results_are_text_in_the_form_that_the_grammar_enforces() -> None:
     """History of any provider reads as if the model itself had called."""
-    read = prompt(body(said("user", "Read a.txt"), called(), answered("Hello\n"), said("user", "Thanks")))
-    assert read.messages == [
+    built = build_prompt(
+        body(
+            text_message("user", "Read a.txt"),
+            call_message(),
+            result_message("Hello\n"),
+            text_message("user", "Thanks"),
+        )
+    )
+    assert built.messages == [
         {"role": "user", "content": "Read a.txt"},
         {"role": "assistant", "content": CALL},
         {"role": "user", "content": "<tool_response>\nHello\n</tool_response>\nThanks"},
     ]
-    assert read.allowed == Allowed(many=True)
+    assert built.allowed == AllowedOutput(parallel=True)
 
 
 def test_an_error_is_called_one_and_arguments_that_were_no_object_stay_as_they_were() -> None:
     """The model reads what happened."""
     broken = {"role": "assistant", "content": [{"type": "call", "id": "a", "name": "x", "arguments": '{"pa'}]}
-    read = prompt(body(said("user", "Go"), broken, answered("no such file", is_error=True)))
-    assert read.messages[1]["content"] == '<tool_call>{"name": "x", "arguments": {"pa}</tool_call>'
-    assert read.messages[2]["content"] == "<tool_response>\nError: no such file\n</tool_response>"
+    built = build_prompt(body(text_message("user", "Go"), broken, result_message("no such file", is_error=True)))
+    assert built.messages[1]["content"] == '<tool_call>{"name": "x", "arguments": {"pa}</tool_call>'
+    assert built.messages[2]["content"] == "<tool_response>\nError: no such file\n</tool_response>"
 
 
 def test_a_part_of_an_unknown_kind_is_passed_over() -> None:
     """A native part that this version does not know is nothing to read aloud."""
-    read = prompt(body({"role": "user", "content": [{"type": "hologram"}, {"type": "text", "text": "Hi"}]}))
-    assert read.messages == [{"role": "user", "content": "Hi"}]
+    built = build_prompt(body({"role": "user", "content": [{"type": "hologram"}, {"type": "text", "text": "Hi"}]}))
+    assert built.messages == [{"role": "user", "content": "Hi"}]
 
 
 @pytest.mark.parametrize(
     ("choice", "allowed"),
     [
-        ({}, Allowed(calls=(READ, ADD), many=True)),
-        ({"tool_choice": "auto", "parallel_tool_calls": False}, Allowed(calls=(READ, ADD))),
-        ({"tool_choice": "none", "output_schema": SCHEMA}, Allowed(schema=SCHEMA)),
-        ({"tool_choice": "required"}, Allowed(text=False, calls=(READ, ADD), many=True)),
-        ({"tool_choice": {"name": "add"}}, Allowed(text=False, calls=(ADD,))),
-        ({"output_schema": SCHEMA}, Allowed(calls=(READ, ADD), many=True, schema=SCHEMA)),
+        ({}, AllowedOutput(calls=(READ, ADD), parallel=True)),
+        ({"tool_choice": "auto", "parallel_tool_calls": False}, AllowedOutput(calls=(READ, ADD))),
+        ({"tool_choice": "none", "output_schema": SCHEMA}, AllowedOutput(schema=SCHEMA)),
+        ({"tool_choice": "required"}, AllowedOutput(text=False, calls=(READ, ADD), parallel=True)),
+        ({"tool_choice": {"name": "add"}}, AllowedOutput(text=False, calls=(ADD,))),
+        ({"output_schema": SCHEMA}, AllowedOutput(calls=(READ, ADD), parallel=True, schema=SCHEMA)),
     ],
 )
-def test_the_tool_choice_is_what_a_larger_model_may_write(choice: Json, allowed: Allowed) -> None:
+def test_the_tool_choice_is_what_a_larger_model_may_write(choice: Json, allowed: AllowedOutput) -> None:
     """A model that can choose is left the choice."""
-    assert prompt(body(said("user", "Hi"), tools=[READ, ADD], **choice)).allowed == allowed
+    assert build_prompt(body(text_message("user", "Hi"), tools=[READ, ADD], **choice)).allowed == allowed
 
 
 def test_a_larger_model_reads_the_tools_in_its_system_prompt() -> None:
     """In the words that the Hermes and Qwen models were taught, behind the caller's own."""
-    read = prompt(body(said("system", "Be brief."), said("user", "Hi"), tools=[READ]))
-    assert read.messages[0]["content"].startswith("Be brief.\n\n# Tools")
-    assert '"name": "read_file"' in read.messages[0]["content"]
-    assert prompt(body(said("user", "Hi"), tools=[READ])).messages[0]["role"] == "system"
-    assert prompt(body(said("user", "Hi"), tools=[READ], tool_choice="none")).messages == [
+    built = build_prompt(body(text_message("system", "Be brief."), text_message("user", "Hi"), tools=[READ]))
+    assert built.messages[0]["content"].startswith("Be brief.\n\n# Tools")
+    assert '"name": "read_file"' in built.messages[0]["content"]
+    assert build_prompt(body(text_message("user", "Hi"), tools=[READ])).messages[0]["role"] == "system"
+    assert build_prompt(body(text_message("user", "Hi"), tools=[READ], tool_choice="none")).messages == [
         {"role": "user", "content": "Hi"}
     ]
 
@@ -101,56 +108,71 @@ def test_a_larger_model_reads_the_tools_in_its_system_prompt() -> None:
 )
 def test_a_guided_model_calls_where_the_message_asks_for_a_tool(words: str, choice: Json, names: list[str]) -> None:
     """It is never left the choice: it calls, or it speaks."""
-    allowed = prompt(body(said("user", words), prompting="guided", tools=[READ, ADD], **choice)).allowed
+    allowed = build_prompt(body(text_message("user", words), prompting="guided", tools=[READ, ADD], **choice)).allowed
     assert [tool["name"] for tool in allowed.calls] == names
     assert allowed.text == (not names)
-    assert not allowed.many
+    assert not allowed.parallel
 
 
 def test_a_guided_call_is_led_in_by_examples_and_limited_to_the_words_of_the_message() -> None:
     """The examples stand behind the caller's system prompt and before the conversation."""
-    read = prompt(body(said("system", "Be brief."), said("user", "Read a.txt"), prompting="guided", tools=[READ]))
-    assert read.messages[0]["content"] == ("Be brief. You can call these tools:\nread_file(path): Read a file")
-    assert len(read.messages) == 10
-    assert read.messages[-1] == {"role": "user", "content": "Read a.txt"}
-    (tool,) = read.allowed.calls
+    built = build_prompt(
+        body(text_message("system", "Be brief."), text_message("user", "Read a.txt"), prompting="guided", tools=[READ])
+    )
+    assert built.messages[0]["content"] == ("Be brief. You can call these tools:\nread_file(path): Read a file")
+    assert len(built.messages) == 10
+    assert built.messages[-1] == {"role": "user", "content": "Read a.txt"}
+    (tool,) = built.allowed.calls
     assert tool["parameters"]["properties"]["path"]["enum"] == ["a.txt"]
 
 
 def test_a_guided_model_answers_a_result_in_words() -> None:
     """Behind a tool's answer no call is due, and the examples show how to answer."""
-    read = prompt(body(said("user", "Read a.txt"), called(), answered("Hello"), prompting="guided", tools=[READ]))
-    assert read.allowed == Allowed()
-    assert len(read.messages) == 1 + 12 + 3
-    assert read.messages[-1]["content"] == "<tool_response>\nHello\n</tool_response>"
+    built = build_prompt(
+        body(
+            text_message("user", "Read a.txt"),
+            call_message(),
+            result_message("Hello"),
+            prompting="guided",
+            tools=[READ],
+        )
+    )
+    assert built.allowed == AllowedOutput()
+    assert len(built.messages) == 1 + 12 + 3
+    assert built.messages[-1]["content"] == "<tool_response>\nHello\n</tool_response>"
 
 
 def test_a_guided_chat_is_left_alone() -> None:
     """Where no tool is in play, the conversation is all that the model reads."""
-    assert prompt(body(said("user", "Hi"), prompting="guided", tools=[READ])).messages == [
+    assert build_prompt(body(text_message("user", "Hi"), prompting="guided", tools=[READ])).messages == [
         {"role": "user", "content": "Hi"}
     ]
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "request_body",
     [
         body(),
-        body(said("user", "Hi"), tool_choice="required"),
-        body(said("user", "Hi"), tools=[READ], tool_choice={"name": "write_file"}),
+        body(text_message("user", "Hi"), tool_choice="required"),
+        body(text_message("user", "Hi"), tools=[READ], tool_choice={"name": "write_file"}),
     ],
 )
-def test_what_cannot_be_served_is_refused(asked: Json) -> None:
+def test_what_cannot_be_served_is_refused(request_body: Json) -> None:
     """No model is asked for what it cannot give."""
-    with pytest.raises(RefusalError) as caught:
-        prompt(asked)
+    with pytest.raises(LocalRequestError) as caught:
+        build_prompt(request_body)
     assert caught.value.status == 400
 
 
 def test_the_examples_stand_right_before_the_question_in_hand() -> None:
     """What was said earlier comes first, so that it weighs less than the examples."""
-    earlier = [said("user", "Read a.txt"), called(), answered("Hello"), said("assistant", "It says Hello.")]
-    read = prompt(body(*earlier, said("user", "Read b.txt"), prompting="guided", tools=[READ]))
-    roles = [message["role"] for message in read.messages]
+    earlier = [
+        text_message("user", "Read a.txt"),
+        call_message(),
+        result_message("Hello"),
+        text_message("assistant", "It says Hello."),
+    ]
+    built = build_prompt(body(*earlier, text_message("user", "Read b.txt"), prompting="guided", tools=[READ]))
+    roles = [message["role"] for message in built.messages]
     assert roles == ["system", "user", "assistant", "user", "assistant", *["user", "assistant"] * 4, "user"]
-    assert read.messages[4]["content"] == "It says Hello."
+    assert built.messages[4]["content"] == "It says Hello."

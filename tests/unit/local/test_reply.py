@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.transport.local.reply import CALL_CLOSE, RefusalError, Splitter, StopFilter, call_head, whole
+from dragoman.transport.local.reply import CALL_CLOSE, LocalRequestError, Splitter, StopFilter, call_head, merge_lines
 
 END = {"type": "end", "stop": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
 
-speech = st.text(st.characters(codec="utf-8", exclude_characters="<"), max_size=12) | st.sampled_from(
+text_parts = st.text(st.characters(codec="utf-8", exclude_characters="<"), max_size=12) | st.sampled_from(
     ["<", "<tool", "a < b", "</tool_call>", "Sure.\n", "{}"]
 )
 arguments = st.dictionaries(
@@ -33,11 +33,11 @@ def in_pieces(text: str, cuts: list[int]) -> list[str]:
 def split(pieces: list[str], *, finds_calls: bool = True) -> list[dict[str, Any]]:
     splitter = Splitter(calls=finds_calls)
     lines = [line for piece in pieces for line in splitter.feed(piece)] + splitter.finish()
-    content: list[dict[str, Any]] = whole([{"type": "start", "model": "m"}, *lines, END])["content"]
+    content: list[dict[str, Any]] = merge_lines([{"type": "start", "model": "m"}, *lines, END])["content"]
     return content
 
 
-@given(st.lists(speech | calls, max_size=5), st.lists(st.integers(0, 500), max_size=8))
+@given(st.lists(text_parts | calls, max_size=5), st.lists(st.integers(0, 500), max_size=8))
 def test_text_and_calls_are_told_apart_however_the_text_is_cut(parts: list[object], cuts: list[int]) -> None:
     """Splitting is the same for any pieces, and finds each call with its own arguments, in order."""
     text = "".join(part if isinstance(part, str) else call_text(*part) for part in parts)  # type: ignore[misc]
@@ -47,10 +47,10 @@ def test_text_and_calls_are_told_apart_however_the_text_is_cut(parts: list[objec
     assert called == [part for part in parts if isinstance(part, tuple)]
 
 
-@given(speech, st.lists(st.integers(0, 500), max_size=4))
-def test_where_no_call_is_allowed_all_is_text(said: str, cuts: list[int]) -> None:
+@given(text_parts, st.lists(st.integers(0, 500), max_size=4))
+def test_where_no_call_is_allowed_all_is_text(prefix: str, cuts: list[int]) -> None:
     """A model that may only speak may also speak of tags."""
-    text = said + call_text("read_file", {"path": "a"})
+    text = prefix + call_text("read_file", {"path": "a"})
     assert split(in_pieces(text, cuts), finds_calls=False) == [{"type": "text", "text": text}]
 
 
@@ -65,8 +65,8 @@ def test_a_call_that_is_cut_off_keeps_its_arguments_as_text() -> None:
     cut = call_text("read_file", {"path": "README.md"})[:-15]
     splitter = Splitter(calls=True)
     lines = [*splitter.feed(cut), *splitter.finish()]
-    assert splitter.called == 0
-    assert whole([{"type": "start", "model": "m"}, *lines, END])["content"] == [
+    assert splitter.call_count == 0
+    assert merge_lines([{"type": "start", "model": "m"}, *lines, END])["content"] == [
         {"type": "call", "name": "read_file", "arguments": '{"path": "README.md'}
     ]
 
@@ -81,7 +81,7 @@ def test_a_call_whose_closing_tag_is_missing_is_whole() -> None:
     splitter = Splitter(calls=True)
     splitter.feed(call_text("add", {"a": 1})[:-5])
     assert [line["type"] for line in splitter.finish()] == ["call_end"]
-    assert splitter.called == 1
+    assert splitter.call_count == 1
 
 
 @given(st.text("abc", max_size=30), st.lists(st.text("abc", min_size=1, max_size=3), max_size=3), st.data())
@@ -91,10 +91,10 @@ def test_text_ends_before_the_first_stop_string_however_it_is_cut(
     """What may become a stop string is held back, and given out where it becomes none."""
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=6))
     stopper = StopFilter(stops)
-    got = "".join([stopper.feed(piece) for piece in in_pieces(text, cuts)]) + stopper.finish()
+    passed = "".join([stopper.feed(piece) for piece in in_pieces(text, cuts)]) + stopper.finish()
     places = [place for stop in stops if (place := text.find(stop)) >= 0]
-    assert got == (text[: min(places)] if places else text)
-    assert stopper.met == bool(places)
+    assert passed == (text[: min(places)] if places else text)
+    assert stopper.is_stopped == bool(places)
 
 
 def test_nothing_passes_behind_a_stop_string() -> None:
@@ -105,7 +105,7 @@ def test_nothing_passes_behind_a_stop_string() -> None:
 
 def test_a_refusal_is_an_error_line_with_a_status() -> None:
     """The adapter reads the same object as a line and as a body."""
-    refusal = RefusalError("timeout", "too late")
+    refusal = LocalRequestError("timeout", "too late")
     assert refusal.status == 408
     assert refusal.line == {"type": "error", "error": {"type": "timeout", "message": "too late"}}
 
@@ -113,4 +113,4 @@ def test_a_refusal_is_an_error_line_with_a_status() -> None:
 def test_an_unknown_line_is_a_fault_of_ours() -> None:
     """Only our own lines are gathered."""
     with pytest.raises(AssertionError, match="no reply holds"):
-        whole([{"type": "surprise"}])
+        merge_lines([{"type": "surprise"}])

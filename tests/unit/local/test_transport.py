@@ -22,7 +22,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
 from dragoman.transport import transport_for
 from dragoman.transport.local import AsyncLocalTransport, LocalTransport, carrier
-from dragoman.transport.local.reply import Json, RefusalError
+from dragoman.transport.local.reply import Json, LocalRequestError
 
 MODEL = "local:smollm2-135m"
 ADAPTER = get_adapter(MODEL)
@@ -30,18 +30,20 @@ REQUEST = ADAPTER.to_wire([Message.user("Hi")], [], AdapterOptions())
 END = {"type": "end", "stop": "end_turn", "usage": {"input_tokens": 2, "output_tokens": 3}}
 
 
-class Actor:
+class FakeModel:
     """A model that says words until it is not wanted any more, and notes what it was asked."""
 
-    def __init__(self, words: list[str], fails: Exception | None = None, *, endless: bool = False) -> None:
+    def __init__(self, words: list[str], error: Exception | None = None, *, endless: bool = False) -> None:
         self.words = words
-        self.fails = fails
+        self.error = error
         self.endless = endless
         self.bodies: list[Json] = []
         self.deadlines: list[float] = []
         self.stopped = threading.Event()
 
-    def run(self, body: Json, emit: Callable[[Json], None], wanted: Callable[[], bool], deadline: float) -> None:
+    def run(
+        self, body: Json, emit: Callable[[Json], None], should_continue: Callable[[], bool], deadline: float
+    ) -> None:
         self.bodies.append(body)
         self.deadlines.append(deadline)
         if self.words:
@@ -49,24 +51,24 @@ class Actor:
         for word in self.words:
             emit({"type": "text", "text": word})
         while self.endless:
-            if not wanted():
+            if not should_continue():
                 self.stopped.set()
                 return
             emit({"type": "text", "text": "and "})
             time.sleep(0.001)
-        if self.fails is not None:
-            raise self.fails
+        if self.error is not None:
+            raise self.error
         emit(END)
 
 
 @pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Actor]:
+def fake_model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeModel]:
     """Puts an actor in the place of every model."""
 
-    def put(words: list[str], **fields: Any) -> Actor:
-        actor = Actor(words, **fields)
-        monkeypatch.setattr(carrier, "loaded_model", lambda name, tell: actor)
-        return actor
+    def put(words: list[str], **fields: Any) -> FakeModel:
+        model = FakeModel(words, **fields)
+        monkeypatch.setattr(carrier, "get_model", lambda name, notify: model)
+        return model
 
     return put
 
@@ -81,20 +83,20 @@ async def async_chunks(request: WireRequest = REQUEST) -> list[bytes]:
         return [chunk async for chunk in reply.chunks]
 
 
-def test_the_whole_and_both_streams_tell_the_same(play: Callable[..., Actor]) -> None:
+def test_the_whole_and_both_streams_tell_the_same(fake_model: Callable[..., FakeModel]) -> None:
     """One line a chunk; the whole reply is what its lines add up to."""
-    actor = play(["Hel", "lo"])
-    whole = LocalTransport().send(ADAPTER, REQUEST)
-    assert json.loads(whole.body)["content"] == [{"type": "text", "text": "Hello"}]
-    assert (whole.status, whole.attempts[0].status) == (200, 200)
-    assert asyncio.run(AsyncLocalTransport().send(ADAPTER, REQUEST)).body == whole.body
+    model = fake_model(["Hel", "lo"])
+    reply = LocalTransport().send(ADAPTER, REQUEST)
+    assert json.loads(reply.body)["content"] == [{"type": "text", "text": "Hello"}]
+    assert (reply.status, reply.attempts[0].status) == (200, 200)
+    assert asyncio.run(AsyncLocalTransport().send(ADAPTER, REQUEST)).body == reply.body
     lines = [json.loads(chunk) for chunk in chunks()]
     assert [line["type"] for line in lines] == ["start", "text", "text", "end"]
     assert asyncio.run(async_chunks()) == chunks()
-    assert all(body == json.loads(REQUEST.body) for body in actor.bodies)
+    assert all(body == json.loads(REQUEST.body) for body in model.bodies)
 
 
-def failing(fails: Exception) -> list[Callable[[], Any]]:
+def failing(error: Exception) -> list[Callable[[], Any]]:
     return [
         lambda: LocalTransport().send(ADAPTER, REQUEST),
         lambda: asyncio.run(AsyncLocalTransport().send(ADAPTER, REQUEST)),
@@ -104,73 +106,73 @@ def failing(fails: Exception) -> list[Callable[[], Any]]:
 
 
 @pytest.mark.parametrize(
-    ("fails", "kind"),
+    ("error", "kind"),
     [
-        (RefusalError("invalid_request", "no"), InvalidRequestError),
-        (RefusalError("timeout", "no"), RequestTimeoutError),
+        (LocalRequestError("invalid_request", "no"), InvalidRequestError),
+        (LocalRequestError("timeout", "no"), RequestTimeoutError),
         (NotFoundError("no"), NotFoundError),
         (MissingExtraError("no"), MissingExtraError),
     ],
 )
 def test_what_fails_before_the_first_word_is_raised(
-    play: Callable[..., Actor], fails: Exception, kind: type[Exception]
+    fake_model: Callable[..., FakeModel], error: Exception, kind: type[Exception]
 ) -> None:
     """The same class for all four ways; a provider's error knows its provider and its one attempt."""
-    play([], fails=fails)
-    for way in failing(fails):
+    fake_model([], error=error)
+    for call in failing(error):
         with pytest.raises(kind) as caught:
-            way()
+            call()
         if isinstance(caught.value, InvalidRequestError):
             assert caught.value.provider == "local"
             assert len(caught.value.attempts) == 1
 
 
-def test_what_fails_in_mid_stream_is_a_line_of_it(play: Callable[..., Actor]) -> None:
+def test_what_fails_in_mid_stream_is_a_line_of_it(fake_model: Callable[..., FakeModel]) -> None:
     """The adapter's decoder then keeps what had arrived."""
-    play(["Hel"], fails=RefusalError("timeout", "too late"))
+    fake_model(["Hel"], error=LocalRequestError("timeout", "too late"))
     for lines in (chunks(), asyncio.run(async_chunks())):
         assert json.loads(lines[-1]) == {"type": "error", "error": {"type": "timeout", "message": "too late"}}
     events = list(ADAPTER.iter_stream(chunks(), RequestContext(model=MODEL)))
     assert [event.type for event in events] == ["message_start", "text_delta", "error"]
 
 
-def test_a_bug_shows_itself(play: Callable[..., Actor]) -> None:
+def test_a_bug_shows_itself(fake_model: Callable[..., FakeModel]) -> None:
     """It is not dressed up as an error of the model's."""
-    play(["Hel"], fails=ZeroDivisionError("oops"))
+    fake_model(["Hel"], error=ZeroDivisionError("oops"))
     with pytest.raises(ZeroDivisionError):
         chunks()
     with pytest.raises(ZeroDivisionError):
         asyncio.run(async_chunks())
 
 
-def test_leaving_a_stream_stops_the_model(play: Callable[..., Actor]) -> None:
+def test_leaving_a_stream_stops_the_model(fake_model: Callable[..., FakeModel]) -> None:
     """The context waits for it, so that the next request finds the model free."""
-    actor = play([], endless=True)
+    model = fake_model([], endless=True)
     with LocalTransport().stream(ADAPTER, REQUEST) as reply:
         next(reply.chunks)
-    assert actor.stopped.is_set()
+    assert model.stopped.is_set()
 
 
-def test_cancelling_a_task_stops_the_model(play: Callable[..., Actor]) -> None:
+def test_cancelling_a_task_stops_the_model(fake_model: Callable[..., FakeModel]) -> None:
     """Whether it was sent or streamed."""
 
-    async def left_in_the_middle(way: Callable[[], Any]) -> None:
-        task = asyncio.create_task(way())
+    async def cancel_midway(call: Callable[[], Any]) -> None:
+        task = asyncio.create_task(call())
         await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    ways: list[Callable[[], Any]] = [async_chunks, lambda: AsyncLocalTransport().send(ADAPTER, REQUEST)]
-    for way in ways:
-        actor = play(["a"], endless=True)
-        asyncio.run(left_in_the_middle(way))
-        assert actor.stopped.wait(10)
+    calls: list[Callable[[], Any]] = [async_chunks, lambda: AsyncLocalTransport().send(ADAPTER, REQUEST)]
+    for call in calls:
+        model = fake_model(["a"], endless=True)
+        asyncio.run(cancel_midway(call))
+        assert model.stopped.wait(10)
 
 
-def test_the_loop_stays_free_while_the_model_writes(play: Callable[..., Actor]) -> None:
+def test_the_loop_stays_free_while_the_model_writes(fake_model: Callable[..., FakeModel]) -> None:
     """Two streams in one loop take turns."""
-    play([], endless=True)
+    fake_model([], endless=True)
 
     async def first_lines(reply: AsyncIterator[bytes]) -> list[bytes]:
         return [await anext(reply) for _ in range(3)]
@@ -183,9 +185,11 @@ def test_the_loop_stays_free_while_the_model_writes(play: Callable[..., Actor]) 
     assert [len(lines) for lines in asyncio.run(both())] == [3, 3]
 
 
-def test_a_loop_that_is_gone_does_no_harm(play: Callable[..., Actor], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_is_gone_does_no_harm(
+    fake_model: Callable[..., FakeModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program may end in the middle of a stream: the thread speaks to nobody for a moment, and stops."""
-    actor = play([], endless=True)
+    model = fake_model([], endless=True)
     failed: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
 
@@ -195,18 +199,18 @@ def test_a_loop_that_is_gone_does_no_harm(play: Callable[..., Actor], monkeypatc
         return stream
 
     left_open = asyncio.run(enter())
-    assert actor.stopped.wait(10)
+    assert model.stopped.wait(10)
     assert failed == []
     del left_open
 
 
-def test_a_time_limit_is_handed_to_the_model_as_a_deadline(play: Callable[..., Actor]) -> None:
+def test_a_time_limit_is_handed_to_the_model_as_a_deadline(fake_model: Callable[..., FakeModel]) -> None:
     """Without one there is none; one that is no time is refused."""
-    actor = play(["a"])
+    model = fake_model(["a"])
     LocalTransport().send(ADAPTER, REQUEST)
     LocalTransport().send(ADAPTER, REQUEST, timeout=60)
-    assert actor.deadlines[0] == float("inf")
-    assert actor.deadlines[1] > time.monotonic()
+    assert model.deadlines[0] == float("inf")
+    assert model.deadlines[1] > time.monotonic()
     with pytest.raises(RequestError):
         LocalTransport().send(ADAPTER, REQUEST, timeout=0)
 
@@ -228,9 +232,9 @@ def test_what_takes_a_while_is_told_on_a_terminal_only(
 ) -> None:
     """A program's own output stays clean; the log has it always."""
     with caplog.at_level("INFO", "dragoman.transport.local"):
-        carrier.tell_terminal("loading")
+        carrier.notify_terminal("loading")
         assert capsys.readouterr().err == ""
         monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-        carrier.tell_terminal("loading")
+        carrier.notify_terminal("loading")
     assert capsys.readouterr().err == "dragoman: loading …\n"
     assert [record.message for record in caplog.records] == ["loading", "loading"]

@@ -78,8 +78,8 @@ def test_streams_add_up_to_the_same_reply() -> None:
     ]
     events = stream(chunks, ADAPTER)
     assert [event.text for event in events if isinstance(event, ThinkingDelta)] == ["H", "m"]
-    spoken = [(event.content_block_index, event.text) for event in events if isinstance(event, TextDelta)]
-    assert spoken == [(1, "Par"), (1, "is"), (2, " is big")]
+    deltas = [(event.content_block_index, event.text) for event in events if isinstance(event, TextDelta)]
+    assert deltas == [(1, "Par"), (1, "is"), (2, " is big")]
     whole = read(
         handwritten_reply({"content": [THINKING, text("Paris"), REFERENCE, REFERENCE, text(" is big")]}), ADAPTER
     )
@@ -142,7 +142,7 @@ FIELD_REQUIRED = {"type": "missing", "loc": ["body", "messages", 0], "msg": "Fie
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "kind", "said"),
+    ("status", "body", "kind", "expected"),
     [
         (
             400,
@@ -169,10 +169,10 @@ FIELD_REQUIRED = {"type": "missing", "loc": ["body", "messages", 0], "msg": "Fie
         (503, b"<html>", ProviderError, "<html>"),
     ],
 )
-def test_errors_of_all_shapes(status: int, body: Any, kind: type[ProviderError], said: str) -> None:
+def test_errors_of_all_shapes(status: int, body: Any, kind: type[ProviderError], expected: str) -> None:
     """Its own, those of the framework behind it, and none at all."""
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     error = ADAPTER.error(status, given, {"mistral-correlation-id": "id-1"})
     assert isinstance(error, kind)
-    assert said in error.message
+    assert expected in error.message
     assert (error.status, error.request_id) == (status, "id-1")

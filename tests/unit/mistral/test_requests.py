@@ -73,8 +73,8 @@ def test_ids_of_others_become_nine_letters_or_digits() -> None:
         reply_of("anthropic:claude-opus-5-5", calls),
         *(Message.tool(call.id, "done") for call in calls),
     ]
-    said, *answers = messages(history)[1:]
-    ids = [call["id"] for call in said["tool_calls"]]
+    assistant, *answers = messages(history)[1:]
+    ids = [call["id"] for call in assistant["tool_calls"]]
     assert all(re.fullmatch("[a-zA-Z0-9]{9}", name) for name in ids)
     assert len(set(ids)) == 50
     assert [answer["tool_call_id"] for answer in answers] == ids
@@ -189,8 +189,8 @@ def test_audio_is_a_text(sound: str) -> None:
         "messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": sound}]}],
     }
     assert round_trip(body, VOICE) == body
-    heard = AudioBlock(source=MediaSource(kind="base64", data="aGk="), media_type="audio/mpeg")
-    assert messages([Message.user([heard])], VOICE)[0]["content"] == [{"type": "input_audio", "input_audio": "aGk="}]
+    audio = AudioBlock(source=MediaSource(kind="base64", data="aGk="), media_type="audio/mpeg")
+    assert messages([Message.user([audio])], VOICE)[0]["content"] == [{"type": "input_audio", "input_audio": "aGk="}]
 
 
 def test_requests_are_the_same_in_every_turn() -> None:

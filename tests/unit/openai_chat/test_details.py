@@ -102,8 +102,8 @@ def test_streamed_details_are_put_together() -> None:
 @pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
 def test_requests_keep_their_details(plain: dict[str, Any]) -> None:
     """A recorded history goes back as it was, with or without the plain text beside its details."""
-    said = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
-    body = {"model": "any", "messages": [{"role": "user", "content": "?"}, said, {"role": "user", "content": "!"}]}
+    reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
+    body = {"model": "any", "messages": [{"role": "user", "content": "?"}, reply, {"role": "user", "content": "!"}]}
     assert round_trip(body, detailed()) == body
 
 
@@ -111,8 +111,8 @@ def test_requests_keep_their_details(plain: dict[str, Any]) -> None:
 def test_another_family_sees_nothing_of_it(plain: dict[str, Any]) -> None:
     """The same provider with another model behind it gets no detail, nor the plain text, and the loss is named."""
     chat = detailed("other:elsewhere*")
-    said = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
-    body = {"model": "any", "messages": [said]}
+    reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
+    body = {"model": "any", "messages": [reply]}
     assert round_trip(body, chat)["messages"] == [{"role": "assistant", "content": "Hi"}]
     message = read(handwritten_reply({"content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}), chat)
     _, wire = sent([message], chat)

@@ -110,8 +110,8 @@ def test_words_for_tool_choices() -> None:
 def test_reasoning_goes_back_by_rule(rule: str, with_call: bool, kept: bool) -> None:
     """Some endpoints want it with calls, some always, some never; left out, it is named."""
     chat = thinker(reasoning_fields=("reasoning_content",), reasoning_replay=rule)
-    said = reply_of("other:any", [THOUGHT, TextBlock(text="x"), *([CALL] if with_call else [])])
-    body, wire = sent([Message.user("Hi"), said], chat)
+    reply = reply_of("other:any", [THOUGHT, TextBlock(text="x"), *([CALL] if with_call else [])])
+    body, wire = sent([Message.user("Hi"), reply], chat)
     assert (body["messages"][1].get("reasoning_content") == "Hm") is kept
     assert ("thinking" in dict(losses(wire))) is not kept
 
@@ -126,8 +126,8 @@ def test_reasoning_that_an_endpoint_misses_is_given_empty() -> None:
 def test_reasoning_goes_back_under_the_name_it_came() -> None:
     """The endpoint's own name wins over the one that is written for others."""
     chat = thinker(reasoning_replay="always")
-    said = read(handwritten_reply({"reasoning": "Hm", "content": "Hi"}), chat)
-    assert sent([said], chat)[0]["messages"][0] == {"role": "assistant", "content": "Hi", "reasoning": "Hm"}
+    reply = read(handwritten_reply({"reasoning": "Hm", "content": "Hi"}), chat)
+    assert sent([reply], chat)[0]["messages"][0] == {"role": "assistant", "content": "Hi", "reasoning": "Hm"}
 
 
 def test_reasoning_alone_leaves_the_content_empty() -> None:
@@ -286,7 +286,7 @@ def test_a_dialect_is_data() -> None:
 def test_a_call_without_an_id_gets_one() -> None:
     """Endpoints that leave ids out are sent ids of ours, the same in call and answer."""
     chat = adapter("any")
-    said = streamed([handwritten_chunk(handwritten_call("{}", None, id="", name="f"), "stop"), DONE], chat)
-    answer = Message.tool(said.tool_uses[0].id, "1")
-    call, result = sent([said, answer], chat)[0]["messages"]
+    reply = streamed([handwritten_chunk(handwritten_call("{}", None, id="", name="f"), "stop"), DONE], chat)
+    answer = Message.tool(reply.tool_uses[0].id, "1")
+    call, result = sent([reply, answer], chat)[0]["messages"]
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] != ""

@@ -11,7 +11,7 @@ from dragoman.canonical.message import Message
 from tests.conformance.oracle import chat as oracle
 from tests.conformance.oracle.expected import Failure
 from tests.conformance.replies import compare
-from tests.exchanges import Exchange, load_or_skip
+from tests.exchanges import RecordedExchange, load_or_skip
 from tests.unit.openai_chat.wires import adapter, context
 
 ENDPOINTS = (
@@ -48,7 +48,7 @@ def test_replies_of_others_are_understood(provider: str) -> None:
     assert set(differences) <= KNOWN.get(provider, set()), differences
 
 
-def _read(exchange: Exchange) -> Message | DragomanError:
+def _read(exchange: RecordedExchange) -> Message | DragomanError:
     chat = adapter(exchange.model or "unknown", done_marker=False)
     if not exchange.streamed:
         try:

@@ -20,7 +20,7 @@ from dragoman.adapter.errors import (
     ServerError,
     UnclassifiedError,
 )
-from dragoman.adapter.failures import Origin
+from dragoman.adapter.failures import ErrorContext
 from dragoman_openai import errors
 from tests.unit.openai_chat.wires import adapter
 
@@ -76,7 +76,7 @@ def test_a_router_shows_what_the_provider_said() -> None:
         "message": "Provider returned error",
         "metadata": {"provider_name": "Acme", "raw": "too fast"},
     }
-    error = errors.read({"error": inner}, Origin("openrouter", None))
+    error = errors.decode_error({"error": inner}, ErrorContext("openrouter", None))
     assert error.message == "Provider returned error: Acme: too fast"
     assert error.code == "429"
     assert error.status is None

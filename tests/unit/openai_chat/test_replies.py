@@ -110,29 +110,29 @@ def test_a_reply_becomes_blocks_and_a_reason(
 )
 def test_a_reply_goes_back_as_it_came(message: dict[str, Any]) -> None:
     """What the provider said is what it is sent again, down to the white space of arguments."""
-    said = read(handwritten_reply(message))
-    body, _ = sent([Message.user("Hi"), said])
+    reply = read(handwritten_reply(message))
+    body, _ = sent([Message.user("Hi"), reply])
     assert body["messages"][1] == {"role": "assistant", **message}
 
 
 def test_fields_of_replies_alone_do_not_go_back() -> None:
     """An index, a null and what only a reply has are not sent; provider_raw keeps what is not said elsewhere."""
     call = {**CALL, "index": 0, "note": None}
-    said = read(handwritten_reply({"content": None, "annotations": [], "padding": "x", "tool_calls": [call]}))
-    body, _ = sent([said])
+    reply = read(handwritten_reply({"content": None, "annotations": [], "padding": "x", "tool_calls": [call]}))
+    body, _ = sent([reply])
     assert body["messages"][0] == {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    assert said.metadata.provider_raw is not None
-    assert said.metadata.provider_raw["message"] == {"padding": "x"}
+    assert reply.metadata.provider_raw is not None
+    assert reply.metadata.provider_raw["message"] == {"padding": "x"}
 
 
 def test_further_choices_are_kept_aside() -> None:
     """Only choice 0 is the message, wherever it stands."""
     first = {"index": 0, "message": {"role": "assistant", "content": "one"}, "finish_reason": "stop"}
     second = {"index": 1, "message": {"role": "assistant", "content": "two"}, "finish_reason": "stop"}
-    said = read({"id": "x", "choices": [second, first]})
-    assert said.text == "one"
-    assert said.metadata.provider_raw is not None
-    assert said.metadata.provider_raw["choices"] == [second]
+    reply = read({"id": "x", "choices": [second, first]})
+    assert reply.text == "one"
+    assert reply.metadata.provider_raw is not None
+    assert reply.metadata.provider_raw["choices"] == [second]
 
 
 def test_sources_become_citations() -> None:
@@ -141,14 +141,14 @@ def test_sources_become_citations() -> None:
         "type": "url_citation",
         "url_citation": {"url": "https://a.test", "title": "A", "start_index": 0, "end_index": 2},
     }
-    said = read(handwritten_reply({"content": "Hi", "annotations": [source]}))
-    (text,) = said.content
+    reply = read(handwritten_reply({"content": "Hi", "annotations": [source]}))
+    (text,) = reply.content
     assert isinstance(text, TextBlock)
     (citation,) = text.citations
     assert (citation.kind, citation.url, citation.start, citation.end, citation.data) == (
         "url_citation", "https://a.test", 0, 2, source,
     )  # fmt: skip
-    body, wire = sent([said])
+    body, wire = sent([reply])
     assert body["messages"][0]["content"] == "Hi"
     assert losses(wire) == [("citations", "the sources of a text are not sent")]
 
@@ -156,20 +156,20 @@ def test_sources_become_citations() -> None:
 def test_spoken_audio_goes_back_as_its_transcript() -> None:
     """The wire takes no sound from an assistant; its words are kept."""
     audio = {"id": "audio_1", "data": "QUJD", "transcript": "Hello", "expires_at": 1}
-    said = read(handwritten_reply({"content": None, "audio": audio}), adapter("gpt-audio"))
-    (block,) = said.content
+    reply = read(handwritten_reply({"content": None, "audio": audio}), adapter("gpt-audio"))
+    (block,) = reply.content
     assert isinstance(block, AudioBlock)
     assert (block.source.data, block.transcript) == ("QUJD", "Hello")
-    body, _ = sent([said], adapter("gpt-audio"))
+    body, _ = sent([reply], adapter("gpt-audio"))
     assert body["messages"][0] == {"role": "assistant", "content": "Hello"}
 
 
 def test_a_call_of_an_unknown_kind_is_kept_whole() -> None:
     """What has no word in the canonical form goes back in its place."""
     call = {"id": "call_3", "type": "teleport", "teleport": {"to": "Oslo"}}
-    said = read(handwritten_reply({"content": None, "tool_calls": [call]}))
-    assert said.content == (ProviderBlock(provider="openai-chat", kind="teleport", data=call),)
-    body, _ = sent([said])
+    reply = read(handwritten_reply({"content": None, "tool_calls": [call]}))
+    assert reply.content == (ProviderBlock(provider="openai-chat", kind="teleport", data=call),)
+    body, _ = sent([reply])
     assert body["messages"][0]["tool_calls"] == [call]
 
 

@@ -114,10 +114,10 @@ def test_audio_goes_to_models_that_hear() -> None:
 def test_what_the_wire_lacks_is_a_named_loss(block: ContentBlock, reason: str) -> None:
     """Nothing goes missing in silence."""
     role = Role.ASSISTANT if block.type in ("thinking", "provider") else Role.USER
-    said = reply_of("anthropic:claude-opus-5", [TextBlock(text="x"), block])
-    message = said if role is Role.ASSISTANT else Message.user([block])
+    reply = reply_of("anthropic:claude-opus-5", [TextBlock(text="x"), block])
+    message = reply if role is Role.ASSISTANT else Message.user([block])
     _, wire = sent([message, Message.user("Go on.")])
-    assert reason in [said for _, said in losses(wire)]
+    assert reason in [reply for _, reply in losses(wire)]
 
 
 def test_an_image_of_an_assistant_becomes_a_note() -> None:

@@ -219,10 +219,10 @@ def test_unknown_fields_are_gathered() -> None:
 
 def test_logprobs_are_gathered() -> None:
     """Tokens of all chunks stand in one list."""
-    said = [
+    choices = [
         {"delta": {"content": token}, "logprobs": {"content": [{"token": token}], "refusal": None}} for token in "ab"
     ]
-    chunks = [b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n" for choice in said]
+    chunks = [b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n" for choice in choices]
     raw = streamed([*chunks, handwritten_chunk({}, "stop"), DONE]).metadata.provider_raw
     assert raw is not None
     assert raw["choice"]["logprobs"] == {"content": [{"token": "a"}, {"token": "b"}]}

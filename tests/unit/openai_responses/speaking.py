@@ -11,7 +11,7 @@ from dragoman.adapter.losses import LossKind
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.events import StreamEvent
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import MessageMetadata
 from dragoman_openai.responses.adapter import ResponsesAdapter
 
@@ -25,7 +25,7 @@ def context() -> RequestContext:
     numbers = count(1)
 
     def mint() -> str:
-        return encode_ulid(next(numbers))
+        return format_ulid(next(numbers))
 
     return RequestContext(
         model=f"openai:{MODEL}",

@@ -139,8 +139,8 @@ def test_an_assistants_texts_are_messages_before_its_calls() -> None:
         Message.assistant("Done.", channel=Channel.FINAL),
     ]
     body, losses = body_of(messages)
-    *said, call, output, done = body["input"][1:]
-    assert said == [{"type": "message", "role": "assistant", "content": text} for text in ("Let me", "look.")]
+    *texts, call, output, done = body["input"][1:]
+    assert texts == [{"type": "message", "role": "assistant", "content": text} for text in ("Let me", "look.")]
     assert call["arguments"] == '{"at":"é","n":1}'
     assert call["call_id"].startswith("call_")
     assert output == {
@@ -229,8 +229,8 @@ def histories() -> list[list[Message]]:
 @pytest.mark.parametrize("history", histories())
 def test_a_longer_history_only_adds_items(history: list[Message]) -> None:
     """The prefix law: what was sent is not changed by what is said later, wherever a turn may end."""
-    heard = [end for end, message in enumerate(history, 1) if message.role in ("user", "tool")]
-    bodies = [body_of(history[:end])[0] for end in heard]
+    ends = [end for end, message in enumerate(history, 1) if message.role in ("user", "tool")]
+    bodies = [body_of(history[:end])[0] for end in ends]
     assert len(bodies) >= 2
     for shorter, longer in pairwise(bodies):
         assert shorter.get("instructions") == longer.get("instructions")

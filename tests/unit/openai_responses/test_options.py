@@ -120,7 +120,7 @@ def test_capabilities_are_those_of_the_model(model: str, window: int, reads_itse
     """Facts come from the table, by the model's name."""
     abilities = ResponsesAdapter(model).capabilities
     assert abilities.max_context_tokens == window
-    assert abilities.thinking_policy.reads(f"openai:{model}") is reads_itself
+    assert abilities.thinking_policy.can_read(f"openai:{model}") is reads_itself
     assert bool(abilities.supports_thinking) is reads_itself
 
 

@@ -136,11 +136,11 @@ def test_items_of_the_assistant_in_a_row_are_one_message() -> None:
     assert [message.role for message in messages] == [
         Role.USER, Role.ASSISTANT, Role.TOOL, Role.TOOL, Role.ASSISTANT,
     ]  # fmt: skip
-    said = messages[1]
-    assert [block.type for block in said.content] == ["thinking", "text", "tool_use", "tool_use"]
-    assert said.metadata.model == f"openai:{MODEL}"
+    reply = messages[1]
+    assert [block.type for block in reply.content] == ["thinking", "text", "tool_use", "tool_use"]
+    assert reply.metadata.model == f"openai:{MODEL}"
     answered = [message.tool_results[0].tool_use_id for message in messages[2:4]]
-    assert answered == [call.id for call in said.tool_uses]
+    assert answered == [call.id for call in reply.tool_uses]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter import errors
-from dragoman.adapter.assembly import fold
+from dragoman.adapter.assembly import fold_deltas
 from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.events import (
     ErrorEvent,
@@ -100,9 +100,9 @@ def test_the_deltas_add_up_to_the_message(events: list[Event], named: bool) -> N
     raw = sse(events, named=named) + b"data: [DONE]\n\n"
     found = list(ADAPTER.iter_stream([raw], context()))
     content = finished(found).content
-    spoken = [block for block in content if not isinstance(block, ProviderBlock)]
-    bare = [block.model_copy(update={"citations": ()}) if isinstance(block, TextBlock) else block for block in spoken]
-    assert fold(found) == tuple(bare)
+    blocks = [block for block in content if not isinstance(block, ProviderBlock)]
+    bare = [block.model_copy(update={"citations": ()}) if isinstance(block, TextBlock) else block for block in blocks]
+    assert fold_deltas(found) == tuple(bare)
     assert indexes(found) == sorted(indexes(found))
     calls = [block for block in content if isinstance(block, ToolUseBlock)]
     ends = [event for event in found if isinstance(event, ToolUseEnd)]
@@ -142,10 +142,10 @@ def test_a_partial_message_holds_every_fragment() -> None:
     last = stream(events)[-1]
     assert isinstance(last, ErrorEvent)
     assert last.partial is not None
-    thought, _, said, refused, call, native = last.partial.content
+    thought, _, text_part, refused, call, native = last.partial.content
     assert thought == ThinkingBlock(text="First\n\nthen", signature=None)
-    assert isinstance(said, TextBlock)
-    assert (said.text, said.citations[0].url) == ("Hello", "https://a.test")
+    assert isinstance(text_part, TextBlock)
+    assert (text_part.text, text_part.citations[0].url) == ("Hello", "https://a.test")
     assert refused == TextBlock(text="No.")
     assert isinstance(call, ToolUseBlock)
     assert (call.input, call.raw_input) == ({}, '{"city":')
@@ -165,11 +165,11 @@ def test_a_call_that_stays_open_holds_back_the_next() -> None:
         done(0, CALL),
         completed([CALL, second]),
     ]
-    told = [
+    seen = [
         (given.type, given.content_block_index) for given in stream(events) if hasattr(given, "content_block_index")
     ]
     kinds = ("tool_use_start", "tool_use_input_delta", "tool_use_end")
-    assert told == [(kind, index) for index in (0, 1) for kind in kinds]
+    assert seen == [(kind, index) for index in (0, 1) for kind in kinds]
 
 
 def test_what_comes_after_later_words_is_left_to_the_message() -> None:
@@ -233,8 +233,8 @@ ERRORS: list[tuple[Event, type[errors.ProviderError]]] = [
 def test_an_error_inside_a_stream_is_the_last_event(failing: Event, kind: type[errors.ProviderError]) -> None:
     """In each of its forms it has the class that the same error has by HTTP, and what had been said stays."""
     item = added(0, {**text_item(""), "content": []})
-    said = event("output_text.delta", 0, item_id="msg_1", content_index=0, delta="Hi")
-    raw = sse([STARTED, item, said]) + sse([failing], named=False) + sse([completed([])])
+    text_part = event("output_text.delta", 0, item_id="msg_1", content_index=0, delta="Hi")
+    raw = sse([STARTED, item, text_part]) + sse([failing], named=False) + sse([completed([])])
     *_, last = ADAPTER.iter_stream([raw], context())
     assert isinstance(last, ErrorEvent)
     assert type(last.error) is kind

@@ -17,9 +17,9 @@ from dragoman_openrouter.adapter import OpenRouterAdapter
 def test_a_vendor_reads_its_own(model: str, reads: str) -> None:
     """And nothing that another vendor's model thought, nor what was thought elsewhere."""
     policy = OpenRouterAdapter(model).capabilities.thinking_policy
-    assert policy.reads(reads)
-    assert not policy.reads("openrouter:vendor/other")
-    assert not policy.reads(reads.replace("openrouter:", "vercel:"))
+    assert policy.can_read(reads)
+    assert not policy.can_read("openrouter:vendor/other")
+    assert not policy.can_read(reads.replace("openrouter:", "vercel:"))
 
 
 def test_upstreams_keep_their_rules() -> None:

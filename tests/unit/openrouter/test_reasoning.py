@@ -29,8 +29,8 @@ SEALED = {"type": "reasoning.encrypted", "data": "x", "id": "tool_1", "format": 
 
 
 def reply(model: str, *details: dict[str, Any]) -> Message:
-    spoken = {"content": "Hi", "reasoning": "Hm", "reasoning_details": list(details)}
-    return read({**handwritten_reply(spoken), "model": model}, OpenRouterAdapter(model))
+    native = {"content": "Hi", "reasoning": "Hm", "reasoning_details": list(details)}
+    return read({**handwritten_reply(native), "model": model}, OpenRouterAdapter(model))
 
 
 def history(message: Message) -> list[Message]:
@@ -83,10 +83,10 @@ def test_streamed_details_go_back_whole() -> None:
         for fragment in fragments
     ]
     message = streamed([*chunks, handwritten_chunk({"content": "Hi"}, "stop"), DONE], CLAUDE)
-    told = message.model_copy(
+    changed = message.model_copy(
         update={"metadata": message.metadata.model_copy(update={"model": "openrouter:anthropic/claude-haiku-4.5"})}
     )
-    assert sent(history(told), CLAUDE)[0]["messages"][1]["reasoning_details"] == [SIGNED]
+    assert sent(history(changed), CLAUDE)[0]["messages"][1]["reasoning_details"] == [SIGNED]
 
 
 def test_recorded_histories_go_back_as_they_were() -> None:

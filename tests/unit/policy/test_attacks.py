@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from dragoman.policy import Extensions, TierViolation, merge
-from tests.laws.attacks import ATTACKS, EVERYTHING, READERS, VALUES, Explosive, places, try_all
+from dragoman.policy import Extensions, TierViolation, merge_extensions
+from tests.laws.attacks import ATTACKS, EVERYTHING, READERS, VALUES, Explosive, places, run_attacks
 from tests.unit.canonical.extension_samples import full
 
 
@@ -14,7 +14,7 @@ def test_no_attack_gets_through(start: int, capabilities: tuple[str, ...]) -> No
     """By any way, with any value: it is refused, or nothing comes of it."""
     outcomes: Counter[tuple[str, str]] = Counter()
     sample = places()[start::12]
-    assert try_all(sample, capabilities, outcomes) == []  # type: ignore[arg-type]
+    assert run_attacks(sample, capabilities, outcomes) == []  # type: ignore[arg-type]
     assert sum(outcomes.values()) == len(sample) * len(ATTACKS) * len(VALUES) > 300
     for attack in set(ATTACKS) - {"setattr"}:
         assert outcomes[attack, "TierViolation"] > 0, attack
@@ -24,7 +24,7 @@ def test_a_change_that_got_through_would_be_told() -> None:
     """The table counts a breach where a place can be written: headers, by who may write them."""
     outcomes: Counter[tuple[str, str]] = Counter()
     assert ("http", "headers") not in places()
-    breaches = try_all([("http", "headers")], EVERYTHING, outcomes)
+    breaches = run_attacks([("http", "headers")], EVERYTHING, outcomes)
     assert {breach.attack for breach in breaches} >= {"object.__setattr__", "model_copy", "pickle"}
 
 
@@ -33,6 +33,6 @@ def test_what_cannot_even_be_read_is_a_violation() -> None:
     returned = full()
     object.__setattr__(returned, "agent", Explosive())
     with pytest.raises(TierViolation, match="cannot be read: RuntimeError"):
-        merge(full(), returned, EVERYTHING)
+        merge_extensions(full(), returned, EVERYTHING)
     with pytest.raises(TierViolation):
-        merge(full(), Extensions.__new__(Extensions), EVERYTHING)
+        merge_extensions(full(), Extensions.__new__(Extensions), EVERYTHING)

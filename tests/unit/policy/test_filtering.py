@@ -15,9 +15,9 @@ from dragoman.policy import (
     Slot,
     Tier,
     TierViolation,
-    filtered,
-    held,
-    merge,
+    expand_capabilities,
+    filter_extensions,
+    merge_extensions,
 )
 from tests.laws.capabilities import breaches, subsets
 from tests.unit.canonical.extension_samples import FULL, full
@@ -28,7 +28,7 @@ SUBSETS = list(subsets())
 
 
 def shown_to(names: tuple[str, ...]) -> Extensions:
-    shown = filtered(full(), names)
+    shown = filter_extensions(full(), names)
     assert shown is not None
     return shown
 
@@ -37,7 +37,7 @@ def test_the_sample_has_a_text_behind_every_capability() -> None:
     """So that the tests below can tell."""
     assert {start for start in GATED if any(text.startswith(start) for text in ALL_TEXTS)} == set(GATED)
     assert len(SUBSETS) == 2 ** len(Capability) == 32_768
-    assert filtered(full(), Capability) == full()
+    assert filter_extensions(full(), Capability) == full()
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -63,7 +63,7 @@ def test_a_leak_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", Capability)
 def test_each_capability_alone(name: Capability) -> None:
     """What it implies is granted, and its neighbours are not."""
-    allowed = {text for text in ALL_TEXTS if grant_for(text) is None or grant_for(text) in held([name])}
+    allowed = {text for text in ALL_TEXTS if grant_for(text) is None or grant_for(text) in expand_capabilities([name])}
     assert texts(shown_to((name,)).model_dump(mode="json")) == allowed
 
 
@@ -74,8 +74,8 @@ def test_without_capabilities() -> None:
         **{name: FULL[name] for name in FULL if name not in ("agent", "http", "security", "delegation")},
         "security": {"labels": [], "classification": "security.classification", "objects": {}, "data": {}},
     }
-    assert filtered(Extensions(), Capability) == Extensions()
-    assert filtered(None, Capability) is None
+    assert filter_extensions(Extensions(), Capability) == Extensions()
+    assert filter_extensions(None, Capability) is None
 
 
 def test_a_slot_that_is_not_registered_is_hidden() -> None:
@@ -87,7 +87,7 @@ def test_a_slot_that_is_not_registered_is_hidden() -> None:
     wider = Wider.model_validate({**FULL, "vault": "s3cret"})
     read = Extensions.model_validate({**FULL, "vault": "s3cret"}, extra="allow")
     for extensions in (wider, read):
-        shown = filtered(extensions, Capability)
+        shown = filter_extensions(extensions, Capability)
         assert "s3cret" in repr(extensions)
         assert "s3cret" not in repr(shown) + str(pickle.dumps(shown))
         assert shown == full()
@@ -96,25 +96,25 @@ def test_a_slot_that_is_not_registered_is_hidden() -> None:
 def test_an_unknown_capability_is_refused() -> None:
     """Even where there is nothing to filter."""
     with pytest.raises(ConfigurationError, match="is no capability"):
-        filtered(None, ["read_everything"])
+        filter_extensions(None, ["read_everything"])
 
 
 def test_nothing_is_shared_with_the_original() -> None:
     """Force that goes around the locks changes the copy alone."""
     original = full()
-    shown = filtered(original, Capability)
-    spoilt: list[Any] = [shown]
-    while spoilt:
-        node = spoilt.pop()
+    shown = filter_extensions(original, Capability)
+    pending: list[Any] = [shown]
+    while pending:
+        node = pending.pop()
         if isinstance(node, dict):
-            spoilt += node.values()
+            pending += node.values()
             dict.clear(node)
         elif isinstance(node, (list, tuple)):
-            spoilt += node
+            pending += node
             if isinstance(node, list):
                 list.clear(node)
         elif hasattr(node, "__dict__") and hasattr(node, "model_fields_set"):
-            spoilt += node.__dict__.values()
+            pending += node.__dict__.values()
             node.__dict__.clear()
     assert original == full()
 
@@ -133,13 +133,13 @@ FORGED = [
 @pytest.mark.parametrize("forged", FORGED)
 def test_an_error_tells_nothing_that_was_hidden(forged: Extensions) -> None:
     """Neither what is in a slot, nor whether anything is."""
-    told = []
+    reasons = []
     for original in (full(), Extensions()):
         with pytest.raises(TierViolation) as raised:
-            merge(original, forged, [], plugin="spy")
-        told.append(str(raised.value))
+            merge_extensions(original, forged, [], plugin="spy")
+        reasons.append(str(raised.value))
         assert not any(
-            text in told[-1] for text in ALL_TEXTS if text.startswith(tuple(GATED)) and text != raised.value.slot
+            text in reasons[-1] for text in ALL_TEXTS if text.startswith(tuple(GATED)) and text != raised.value.slot
         )
-        assert "forged" not in told[-1]
-    assert told[0] == told[1]
+        assert "forged" not in reasons[-1]
+    assert reasons[0] == reasons[1]

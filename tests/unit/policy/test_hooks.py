@@ -16,23 +16,27 @@ def test_a_hook_has_two_words(name: Hook) -> None:
     """A6: as messages bear it, and as plugins are asked; a plugin may name it either way, and so may who runs it."""
     bare = name.removeprefix("cmf.")
     assert Hook(bare) is name
-    asked: list[str] = []
+    hooks: list[str] = []
 
     def noting(step: Step) -> None:
-        asked.append(step.hook)
+        hooks.append(step.hook)
 
     pipeline = Pipeline([hook(bare)(noting)])
     pipeline.run(name, HI)
     pipeline.run(bare, HI)
-    assert asked == [name, name]
-    assert pipeline.asks(bare)
-    assert not pipeline.asks("evaluate")
+    assert hooks == [name, name]
+    assert pipeline.has_plugins(bare)
+    assert not pipeline.has_plugins("evaluate")
 
 
 @pytest.mark.parametrize("name", ["llm_inptu", "cmf.evaluate", "", None])
 def test_a_hook_that_is_none_is_refused(name: Any) -> None:
     """In the words of the library, with those that there are."""
-    for use in (lambda: Pipeline().run(name, HI), lambda: Pipeline().asks(name), lambda: hook(name)(lambda step: None)):
+    for use in (
+        lambda: Pipeline().run(name, HI),
+        lambda: Pipeline().has_plugins(name),
+        lambda: hook(name)(lambda step: None),
+    ):
         with pytest.raises(ConfigurationError, match=r"hook .*(did you mean|there are) "):
             use()
 

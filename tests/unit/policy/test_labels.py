@@ -13,7 +13,7 @@ from dragoman.policy import (
     Extensions,
     SecurityExtension,
     declassify,
-    inheriting,
+    inherit_labels,
     labels_of,
     with_labels,
 )
@@ -48,9 +48,9 @@ def test_labels_are_added() -> None:
 
 def test_what_is_made_from_data_bears_its_labels() -> None:
     """Of all its sources, beside its own."""
-    made = inheriting(labelled("own"), labelled("a", "b"), None, Extensions(), labelled("b", "c"))
+    made = inherit_labels(labelled("own"), labelled("a", "b"), None, Extensions(), labelled("b", "c"))
     assert labels_of(made) == {"own", "a", "b", "c"}
-    assert inheriting(None) == Extensions()
+    assert inherit_labels(None) == Extensions()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_is_made_from_data_bears_its_labels() -> None:
     [
         copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value)), lambda value: value.model_copy(),
         lambda value: Extensions.model_validate_json(value.model_dump_json()),
-        lambda value: value.model_copy(update={"custom": {"a": 1}}), lambda value: inheriting(None, value),
+        lambda value: value.model_copy(update={"custom": {"a": 1}}), lambda value: inherit_labels(None, value),
     ],
 )  # fmt: skip
 def test_copies_and_stores_keep_labels(kept: Any) -> None:

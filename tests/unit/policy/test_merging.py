@@ -19,8 +19,8 @@ from dragoman.policy import (
     SecurityExtension,
     SubjectType,
     TierViolation,
-    filtered,
-    merge,
+    filter_extensions,
+    merge_extensions,
 )
 from tests.unit.canonical.extension_samples import FULL, full
 
@@ -28,7 +28,7 @@ EVERYTHING = list(Capability)
 
 
 def shown(capabilities: Iterable[str] = EVERYTHING, original: Extensions | None = None) -> Extensions:
-    made = filtered(original or full(), capabilities)
+    made = filter_extensions(original or full(), capabilities)
     assert made is not None
     return made
 
@@ -37,7 +37,7 @@ def refused(returned: Extensions, capabilities: Iterable[str], slot: str, tier: 
     """The merge raises, names plugin, slot and tier, and leaves the original as it is."""
     original = full()
     with pytest.raises(TierViolation) as raised:
-        merge(original, returned, capabilities, plugin="spy", **more)
+        merge_extensions(original, returned, capabilities, plugin="spy", **more)
     violation = raised.value
     assert (violation.plugin, violation.slot, violation.tier) == ("spy", slot, tier)
     assert str(violation).startswith(f"plugin 'spy': slot {slot} is {tier}: {violation.detail}")
@@ -46,7 +46,7 @@ def refused(returned: Extensions, capabilities: Iterable[str], slot: str, tier: 
 
 def taken(returned: Extensions | None, capabilities: Iterable[str], **more: Any) -> Extensions:
     original = full()
-    merged = merge(original, returned, capabilities, **more)
+    merged = merge_extensions(original, returned, capabilities, **more)
     assert original == full()
     assert merged is not None
     return merged
@@ -57,9 +57,9 @@ def test_without_a_change_the_very_same_object_comes_back(capabilities: list[str
     """Whatever was hidden from the plugin, and also where it returns nothing."""
     original = full()
     for returned in (None, shown(capabilities), Extensions(custom=original.custom)):
-        assert merge(original, returned, capabilities) is original
-    assert merge(None, None, capabilities) is None
-    assert merge(None, Extensions(), capabilities) is None
+        assert merge_extensions(original, returned, capabilities) is original
+    assert merge_extensions(None, None, capabilities) is None
+    assert merge_extensions(None, Extensions(), capabilities) is None
 
 
 @pytest.mark.parametrize("slot", [name for name in FULL if name != "custom"])
@@ -67,7 +67,7 @@ def test_what_is_not_carried_along_stays(slot: str) -> None:
     """A slot set to None is no deletion: security = None loses no label."""
     returned = shown().model_copy(update={slot: None})
     original = full()
-    assert merge(original, returned, EVERYTHING) is original
+    assert merge_extensions(original, returned, EVERYTHING) is original
 
 
 def test_the_rules_inside_security_stay() -> None:
@@ -95,7 +95,7 @@ def test_an_immutable_slot_is_neither_changed_nor_invented(slot: str) -> None:
     returned = Extensions.model_validate({**FULL, slot: IMMUTABLE[slot]})
     refused(returned, EVERYTHING, slot, "immutable")
     with pytest.raises(TierViolation, match=f"slot {slot} is immutable"):
-        merge(None, Extensions.model_validate({slot: IMMUTABLE[slot]}), EVERYTHING)
+        merge_extensions(None, Extensions.model_validate({slot: IMMUTABLE[slot]}), EVERYTHING)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_headers_take_the_capability() -> None:
         refused(shown(["read_headers"]).model_copy(update={"http": headers}), ["read_headers"], "http", "guarded")
         refused(shown([]).model_copy(update={"http": headers}), [], "http", "guarded")
         refused(returned, EVERYTHING, "http", "guarded", may_write=False)
-    assert merge(None, Extensions(http=HEADERS), ["write_headers"]) == Extensions(http=HEADERS)
+    assert merge_extensions(None, Extensions(http=HEADERS), ["write_headers"]) == Extensions(http=HEADERS)
 
 
 def with_labels(*labels: str) -> Extensions:
@@ -162,7 +162,7 @@ def test_labels_are_added_by_whoever_may_write() -> None:
     """Without any capability, and without seeing those that are there."""
     assert labels_of(taken(with_labels("new"), [])) == {*KNOWN, "new"}
     assert labels_of(taken(with_labels(*KNOWN, "new"), ["read_labels"])) == {*KNOWN, "new"}
-    assert merge(None, Extensions(security=SecurityExtension(labels=frozenset({"new"}))), []) == Extensions(
+    assert merge_extensions(None, Extensions(security=SecurityExtension(labels=frozenset({"new"}))), []) == Extensions(
         security=SecurityExtension(labels=frozenset({"new"}))
     )
 
@@ -183,7 +183,7 @@ def test_labels_are_not_removed(capabilities: list[str], left: tuple[str, ...]) 
 def test_who_cannot_see_labels_cannot_lose_them() -> None:
     """An empty set is what it was shown."""
     original = full()
-    assert merge(original, with_labels(), []) is original
+    assert merge_extensions(original, with_labels(), []) is original
     assert labels_of(taken(with_labels(KNOWN[0]), [])) == set(KNOWN)
 
 
@@ -212,10 +212,12 @@ class TestDelegation:
     def test_the_first_delegation_can_be_created(self) -> None:
         """Its origin is its first hop's subject."""
         first = DelegationExtension().with_new_hop(HOP)
-        assert merge(None, Extensions(delegation=first), ["append_delegation"]) == Extensions(delegation=first)
+        assert merge_extensions(None, Extensions(delegation=first), ["append_delegation"]) == Extensions(
+            delegation=first
+        )
         forged = first.model_copy(update={"origin_subject_id": "root"})
         with pytest.raises(TierViolation, match="origin"):
-            merge(None, Extensions(delegation=forged), ["append_delegation"])
+            merge_extensions(None, Extensions(delegation=forged), ["append_delegation"])
 
     @pytest.mark.parametrize(
         "fields",
@@ -273,8 +275,8 @@ def test_a_slot_that_is_not_registered_cannot_be_written() -> None:
         vault: str | None = None
 
     original = Wider.model_validate({**FULL, "vault": "s3cret"})
-    assert merge(original, shown(), EVERYTHING) is original
-    merged = merge(original, with_labels("new"), [])
+    assert merge_extensions(original, shown(), EVERYTHING) is original
+    merged = merge_extensions(original, with_labels("new"), [])
     assert isinstance(merged, Wider)
     assert merged.vault == "s3cret"
     for returned in (
@@ -282,7 +284,7 @@ def test_a_slot_that_is_not_registered_cannot_be_written() -> None:
         Extensions.model_validate({**FULL, "vault": "x"}, extra="allow"),
     ):
         with pytest.raises(TierViolation, match="slot vault is immutable"):
-            merge(original, returned, EVERYTHING)
+            merge_extensions(original, returned, EVERYTHING)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,7 @@ def test_a_writable_slot_takes_only_what_fits(slot: str, value: Any) -> None:
     returned = shown()
     returned.__dict__[slot] = value
     with pytest.raises(TierViolation):
-        merge(full(), returned, EVERYTHING)
+        merge_extensions(full(), returned, EVERYTHING)
 
 
 def test_headers_and_labels_are_validated_again() -> None:
@@ -304,19 +306,19 @@ def test_headers_and_labels_are_validated_again() -> None:
     assert returned.http is not None
     returned.http.__dict__["headers"] = {"a": 1}
     with pytest.raises(TierViolation, match="the new value is not valid"):
-        merge(full(), returned, EVERYTHING)
+        merge_extensions(full(), returned, EVERYTHING)
     for labels in ([*KNOWN, 1], 7, {"a": "b"}):
         returned = shown()
         assert returned.security is not None
         returned.security.__dict__["labels"] = labels
         with pytest.raises(TierViolation):
-            merge(full(), returned, EVERYTHING)
+            merge_extensions(full(), returned, EVERYTHING)
 
 
 def test_what_is_no_extensions_is_refused() -> None:
     """With the same error as any other change that is not allowed."""
     with pytest.raises(TierViolation, match="a dict is no Extensions"):
-        merge(full(), {"custom": {}}, EVERYTHING)  # type: ignore[arg-type]
+        merge_extensions(full(), {"custom": {}}, EVERYTHING)  # type: ignore[arg-type]
 
 
 def test_a_violation_can_be_pickled() -> None:

@@ -7,7 +7,16 @@ import pytest
 
 from dragoman import Message
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.policy import Extensions, Pipeline, Plugin, PolicyDeniedError, Step, filtered, held, hook
+from dragoman.policy import (
+    Extensions,
+    Pipeline,
+    Plugin,
+    PolicyDeniedError,
+    Step,
+    expand_capabilities,
+    filter_extensions,
+    hook,
+)
 from dragoman.policy.plugins import AllowUris, Confirmation, DenyUris, LabelledModels, Redaction
 
 HI = Message.user("Hi, hunter2")
@@ -42,9 +51,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_told_when_it_is_made(mistake: str) -> None:
     """Not when the first message is denied for it."""
-    make, told = MISTAKES[mistake]
-    with pytest.raises(ConfigurationError, match=told):
-        make()
+    build, pattern = MISTAKES[mistake]
+    with pytest.raises(ConfigurationError, match=pattern):
+        build()
 
 
 @pytest.mark.parametrize("answer", [True, "no", {"violation": "no"}])
@@ -70,8 +79,8 @@ def test_a_check_may_take_more_than_it_needs() -> None:
 
 def test_a_single_word_is_one_word() -> None:
     """A capability is not its letters, and one finder is a list of one."""
-    assert held("read_labels") == held(["read_labels"])
-    assert filtered(Extensions(), "read_labels") == Extensions()
-    assert Redaction(lambda text: []).redacted("Hi") == "Hi"  # type: ignore[arg-type]
+    assert expand_capabilities("read_labels") == expand_capabilities(["read_labels"])
+    assert filter_extensions(Extensions(), "read_labels") == Extensions()
+    assert Redaction(lambda text: []).redact("Hi") == "Hi"  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Extensions are filtered, not a dict"):
-        filtered({}, [])  # type: ignore[arg-type]
+        filter_extensions({}, [])  # type: ignore[arg-type]

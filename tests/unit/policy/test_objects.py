@@ -18,9 +18,9 @@ ASKED: list[tuple[str, ContentBlock]] = [
 ]  # fmt: skip
 
 
-def world(held: tuple[str, ...] = (), *, subject: bool = True, **profile: Any) -> Extensions:
+def world(granted: tuple[str, ...] = (), *, subject: bool = True, **profile: Any) -> Extensions:
     """A profile of ``pay``, and a caller with these permissions."""
-    caller = {"id": "u1", "type": "user", "permissions": list(held)} if subject else None
+    caller = {"id": "u1", "type": "user", "permissions": list(granted)} if subject else None
     return Extensions.model_validate({"security": {"subject": caller, "objects": {"pay": profile}}})
 
 
@@ -40,13 +40,13 @@ def code(extensions: Extensions | None, *plugins: Any, hook: str = "cmf.tool_pre
 def test_what_is_asked_for_takes_its_permissions(hook: str, part: ContentBlock) -> None:
     """All of them, whoever asks; where the tool itself enforces them, that is the tool's business."""
     needed: dict[str, Any] = {"permissions": ["money.read", "money.write"]}
-    for managed_by, held, expected in (
+    for managed_by, granted, expected in (
         ("host", ("money.read", "money.write", "x"), ""),
         ("host", ("money.read",), "object_permissions"),
         ("both", (), "object_permissions"),
         ("tool", (), ""),
     ):
-        whole = world(held, managed_by=managed_by, **needed)
+        whole = world(granted, managed_by=managed_by, **needed)
         assert code(whole, hook=hook, part=part) == expected
     assert code(world(subject=False, **needed), hook=hook, part=part) == "object_permissions"
     assert code(world(), hook=hook, part=part) == code(None, hook=hook, part=part) == ""
@@ -74,8 +74,8 @@ def test_the_plugin_heeds_what_is_left() -> None:
     own = world(managed_by="tool", permissions=["money.read"])
     assert code(own, ObjectAccess()) == ""
     assert code(own, ObjectAccess(self_managed=True)) == "object_permissions"
-    held = world(("money.read",), managed_by="tool", permissions=["money.read"])
-    assert code(held, ObjectAccess(self_managed=True)) == ""
+    tool_managed = world(("money.read",), managed_by="tool", permissions=["money.read"])
+    assert code(tool_managed, ObjectAccess(self_managed=True)) == ""
     assert code(None, ObjectAccess(unlisted="deny"), hook="evaluate") == "object_unlisted"
 
 

@@ -18,8 +18,8 @@ from dragoman.policy import (
     DataPolicy,
     Extensions,
     HttpExtension,
-    Outcome,
     Pipeline,
+    PipelineResult,
     Plugin,
     PluginResult,
     PolicyDeniedError,
@@ -29,14 +29,14 @@ from dragoman.policy import (
     TierViolation,
     Violation,
     called_tools,
+    check_data_use,
     hook,
     labels_of,
-    refusal,
     with_labels,
 )
 
 HI = Message.user("Hi", session_id="s")
-Run = Callable[..., Outcome]
+Run = Callable[..., PipelineResult]
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -60,8 +60,8 @@ def noting(order: list[str], name: str, **declared: Any) -> Plugin:
 
 def writing(text: str, **declared: Any) -> Plugin:
     def write(step: Step) -> Message:
-        said = step.message.text + text
-        return step.message.model_copy(update={"content": (TextBlock(text=said),)})
+        text_after = step.message.text + text
+        return step.message.model_copy(update={"content": (TextBlock(text=text_after),)})
 
     return hook("evaluate", name=f"writing {text}", **declared)(write)
 
@@ -89,8 +89,8 @@ def test_only_the_hooks_that_were_named_are_asked(run: Run) -> None:
     pipeline = Pipeline([noting(order, "n")])
     outcome = run(pipeline, HI, whole, at="cmf.llm_input")
     assert (order, outcome.message is HI, outcome.extensions is whole) == ([], True, True)
-    assert pipeline.asks("evaluate")
-    assert not pipeline.asks("cmf.llm_input")
+    assert pipeline.has_plugins("evaluate")
+    assert not pipeline.has_plugins("cmf.llm_input")
 
 
 def test_changes_add_up(run: Run) -> None:
@@ -257,17 +257,17 @@ def test_fire_and_forget_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> No
     assert ended.wait(10)
 
     async def main() -> list[str]:
-        heard: list[str] = []
+        called: list[str] = []
 
         @hook("evaluate", mode="fire_and_forget")
         async def failing(step: Step) -> None:
-            heard.append(step.hook)
+            called.append(step.hook)
             raise ValueError("hunter2")
 
         await Pipeline([failing]).run_async("evaluate", HI)
-        assert heard == []
+        assert called == []
         await asyncio.sleep(0.01)
-        return heard
+        return called
 
     with caplog.at_level(logging.WARNING, "dragoman.policy"):
         assert asyncio.run(main()) == ["evaluate"]
@@ -332,29 +332,29 @@ def test_a_message_keeps_its_identity(run: Run, forge: Callable[[Message], Messa
 
 def test_arguments_and_answers_may_change_or_go(run: Run) -> None:
     """What the plugin still holds of them is not what is taken over."""
-    held: list[Message] = []
+    kept_messages: list[Message] = []
 
     @hook("evaluate")
     def blank(step: Step) -> Message:
         use = step.message.tool_uses[0].model_copy(update={"input": {"a": {"b": "***"}}})
-        held.append(step.message.model_copy(update={"content": (use,)}))
-        return held[0]
+        kept_messages.append(step.message.model_copy(update={"content": (use,)}))
+        return kept_messages[0]
 
     message = Message.assistant(
         [ToolUseBlock(id="t", name="f", input={"a": 1}), ToolUseBlock(id="u", name="g")], session_id="s"
     )
     outcome = run(Pipeline([blank]), message)
-    held[0].tool_uses[0].input["a"]["b"] = "mine"
+    kept_messages[0].tool_uses[0].input["a"]["b"] = "mine"
     assert [use.input for use in outcome.message.tool_uses] == [{"a": {"b": "***"}}]
 
 
 def test_what_is_again_cannot_change(run: Run) -> None:
     """Plugins of mode transform are not asked; others may deny, and are refused where they want a change."""
-    assert run(Pipeline([writing("a", mode="transform")]), again=True).message is HI
+    assert run(Pipeline([writing("a", mode="transform")]), already_seen=True).message is HI
     with pytest.raises(PolicyDeniedError, match="cannot_change"):
-        run(Pipeline([writing("a")]), again=True)
+        run(Pipeline([writing("a")]), already_seen=True)
     same = hook("evaluate", name="same")(lambda step: step.message)
-    assert run(Pipeline([same]), again=True).message is HI
+    assert run(Pipeline([same]), already_seen=True).message is HI
 
 
 def test_a_change_voids_what_was_signed_behind_it(run: Run) -> None:
@@ -380,13 +380,13 @@ def test_unknown_parts_are_left_out_where_that_is_declared(run: Run) -> None:
     kept = run(Pipeline([noting([], "n")], unknown="drop"), message).message
     assert kept.content == (TextBlock(text="Hi"),)
     with pytest.raises(PolicyDeniedError, match="unknown_part"):
-        run(Pipeline([noting([], "n")], unknown="drop"), message, again=True)
+        run(Pipeline([noting([], "n")], unknown="drop"), message, already_seen=True)
 
 
 def test_marks_on_single_blocks_hold_for_all_where_blocks_move(run: Run) -> None:
     """What may not be lost stays so, though its index means another block now."""
-    notes = MessageMetadata(critical=(1,), provider_raw={"by": "p"})
-    message = Message.assistant([TextBlock(text="a"), TextBlock(text="b")], session_id="s", metadata=notes)
+    metadata = MessageMetadata(critical=(1,), provider_raw={"by": "p"})
+    message = Message.assistant([TextBlock(text="a"), TextBlock(text="b")], session_id="s", metadata=metadata)
     first = hook("evaluate", name="first")(
         lambda step: step.message.model_copy(update={"content": step.message.content[1:]})
     )
@@ -463,13 +463,13 @@ def test_data_is_stamped_where_it_comes_in(run: Run) -> None:
 def test_actions_are_refused_by_any_policy() -> None:
     """Denied goes before allowed, None allows the rest, an empty list nothing."""
     denying, allowing = DataPolicy(denied_actions=["export"]), DataPolicy(allowed_actions=["read"])
-    assert refusal(["forward"], [denying]) is None
-    assert refusal(["read"], [denying, allowing]) is None
+    assert check_data_use(["forward"], [denying]) is None
+    assert check_data_use(["read"], [denying, allowing]) is None
     for actions, policies in ((["read", "export"], [denying]), (["forward"], [denying, allowing])):
-        found = refusal(actions, policies)
+        found = check_data_use(actions, policies)
         assert found is not None
         assert found.code == "data_policy"
-    assert refusal(["read"], [DataPolicy(allowed_actions=[])]) is not None
+    assert check_data_use(["read"], [DataPolicy(allowed_actions=[])]) is not None
 
 
 @pytest.mark.parametrize(
@@ -516,8 +516,8 @@ def test_the_window_is_the_largest_that_is_declared() -> None:
 
 def test_a_step_shows_no_content_in_print() -> None:
     """Neither does a plugin's view of what an adapter keeps for itself."""
-    notes = MessageMetadata(provider_raw={"by": "p", "raw": "hunter2"})
-    message = Message.assistant("hunter2", session_id="s", metadata=notes)
+    metadata = MessageMetadata(provider_raw={"by": "p", "raw": "hunter2"})
+    message = Message.assistant("hunter2", session_id="s", metadata=metadata)
     step = Step("evaluate", message, partial=True)
     assert repr(step) == "Step(evaluate, assistant, partial)"
     assert step.message == message

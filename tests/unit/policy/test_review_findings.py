@@ -42,10 +42,10 @@ from dragoman.policy import (
     TierViolation,
     UnknownPartError,
     declassify,
-    filtered,
+    filter_extensions,
     hook,
     labels_of,
-    merge,
+    merge_extensions,
     with_labels,
 )
 from tests.unit.canonical.extension_samples import full
@@ -76,11 +76,11 @@ def test_finding_2_an_unknown_kind_raises() -> None:
 @pytest.mark.parametrize("mode", ["sequential", "transform", "audit", "concurrent", "fire_and_forget"])
 def test_finding_2_an_unknown_kind_passes_no_pipeline(mode: str) -> None:
     """Whatever its plugins would have said of it: they are not asked, and the step is denied; at any depth."""
-    asked: list[Step] = []
+    steps: list[Step] = []
 
     @hook("evaluate", mode=mode)
     def passing(step: Step) -> None:
-        asked.append(step)
+        steps.append(step)
 
     unknown = UnknownBlock.model_validate({"type": "hologram"})
     nested = ToolResultBlock.model_construct(type="tool_result", tool_use_id="t", content=(unknown,), is_error=False)
@@ -88,12 +88,12 @@ def test_finding_2_an_unknown_kind_passes_no_pipeline(mode: str) -> None:
         message = Message.assistant("Hi", session_id="s").model_copy(update={"content": (part,)})
         with pytest.raises(PolicyDeniedError, match="unknown_part"):
             Pipeline([passing]).run("evaluate", message)
-    assert asked == []
+    assert steps == []
 
 
 def test_finding_3_every_kind_has_tests() -> None:
     """The samples cover every kind that has a view, and each can be read in every role."""
-    kinds = {kind.model_fields["type"].default for kind in view_kinds.KINDS}
+    kinds = {kind.model_fields["type"].default for kind in view_kinds.KIND_BY_BLOCK}
     assert kinds == set(BLOCKS) - {"provider"}
     for kind in kinds:
         for role in Role:
@@ -261,14 +261,14 @@ class TestWhatTheReferenceGetsWrong:
         original = Extensions(security=SecurityExtension(classification="secret"))
         returned = Extensions(security=SecurityExtension(classification="public"))
         with pytest.raises(TierViolation, match=r"security\.classification is immutable"):
-            merge(original, returned, list(Capability))
+            merge_extensions(original, returned, list(Capability))
 
     @pytest.mark.parametrize("slot", ["objects", "data"])
     def test_a4_objects_and_data_take_a_capability(self, slot: str) -> None:
         """There everyone sees them: the specification's capabilities do not exist."""
         original = full()
         for capability, seen in ((f"read_{slot}", True), ("read_subject", False)):
-            shown = filtered(original, [capability])
+            shown = filter_extensions(original, [capability])
             assert shown is not None
             assert bool(getattr(shown.security, slot)) is seen
 
@@ -291,12 +291,12 @@ class TestWhatTheReferenceGetsWrong:
         """There merging drops it in silence, and so a plugin's author never learns."""
         changed = Extensions.model_validate({"http": {"headers": {"A": "b"}}})
         with pytest.raises(TierViolation, match="changing it takes write_headers"):
-            merge(Extensions(), changed, [])
+            merge_extensions(Extensions(), changed, [])
 
     def test_a4_copies_share_nothing(self) -> None:
         """There nested containers of a copy are the original's own."""
         original = full()
-        shown = filtered(original, list(Capability))
+        shown = filter_extensions(original, list(Capability))
         assert shown is not None
         assert shown.custom is not None
         shown.custom["a"]["b"].append("more")
@@ -351,7 +351,7 @@ class TestWhatTheReferenceGetsWrong:
     def test_a6_capabilities_are_names_of_the_list(self) -> None:
         """An unknown one is refused, so that a slip of the pen grants and hides nothing."""
         with pytest.raises(ConfigurationError, match="did you mean read_labels"):
-            filtered(full(), ["read_label"])
+            filter_extensions(full(), ["read_label"])
 
     def test_a7_removing_a_label_is_a_call_of_its_own(self) -> None:
         """The specification names it; there is no way to do it there."""

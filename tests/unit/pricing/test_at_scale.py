@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.pricing import PriceTable, Spent, price_table, reprice
+from dragoman.pricing import PriceTable, UsageRecord, price_table, reprice
 from dragoman.pricing.at_scale import Usages
-from dragoman.pricing.lines import added, line_of
+from dragoman.pricing.lines import cost_line, sum_by_key
 from dragoman.pricing.rate_sheet import COUNTS
 from tests.unit.pricing.tables import NOW, acme, write_table
 
 duckdb = pytest.importorskip("duckdb", reason="the extra `report` is not installed")
 
-from tests.benchmarks.reprice import differences, made_up, spent  # noqa: E402  (it needs duckdb)
+from tests.benchmarks.reprice import differences, random_usages, usage_of_row  # noqa: E402  (it needs duckdb)
 from tests.sampling import examples  # noqa: E402
 
 FIRST = datetime(2026, 3, 1, tzinfo=UTC)
@@ -65,8 +65,8 @@ def relation(connection: Any, rows: list[dict[str, Any]]) -> Any:
     connection.execute(f"CREATE OR REPLACE TABLE usages_of_test ({columns}, place INT)")
     marks = ", ".join(f"CAST(?::JSON AS {TYPES[name]})" if name == "server_tools" else "?" for name in names)
     for place, each in enumerate(rows):
-        told = {**each, "at": each["at"].isoformat(), "server_tools": json.dumps(each.get("server_tools"))}
-        connection.execute(f"INSERT INTO usages_of_test VALUES ({marks}, ?)", [*map(told.get, names), place])
+        values = {**each, "at": each["at"].isoformat(), "server_tools": json.dumps(each.get("server_tools"))}
+        connection.execute(f"INSERT INTO usages_of_test VALUES ({marks}, ?)", [*map(values.get, names), place])
     return connection.sql("FROM usages_of_test")
 
 
@@ -90,7 +90,7 @@ def _usages(rows: list[dict[str, Any]], **how: Any) -> Iterator[Usage]:
             service_tier=each.get("service_tier"), speed=each.get("speed"), unread=tuple(each.get("unread") or ()),
             server_tools=each.get("server_tools") or {}, raw={"geo": each["geo"]} if each.get("geo") else None,
         )  # fmt: skip
-        (priced,) = reprice([Spent(each["model"], usage, each["at"], bool(each.get("batch")))], **how)
+        (priced,) = reprice([UsageRecord(each["model"], usage, each["at"], bool(each.get("batch")))], **how)
         broken = each.get("status") in (MessageStatus.ERROR, MessageStatus.CANCELLED)
         yield priced.as_lower_bound() if broken else priced
 
@@ -128,12 +128,12 @@ HOW = st.fixed_dictionaries(
 
 def test_twenty_thousand_usages_cost_the_same(connection: Any) -> None:
     """Of the bundled table's models, in every variant, over two years; ``--check`` does it with a million."""
-    assert list(differences(made_up(connection, 20_000, seed=1))) == []
+    assert list(differences(random_usages(connection, 20_000, seed=1))) == []
 
 
 def test_so_they_do_at_another_moment_and_as_another_model(connection: Any) -> None:
     """Windows, steps and variants of one's own provider count; those of another one do not."""
-    usages = made_up(connection, 2_000, seed=2)
+    usages = random_usages(connection, 2_000, seed=2)
     assert list(differences(usages, at=datetime(2026, 9, 14, 2, tzinfo=UTC))) == []
     assert list(differences(usages, as_model="openai:gpt-5.4")) == []
 
@@ -153,9 +153,9 @@ def test_groups_are_the_sums_of_their_rows(connection: Any, table: PriceTable, r
     """By model and day, in one, and by what nobody tells."""
     lines = Usages(relation(connection, rows)).costs(["model", "day"], table)
     keys = [(each["model"], each["at"].date().isoformat()) for each in rows]
-    assert lines == added(map(line_of, keys, _usages(rows, table=table)))
+    assert lines == sum_by_key(map(cost_line, keys, _usages(rows, table=table)))
     (whole,) = Usages(relation(connection, rows)).costs([], table)
-    assert whole == added(line_of((), usage) for usage in _usages(rows, table=table))[0]
+    assert whole == sum_by_key(cost_line((), usage) for usage in _usages(rows, table=table))[0]
     assert [line.key for line in Usages(relation(connection, rows)).costs(["session"], table)] == [(None,)]
 
 
@@ -184,7 +184,7 @@ def test_figures_wider_than_64_bits(connection: Any, table: PriceTable) -> None:
     """The largest count that a usage can have, of every bucket: wider arithmetic takes over."""
     rows = [row(input_tokens=2**61, output_tokens=2**63 - 1, cached_input_tokens=2**61) for _ in range(3)]
     (line,) = Usages(relation(connection, rows)).costs([], table)
-    assert line == added(line_of((), usage) for usage in _usages(rows, table=table))[0]
+    assert line == sum_by_key(cost_line((), usage) for usage in _usages(rows, table=table))[0]
     assert by_sql(connection, rows, table=table) == by_python(rows, table=table)
 
 
@@ -230,7 +230,7 @@ def test_no_rows_are_no_lines(connection: Any, table: PriceTable) -> None:
 
 def _written(connection: Any, tmp_path: Path) -> dict[str, Path]:
     """The same made-up usages in each kind of file; JSON keeps tools and the provider's object as objects."""
-    usages = made_up(connection, 300, seed=3)
+    usages = random_usages(connection, 300, seed=3)
     usages.write_parquet(str(tmp_path / "usages.parquet"))
     usages.write_csv(str(tmp_path / "usages.csv"), header=True)
     nested = usages.project(
@@ -244,7 +244,7 @@ def _written(connection: Any, tmp_path: Path) -> dict[str, Path]:
 def test_all_kinds_of_files_say_the_same(connection: Any, tmp_path: Path) -> None:
     """As Parquet, CSV and JSON lines, in one file or in two."""
     files = _written(connection, tmp_path)
-    expected = Usages(made_up(connection, 300, seed=3)).costs(["model", "user"])
+    expected = Usages(random_usages(connection, 300, seed=3)).costs(["model", "user"])
     assert sum(line.replies for line in expected) == 300
     for suffix, path in files.items():
         assert Usages(path).costs(["model", "user"]) == expected, suffix
@@ -255,7 +255,7 @@ def test_all_kinds_of_files_say_the_same(connection: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "pattern"),
     [
         ("model,at,input_tokens,output_tokens\nx:y,2026-01-01T00:00:00,1,1\n", "a time with a zone"),
         ("model,at,input_tokens,output_tokens\nx:y,,1,1\n", "a time"),
@@ -266,16 +266,16 @@ def test_all_kinds_of_files_say_the_same(connection: Any, tmp_path: Path) -> Non
         ("model,at\nx:y,2026-01-01T00:00:00Z\n", "no column input_tokens, output_tokens"),
     ],
 )
-def test_what_is_no_usage_is_an_error(tmp_path: Path, content: str, said: str) -> None:
+def test_what_is_no_usage_is_an_error(tmp_path: Path, content: str, pattern: str) -> None:
     """Nothing is rounded or guessed, and no row is left out."""
     path = tmp_path / "usages.csv"
     path.write_text(content)
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=pattern):
         Usages(path).costs(["day"])
 
 
 @pytest.mark.parametrize(
-    ("select", "said"),
+    ("select", "pattern"),
     [
         ("TIMESTAMP '2026-01-01' AS \"at\", 1 AS input_tokens", "needs a zone"),
         ("TIMESTAMPTZ '2026-01-01 00:00:00Z' AS \"at\", 0.5 AS input_tokens", "a count"),
@@ -283,10 +283,10 @@ def test_what_is_no_usage_is_an_error(tmp_path: Path, content: str, said: str) -
         ("TIMESTAMPTZ '2026-01-01 00:00:00Z' AS \"at\", true AS input_tokens", "no count"),
     ],
 )
-def test_columns_of_the_wrong_kind(connection: Any, select: str, said: str) -> None:
+def test_columns_of_the_wrong_kind(connection: Any, select: str, pattern: str) -> None:
     """Types say as much as texts do."""
     usages = connection.sql(f"SELECT 'openai:o3' AS model, 1 AS output_tokens, {select}")
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=pattern):
         Usages(usages).costs(["day"])
 
 
@@ -322,13 +322,13 @@ def test_without_duckdb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 def test_messages_add_up_like_usages(connection: Any) -> None:
     """What was recorded with a message, and what its usage costs at scale, are the same lines."""
-    usages = made_up(connection, 200, seed=4).project('* EXCLUDE ("at"), epoch_us("at") AS moment')
+    usages = random_usages(connection, 200, seed=4).project('* EXCLUDE ("at"), epoch_us("at") AS moment')
     rows = [dict(zip(usages.columns, values, strict=True)) for values in usages.fetchall()]
     table = price_table()
-    priced = [table.price(item.model, item.usage, item.at, batch=item.batch) for item in map(spent, rows)]
+    priced = [table.price(item.model, item.usage, item.at, batch=item.batch) for item in map(usage_of_row, rows)]
     messages = [
         Message.assistant("Hi", metadata=MessageMetadata(model=each["model"], usage=usage))
         for each, usage in zip(rows, priced, strict=True)
     ]
-    lines = added(line_of((message.metadata.model,), message.usage) for message in messages)
-    assert lines == Usages(made_up(connection, 200, seed=4)).costs(["model"])
+    lines = sum_by_key(cost_line((message.metadata.model,), message.usage) for message in messages)
+    assert lines == Usages(random_usages(connection, 200, seed=4)).costs(["model"])

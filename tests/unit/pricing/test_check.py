@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundled import bundled
-from dragoman.pricing import PriceTable, check, price_table
+from dragoman.bundled import bundled_path
+from dragoman.pricing import PriceTable, find_faults, price_table
 from tests.unit.pricing.tables import ACME, INDEX, acme, write_table
 
 
 def test_the_bundled_table_is_sound() -> None:
     """Every row of every provider."""
-    assert check(price_table()) == []
+    assert find_faults(price_table()) == []
 
 
 def test_the_bundled_table_is_complete() -> None:
@@ -26,12 +26,12 @@ def test_the_bundled_table_is_complete() -> None:
 
 def test_the_data_stays_small() -> None:
     """It travels in the wheel."""
-    assert sum(path.stat().st_size for path in bundled("pricing").glob("*.toml")) < 1_500_000
+    assert sum(path.stat().st_size for path in bundled_path("pricing").glob("*.toml")) < 1_500_000
 
 
 def test_a_sound_table_has_no_faults(tmp_path: Path) -> None:
     """The table of these tests is one."""
-    assert check(write_table(tmp_path)) == []
+    assert find_faults(write_table(tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_sound_table_has_no_faults(tmp_path: Path) -> None:
 )
 def test_each_fault_is_found(tmp_path: Path, rows: str, fault: str) -> None:
     """One wrong row, one line that names the model and the fault."""
-    faults = check(write_table(tmp_path, acme(rows)))
+    faults = find_faults(write_table(tmp_path, acme(rows)))
     assert len(faults) == 1
     assert faults[0].startswith(("acme:m: ", "the prices of acme:m: "))
     assert fault in faults[0]
@@ -85,26 +85,26 @@ def test_windows_that_do_not_meet_are_sound(tmp_path: Path, windows: str) -> Non
     """Hours that follow each other, round the clock, on different days."""
     first, second = windows.split(" | ")
     rows = f"prices = [{{ window = {first}, input = '1' }}, {{ window = {second}, input = '2' }}]"
-    assert check(write_table(tmp_path, acme(rows))) == []
+    assert find_faults(write_table(tmp_path, acme(rows))) == []
 
 
 def test_figures_that_were_looked_at_are_passed_over(tmp_path: Path) -> None:
     """An overlay can accept what is odd, but not what is wrong."""
     odd = acme('prices = [{ input = "1", cache_read = "2" }, { input = "5" }]')
-    (fault,) = check(write_table(tmp_path, odd, overlay='accepted = ["acme:m"]'))
+    (fault,) = find_faults(write_table(tmp_path, odd, overlay='accepted = ["acme:m"]'))
     assert "two rows hold at once" in fault
 
 
 def test_faults_outside_of_rows_are_found(tmp_path: Path) -> None:
     """A file that is no TOML, a fallback to nobody, and a folder that is no table."""
     broken = 'provider = "shop"\nsource = "https://shop.example"\nchecked = 2026-11-10\nfallback = ["nobody"]\n'
-    faults = check(write_table(tmp_path / "a", {"acme": ACME, "bad": "[", "shop": broken}))
+    faults = find_faults(write_table(tmp_path / "a", {"acme": ACME, "bad": "[", "shop": broken}))
     assert len(faults) == 2
     assert "bad.toml" in faults[0]
-    assert check(write_table(tmp_path / "c", index=f"{INDEX}[unpriced]\nacme = 'why'\n"))[0] == (
+    assert find_faults(write_table(tmp_path / "c", index=f"{INDEX}[unpriced]\nacme = 'why'\n"))[0] == (
         "acme: has prices, and yet a reason for having none"
     )
     assert faults[1] == "shop: falls back to nobody, which is not there"
     (tmp_path / "b").mkdir()
-    (fault,) = check(PriceTable(tmp_path / "b"))
+    (fault,) = find_faults(PriceTable(tmp_path / "b"))
     assert "index.toml" in fault

@@ -108,7 +108,7 @@ def test_a_longer_prompt_puts_the_whole_request_on_the_higher_rate(
 
 
 @pytest.mark.parametrize(
-    ("said", "rates"),
+    ("stated", "rates"),
     [
         ({}, (4, 20)),
         ({"service_tier": "standard"}, (4, 20)),
@@ -120,9 +120,9 @@ def test_a_longer_prompt_puts_the_whole_request_on_the_higher_rate(
         ({"speed": "fast"}, (8, 40)),
     ],
 )
-def test_the_reply_says_which_variant_counts(table: PriceTable, said: dict[str, str], rates: tuple[int, int]) -> None:
+def test_the_reply_says_which_variant_counts(table: PriceTable, stated: dict[str, str], rates: tuple[int, int]) -> None:
     """Service tier and speed are read from the usage; the ordinary words of all providers mean the standard price."""
-    usage = TokenUsage(input_tokens=100, output_tokens=10, **said)
+    usage = TokenUsage(input_tokens=100, output_tokens=10, **stated)
     priced = table.price("acme:full", usage, NOW)
     assert priced.cost_usd == Decimal(100 * rates[0] + 10 * rates[1]) / 1_000_000
     assert priced.cost_status is CostStatus.PRICED
@@ -136,7 +136,7 @@ def test_a_variant_keeps_the_standard_rates_that_it_does_not_name(table: PriceTa
 
 
 @pytest.mark.parametrize(
-    ("said", "batch", "at", "word"),
+    ("stated", "batch", "at", "word"),
     [
         ({"service_tier": "scale"}, False, NOW, "service_tier=scale"),
         ({"speed": "ludicrous"}, False, NOW, "speed=ludicrous"),
@@ -146,10 +146,10 @@ def test_a_variant_keeps_the_standard_rates_that_it_does_not_name(table: PriceTa
     ],
 )
 def test_an_unknown_variant_is_never_priced_as_standard(
-    table: PriceTable, said: dict[str, str], batch: bool, at: datetime, word: str
+    table: PriceTable, stated: dict[str, str], batch: bool, at: datetime, word: str
 ) -> None:
     """A tier without a price (or not yet, or in no known combination) makes the cost partial and names itself."""
-    usage = TokenUsage(input_tokens=100, output_tokens=10, **said)
+    usage = TokenUsage(input_tokens=100, output_tokens=10, **stated)
     priced = table.price("acme:full", usage, at, batch=batch)
     assert priced.cost_status is CostStatus.PARTIAL
     assert priced.unpriced == ("input_tokens", "output_tokens", word)
@@ -326,10 +326,15 @@ def test_cost_uses_this_moment_and_the_bundled_table_unless_told_otherwise(tmp_p
 def test_a_batch_is_remembered_as_one(table: PriceTable) -> None:
     """So that it can be priced again as what it was, however that was known at first."""
     usage = TokenUsage(input_tokens=100, output_tokens=10)
-    told = table.price("acme:full", usage, NOW, batch=True)
-    said = table.price("acme:full", usage.model_copy(update={"service_tier": "batch"}), NOW)
-    assert told.pricing_mode == said.pricing_mode == "batch"
-    assert told.cost_usd == said.cost_usd == table.price("acme:full", told, NOW).cost_usd == Decimal("0.0003")
+    batch_priced = table.price("acme:full", usage, NOW, batch=True)
+    tier_priced = table.price("acme:full", usage.model_copy(update={"service_tier": "batch"}), NOW)
+    assert batch_priced.pricing_mode == tier_priced.pricing_mode == "batch"
+    assert (
+        batch_priced.cost_usd
+        == tier_priced.cost_usd
+        == table.price("acme:full", batch_priced, NOW).cost_usd
+        == Decimal("0.0003")
+    )
     assert table.price("acme:full", usage, NOW).pricing_mode is None
 
 

@@ -19,8 +19,8 @@ INDEX = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
 def test_the_files_are_as_generated() -> None:
     """Nobody edited one by hand: that is what the overlay is for."""
     script = [sys.executable, str(FOLDER / "refresh.py"), "--check"]
-    done = subprocess.run(script, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+    completed = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stdout.strip(), completed.stderr) == (0, "", "")
 
 
 def test_every_file_names_its_origin() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.message import Message, MessageMetadata, MessageStatus
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.pricing import PriceTable, Spent, price_table, reprice
+from dragoman.pricing import PriceTable, UsageRecord, price_table, reprice
 from tests.unit.pricing.tables import NOW, write_table
 
 
@@ -46,9 +46,9 @@ def test_messages_without_usage_or_model_stay_as_they_are(table: PriceTable) -> 
 def test_usages_are_repriced_too(table: PriceTable) -> None:
     """One for one and in order, batches as batches; a model that is gone from the table has no price any more."""
     spent = [
-        Spent("acme:plain", TokenUsage(input_tokens=1000), NOW),
-        Spent("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True),
-        Spent("acme:gone", Usage(input_tokens=1000, cost_usd=Decimal(1), cost_status=CostStatus.PRICED), NOW),
+        UsageRecord("acme:plain", TokenUsage(input_tokens=1000), NOW),
+        UsageRecord("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True),
+        UsageRecord("acme:gone", Usage(input_tokens=1000, cost_usd=Decimal(1), cost_status=CostStatus.PRICED), NOW),
     ]
     costs = [usage.cost_usd for usage in reprice(spent, table)]
     assert costs == [Decimal("0.003"), Decimal("0.002"), None]
@@ -56,7 +56,7 @@ def test_usages_are_repriced_too(table: PriceTable) -> None:
 
 def test_the_bundled_table_is_the_default() -> None:
     """Repricing without a table means: at the prices that this version of the library knows."""
-    (usage,) = reprice([Spent("anthropic:claude-sonnet-4-6", TokenUsage(input_tokens=8, output_tokens=42), NOW)])
+    (usage,) = reprice([UsageRecord("anthropic:claude-sonnet-4-6", TokenUsage(input_tokens=8, output_tokens=42), NOW)])
     assert usage.cost_usd == Decimal("0.000654")
     assert usage.pricing_version == price_table().version
 
@@ -74,7 +74,7 @@ def test_repricing_twice_changes_nothing(table: PriceTable, counts: list[tuple[i
 
 def test_one_moment_for_all(table: PriceTable) -> None:
     """What the same replies would have cost on another day."""
-    spent = [Spent("acme:full", TokenUsage(input_tokens=1000), NOW), Spent("acme:plain", TokenUsage(), NOW)]
+    spent = [UsageRecord("acme:full", TokenUsage(input_tokens=1000), NOW), UsageRecord("acme:plain", TokenUsage(), NOW)]
     costs = [usage.cost_usd for usage in reprice(spent, table, at=datetime(2026, 2, 1, tzinfo=UTC))]
     assert costs == [Decimal("0.01"), 0]
 
@@ -82,18 +82,18 @@ def test_one_moment_for_all(table: PriceTable) -> None:
 def test_another_model_of_the_same_provider(table: PriceTable) -> None:
     """Its tiers have the same names, so what the reply said of them holds."""
     usage = TokenUsage(input_tokens=1000, service_tier="flex")
-    (plain,) = reprice([Spent("acme:plain", usage, NOW)], table)
+    (plain,) = reprice([UsageRecord("acme:plain", usage, NOW)], table)
     assert plain.cost_status is CostStatus.PARTIAL
-    (full,) = reprice([Spent("acme:plain", usage, NOW)], table, as_model="acme:full")
+    (full,) = reprice([UsageRecord("acme:plain", usage, NOW)], table, as_model="acme:full")
     assert full.cost_usd == Decimal("0.001")
 
 
 def test_a_model_of_another_provider_at_its_standard_prices(table: PriceTable) -> None:
     """The words of one provider mean nothing at another one; a batch is a batch everywhere."""
     usage = TokenUsage(input_tokens=1000, service_tier="scale", speed="fast", raw={"geo": "us"})
-    (standard,) = reprice([Spent("other:x", usage, NOW)], table, as_model="acme:full")
+    (standard,) = reprice([UsageRecord("other:x", usage, NOW)], table, as_model="acme:full")
     assert (standard.cost_usd, standard.service_tier, standard.speed) == (Decimal("0.004"), "scale", "fast")
-    (batched,) = reprice([Spent("other:x", usage, NOW, batch=True)], table, as_model="acme:full")
+    (batched,) = reprice([UsageRecord("other:x", usage, NOW, batch=True)], table, as_model="acme:full")
     assert batched.cost_usd == Decimal("0.002")
 
 
@@ -107,7 +107,7 @@ def test_messages_keep_the_model_that_replied(table: PriceTable) -> None:
 
 def test_a_batch_stays_a_batch(table: PriceTable) -> None:
     """What was priced as one is priced as one again, in a message too."""
-    (spent,) = reprice([Spent("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True)], table)
+    (spent,) = reprice([UsageRecord("acme:full", TokenUsage(input_tokens=1000), NOW, batch=True)], table)
     (message,) = reprice([_reply("acme:full", spent)], table)
     assert message.usage == spent
 

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.adapter.contract import Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.pricing import PriceTable, price_table
 from tests.unit.pricing.tables import ACME, NOW, acme, write_table
@@ -68,7 +68,7 @@ def test_an_overlay_goes_first_and_joins_the_version(tmp_path: Path) -> None:
     table = write_table(tmp_path / "prices")
     path = tmp_path / "ours.toml"
     path.write_text(OVERLAY, encoding="utf-8")
-    ours = table.overlaid(path)
+    ours = table.with_overlay(path)
     assert ours.price("acme:plain", USAGE, NOW).cost_usd == 2
     assert ours.price("own:mine", USAGE, NOW).cost_usd == 7
     assert ours.price("acme:gratis", USAGE, NOW).cost_status is CostStatus.FREE
@@ -167,7 +167,7 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, fault: str) 
 def test_a_wrong_overlay_is_refused(tmp_path: Path, overlay: dict[str, object], fault: str) -> None:
     """Rather than never being looked at."""
     with pytest.raises(ConfigurationError, match=re.escape(fault)):
-        write_table(tmp_path).overlaid(overlay).price("acme:plain", USAGE, NOW)
+        write_table(tmp_path).with_overlay(overlay).price("acme:plain", USAGE, NOW)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_an_overlay_is_read_when_it_is_laid(tmp_path: Path, overlay: Any, fault:
     """A fault must not come up when the first reply has been paid for."""
     table = write_table(tmp_path)
     with pytest.raises(ConfigurationError, match=re.escape(fault)):
-        table.overlaid(overlay)
+        table.with_overlay(overlay)
 
 
 def test_an_overlay_may_be_a_path_in_words(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_an_overlay_may_be_a_path_in_words(tmp_path: Path) -> None:
     path = tmp_path / "ours.toml"
     path.write_text("", encoding="utf-8")
     table = write_table(tmp_path)
-    assert table.overlaid(str(path)).version == table.overlaid(path).version
+    assert table.with_overlay(str(path)).version == table.with_overlay(path).version
 
 
 def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
@@ -223,9 +223,9 @@ def test_names_are_not_remembered_for_ever(tmp_path: Path) -> None:
 
 def test_the_data_folders_are_found() -> None:
     """In a checkout they lie at its root."""
-    assert (bundled("pricing") / "index.toml").is_file()
+    assert (bundled_path("pricing") / "index.toml").is_file()
     with pytest.raises(ConfigurationError, match="data folder 'nothing' is missing"):
-        bundled("nothing")
+        bundled_path("nothing")
 
 
 def test_an_installed_package_uses_what_it_brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,9 +236,9 @@ def test_an_installed_package_uses_what_it_brought(tmp_path: Path, monkeypatch: 
     (tmp_path / "pricing").mkdir()
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr("dragoman.bundled._PACKAGE", package)
-    assert bundled("pricing") == inside
+    assert bundled_path("pricing") == inside
     inside.rmdir()
-    assert bundled("pricing") == tmp_path / "pricing"
+    assert bundled_path("pricing") == tmp_path / "pricing"
     (tmp_path / "pyproject.toml").unlink()
     with pytest.raises(ConfigurationError):
-        bundled("pricing")
+        bundled_path("pricing")

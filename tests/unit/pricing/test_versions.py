@@ -10,27 +10,27 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing import PriceTable, Spent, keep, kept_versions, price_table, reprice
+from dragoman.pricing import PriceTable, UsageRecord, list_versions, price_table, reprice, save_table
 from tests.unit.pricing.tables import ACME, NOW, write_table
 
 USAGE = TokenUsage(input_tokens=1_000_000, output_tokens=1_000_000)
-SPENT = Spent("acme:plain", USAGE, NOW)
+SPENT = UsageRecord("acme:plain", USAGE, NOW)
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> tuple[Path, str, str]:
+def archive(tmp_path: Path) -> tuple[Path, str, str]:
     """A folder with two versions of a table: in the older one ``acme:plain`` was dearer."""
     older = write_table(tmp_path / "older", {"acme": ACME.replace('input = "3"', 'input = "7"')})
     newer = write_table(tmp_path / "newer")
     folder = tmp_path / "kept"
-    keep(older, folder)
-    keep(newer, folder)
+    save_table(older, folder)
+    save_table(newer, folder)
     return folder, older.version, newer.version
 
 
-def test_the_version_of_the_day_gives_the_same_figure_for_ever(kept: tuple[Path, str, str]) -> None:
+def test_the_version_of_the_day_gives_the_same_figure_for_ever(archive: tuple[Path, str, str]) -> None:
     """Two versions side by side, each with its own figure and its own name on it, however often it is asked."""
-    folder, older, newer = kept
+    folder, older, newer = archive
     for version, amount in ((older, 22), (newer, 18), (older, 22)):
         (usage,) = reprice([SPENT], price_table(version, folder))
         assert (usage.cost_usd, usage.pricing_version) == (Decimal(amount), version)
@@ -39,14 +39,14 @@ def test_the_version_of_the_day_gives_the_same_figure_for_ever(kept: tuple[Path,
 def test_an_archive_is_the_same_bytes_for_the_same_table(tmp_path: Path) -> None:
     """So that it can be compared, and its hash be written down."""
     first, second = write_table(tmp_path / "a"), write_table(tmp_path / "b")
-    assert keep(first, tmp_path / "x").read_bytes() == keep(second, tmp_path / "y").read_bytes()
-    assert keep(first, tmp_path / "x").name == f"{first.version}.zip"
+    assert save_table(first, tmp_path / "x").read_bytes() == save_table(second, tmp_path / "y").read_bytes()
+    assert save_table(first, tmp_path / "x").name == f"{first.version}.zip"
     assert PriceTable(tmp_path / "x" / f"{first.version}.zip").version == first.version
 
 
 def test_the_bundled_table_can_be_kept_and_loaded_again(tmp_path: Path) -> None:
     """All of it: the same version, the same prices."""
-    path = keep(price_table(), tmp_path)
+    path = save_table(price_table(), tmp_path)
     again = PriceTable(path)
     assert again.version == price_table().version
     assert again.providers() == price_table().providers()
@@ -68,29 +68,29 @@ def test_a_version_can_be_a_folder_too(tmp_path: Path) -> None:
 def test_the_bundled_version_needs_no_folder() -> None:
     """It is what comes along; so are the versions of earlier releases."""
     assert price_table(price_table().version) is price_table()
-    assert kept_versions()[-1] == price_table().version
-    for version in kept_versions():
+    assert list_versions()[-1] == price_table().version
+    for version in list_versions():
         assert price_table(version).version == version
 
 
-def test_the_versions_at_hand_are_listed(kept: tuple[Path, str, str]) -> None:
+def test_the_versions_at_hand_are_listed(archive: tuple[Path, str, str]) -> None:
     """Those of the folder and the bundled one."""
-    folder, older, newer = kept
-    assert {older, newer, price_table().version} <= set(kept_versions(folder))
+    folder, older, newer = archive
+    assert {older, newer, price_table().version} <= set(list_versions(folder))
 
 
 @pytest.mark.parametrize(
     "version", ["2020-01-01+00000000", "", "nonsense", "../secret", "2020-01-01+00000000+11111111", "a\0b", "x" * 9000]
 )
-def test_a_version_that_is_not_here_is_refused(kept: tuple[Path, str, str], version: str) -> None:
+def test_a_version_that_is_not_here_is_refused(archive: tuple[Path, str, str], version: str) -> None:
     """By a typed error that names those that are."""
     with pytest.raises(ConfigurationError, match=f"is not here: known are .*{price_table().version[:10]}"):
-        price_table(version, kept[0])
+        price_table(version, archive[0])
 
 
-def test_a_table_that_is_not_what_its_name_says_is_refused(kept: tuple[Path, str, str]) -> None:
+def test_a_table_that_is_not_what_its_name_says_is_refused(archive: tuple[Path, str, str]) -> None:
     """A figure must not carry the version of another table."""
-    folder, older, newer = kept
+    folder, older, newer = archive
     (folder / f"{older}.zip").write_bytes((folder / f"{newer}.zip").read_bytes())
     with pytest.raises(ConfigurationError, match="says that it is the price table"):
         price_table(older, folder)
@@ -134,9 +134,9 @@ def test_an_archive_that_swells_is_refused(tmp_path: Path) -> None:
         _ = PriceTable(path).version
 
 
-def test_an_overlay_is_laid_over_an_older_table_again(kept: tuple[Path, str, str]) -> None:
+def test_an_overlay_is_laid_over_an_older_table_again(archive: tuple[Path, str, str]) -> None:
     """The same overlay over the same table has the same version, so that figures with it can be computed again too."""
-    folder, older, _ = kept
+    folder, older, _ = archive
     overlay = {
         "acme": {
             "source": "https://acme.example/ours",
@@ -144,7 +144,7 @@ def test_an_overlay_is_laid_over_an_older_table_again(kept: tuple[Path, str, str
             "model": [{"id": "m", "match": {"equals": ["plain"]}, "prices": [{"input": "1", "output": "1"}]}],
         }
     }
-    then = price_table(older, folder).overlaid(overlay)
+    then = price_table(older, folder).with_overlay(overlay)
     again = PriceTable(folder / f"{older}.zip", overlay)
     assert then.version == again.version != older
     assert again.price("acme:plain", USAGE, NOW).cost_usd == Decimal(2)

@@ -28,16 +28,16 @@ from dragoman.adapter.errors import (
     StreamTruncatedError,
     UnclassifiedError,
 )
-from dragoman.routing import Availability, Limits
+from dragoman.routing import Availability, OutageThresholds
 from tests.unit.routing.models import START
 
 Reports = Sequence[tuple[float, str, DragomanError | None]]
 BROKEN = ServerError("it broke", status=500)
 
 
-def after(reports: Reports, limits: Limits | None = None) -> Availability:
+def availability_after(reports: Reports, thresholds: OutageThresholds | None = None) -> Availability:
     """What is known after these calls ended, at seconds from the start."""
-    availability = Availability(limits)
+    availability = Availability(thresholds)
     for second, model, error in reports:
         availability.report(model, error, at(second))
     return availability
@@ -47,7 +47,7 @@ def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
-def down(availability: Availability, model: str, second: float) -> str | None:
+def outage_reason(availability: Availability, model: str, second: float) -> str | None:
     """What is down, ``model`` or ``provider``."""
     outage = availability.outage(model, START + timedelta(seconds=second))
     return None if outage is None else outage.scope
@@ -143,7 +143,7 @@ CASES: list[tuple[str, Reports, str, float, str | None]] = [
 @pytest.mark.parametrize(("what", "reports", "model", "second", "expected"), CASES)
 def test_who_is_down(what: str, reports: Reports, model: str, second: float, expected: str | None) -> None:
     """The numbers of the specification, at their borders."""
-    assert down(after(reports), model, second) == expected, what
+    assert outage_reason(availability_after(reports), model, second) == expected, what
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_who_is_down(what: str, reports: Reports, model: str, second: float, exp
 )
 def test_these_errors_count(error: ProviderError) -> None:
     """They speak against the provider."""
-    assert down(after(failing("a:x", *FIVE, error=error)), "a:x", 5) == "model"
+    assert outage_reason(availability_after(failing("a:x", *FIVE, error=error)), "a:x", 5) == "model"
 
 
 @pytest.mark.parametrize(
@@ -174,36 +174,36 @@ def test_these_errors_count(error: ProviderError) -> None:
 )
 def test_these_errors_do_not_count(error: DragomanError) -> None:
     """They speak against the request, and do not end a row of failures either."""
-    availability = after([*failing("a:x", 0, 1, 2, 3), *failing("a:x", 4, 5, 6, 7, 8, error=error)])
-    assert down(availability, "a:x", 9) is None
+    availability = availability_after([*failing("a:x", 0, 1, 2, 3), *failing("a:x", 4, 5, 6, 7, 8, error=error)])
+    assert outage_reason(availability, "a:x", 9) is None
     availability.report("a:x", BROKEN, START + timedelta(seconds=10))
-    assert down(availability, "a:x", 11) == "model"
+    assert outage_reason(availability, "a:x", 11) == "model"
 
 
 def test_a_call_counts_once_however_often_it_was_tried() -> None:
     """Retries that were used up change nothing by themselves."""
     tried = ServerError("it broke", status=500)
     tried.attempts = (1, 2, 3, 4, 5, 6)
-    assert down(after(failing("a:x", 0, error=tried)), "a:x", 1) is None
+    assert outage_reason(availability_after(failing("a:x", 0, error=tried)), "a:x", 1) is None
 
 
 def test_an_outage_says_what_why_and_since_when(caplog: pytest.LogCaptureFixture) -> None:
     """Once in the log, too."""
-    availability = after(failing("a:x", *FIVE, 5, 6))
+    availability = availability_after(failing("a:x", *FIVE, 5, 6))
     outage = availability.outage("a:x", START + timedelta(seconds=7))
     assert str(outage) == "a:x down: 5 failures in a row, the last one server_error"
     assert outage is not None
     assert outage.since == START + timedelta(seconds=4)
     assert caplog.text.count("a:x down") == 1
-    wide = after([(0, "a:x", AuthenticationError("no"))]).outage("a:y", START)
+    wide = availability_after([(0, "a:x", AuthenticationError("no"))]).outage("a:y", START)
     assert str(wide) == "all models of a down: AuthenticationError on one of its models"
 
 
 def test_the_numbers_can_be_others() -> None:
     """For who is more patient, or less."""
-    limits = Limits(failures=1, idle=timedelta(seconds=10))
-    availability = after(failing("a:x", 0), limits)
-    assert (down(availability, "a:x", 9), down(availability, "a:x", 10)) == ("model", None)
+    thresholds = OutageThresholds(failures=1, idle=timedelta(seconds=10))
+    availability = availability_after(failing("a:x", 0), thresholds)
+    assert (outage_reason(availability, "a:x", 9), outage_reason(availability, "a:x", 10)) == ("model", None)
 
 
 def test_what_is_long_past_is_forgotten() -> None:
@@ -229,16 +229,16 @@ reports = st.lists(st.tuples(st.floats(0, 600), st.sampled_from(MODELS), st.samp
 @given(reports)
 def test_a_success_makes_a_model_available(given_reports: Reports) -> None:
     """Whatever was before it."""
-    availability = after(sorted(given_reports, key=lambda report: report[0]))
+    availability = availability_after(sorted(given_reports, key=lambda report: report[0]))
     availability.report("a:x", None, START + timedelta(seconds=600))
-    assert down(availability, "a:x", 600) is None
+    assert outage_reason(availability, "a:x", 600) is None
 
 
 @given(reports)
 def test_nothing_is_down_for_ever(given_reports: Reports) -> None:
     """Five minutes after the last attempt everybody gets another chance."""
-    availability = after(sorted(given_reports, key=lambda report: report[0]))
-    assert [model for model in MODELS if down(availability, model, 900)] == []
+    availability = availability_after(sorted(given_reports, key=lambda report: report[0]))
+    assert [model for model in MODELS if outage_reason(availability, model, 900)] == []
 
 
 @given(reports)
@@ -246,4 +246,4 @@ def test_one_provider_never_takes_another_down(given_reports: Reports) -> None:
     """What happens at one says nothing about the other."""
     mixed = sorted(given_reports, key=lambda report: report[0])
     alone = [report for report in mixed if report[1].startswith("b:")]
-    assert down(after(mixed), "b:x", 601) == down(after(alone), "b:x", 601)
+    assert outage_reason(availability_after(mixed), "b:x", 601) == outage_reason(availability_after(alone), "b:x", 601)

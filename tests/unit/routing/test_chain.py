@@ -6,45 +6,45 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.canonical.routing import RoutingMode
-from dragoman.routing import NoModelError, Policy, Recommendation, Router, RouteRequest, Rule, Verdict, When
+from dragoman.routing import NoModelError, Recommendation, Router, RouteRequest, RoutingPolicy, Rule, Verdict, When
 from tests.unit.routing.models import KEYLESS, find, router
 
-ORDER = list(Policy)
+ORDER = list(RoutingPolicy)
 PAIRS = list(combinations(ORDER, 2))
 MODES = {
-    Policy.PER_MESSAGE_OVERRIDE: RoutingMode.OVERRIDE,
-    Policy.MANUAL_STICKY: RoutingMode.MANUAL,
-    Policy.RULE: RoutingMode.RULE,
-    Policy.PATTERN: RoutingMode.PATTERN,
-    Policy.DELEGATE_REQUEST: RoutingMode.DELEGATE,
-    Policy.WORKSPACE_DEFAULT: RoutingMode.DEFAULT,
-    Policy.GLOBAL_DEFAULT: RoutingMode.DEFAULT,
+    RoutingPolicy.PER_MESSAGE_OVERRIDE: RoutingMode.OVERRIDE,
+    RoutingPolicy.MANUAL_STICKY: RoutingMode.MANUAL,
+    RoutingPolicy.RULE: RoutingMode.RULE,
+    RoutingPolicy.PATTERN: RoutingMode.PATTERN,
+    RoutingPolicy.DELEGATE_REQUEST: RoutingMode.DELEGATE,
+    RoutingPolicy.WORKSPACE_DEFAULT: RoutingMode.DEFAULT,
+    RoutingPolicy.GLOBAL_DEFAULT: RoutingMode.DEFAULT,
 }
 
 
-def proposing(models: dict[Policy, str]) -> tuple[Router, RouteRequest]:
+def proposing(models: dict[RoutingPolicy, str]) -> tuple[Router, RouteRequest]:
     """A router and a request in which each of these policies proposes its model."""
-    recommended = models.get(Policy.PATTERN)
-    made = router(
-        rules=[Rule(model=models[Policy.RULE], name="always")] if Policy.RULE in models else [],
+    recommended = models.get(RoutingPolicy.PATTERN)
+    routed = router(
+        rules=[Rule(model=models[RoutingPolicy.RULE], name="always")] if RoutingPolicy.RULE in models else [],
         recommender=(lambda _: Recommendation(recommended, 0.9, "it did well")) if recommended else None,
-        workspace_default=models.get(Policy.WORKSPACE_DEFAULT),
-        global_default=models.get(Policy.GLOBAL_DEFAULT),
+        workspace_default=models.get(RoutingPolicy.WORKSPACE_DEFAULT),
+        global_default=models.get(RoutingPolicy.GLOBAL_DEFAULT),
     )
     request = RouteRequest(
-        override=models.get(Policy.PER_MESSAGE_OVERRIDE),
-        sticky=models.get(Policy.MANUAL_STICKY),
-        delegate=models.get(Policy.DELEGATE_REQUEST),
+        override=models.get(RoutingPolicy.PER_MESSAGE_OVERRIDE),
+        sticky=models.get(RoutingPolicy.MANUAL_STICKY),
+        delegate=models.get(RoutingPolicy.DELEGATE_REQUEST),
         images=True,
     )
-    return made, request
+    return routed, request
 
 
 @pytest.mark.parametrize("policy", ORDER)
-def test_each_policy_alone_chooses_its_model(policy: Policy) -> None:
+def test_each_policy_alone_chooses_its_model(policy: RoutingPolicy) -> None:
     """Every link of the chain can be the one that decides, and the record names it."""
-    made, request = proposing({policy: "north:able"})
-    decision = made.choose(request)
+    routed, request = proposing({policy: "north:able"})
+    decision = routed.choose(request)
     assert decision.model == decision.record.chosen_model == "north:able"
     assert decision.winner.policy is policy
     assert decision.record.mode is MODES[policy]
@@ -54,10 +54,10 @@ def test_each_policy_alone_chooses_its_model(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_of_two_policies_the_earlier_one_wins(first: Policy, second: Policy) -> None:
+def test_of_two_policies_the_earlier_one_wins(first: RoutingPolicy, second: RoutingPolicy) -> None:
     """The order of the specification holds for every pair; who was outranked is on record."""
-    made, request = proposing({first: "north:able", second: "south:able"})
-    decision = made.choose(request)
+    routed, request = proposing({first: "north:able", second: "south:able"})
+    decision = routed.choose(request)
     assert decision.model == "north:able"
     assert decision.record.alternatives_considered == ("south:able",)
     assert [(link.policy, link.verdict) for link in decision.candidates] == [
@@ -67,10 +67,10 @@ def test_of_two_policies_the_earlier_one_wins(first: Policy, second: Policy) -> 
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_a_refused_model_leaves_the_turn_to_the_next_policy(first: Policy, second: Policy) -> None:
+def test_a_refused_model_leaves_the_turn_to_the_next_policy(first: RoutingPolicy, second: RoutingPolicy) -> None:
     """Whoever is refused is passed over, with the reason, whatever its rank."""
-    made, request = proposing({first: "east:blind", second: "south:able"})
-    decision = made.choose(request)
+    routed, request = proposing({first: "east:blind", second: "south:able"})
+    decision = routed.choose(request)
     assert decision.model == "south:able"
     assert decision.record.mode is MODES[second]
     assert "passed over: east:blind (no_vision_support)" in decision.record.reason
@@ -84,12 +84,12 @@ def test_a_refused_model_leaves_the_turn_to_the_next_policy(first: Policy, secon
 
 def test_every_policy_at_once() -> None:
     """All candidates are listed in order, each with its source."""
-    made, request = proposing(dict(zip(ORDER, ["east:blind", KEYLESS, *["south:able"] * 5], strict=True)))
-    decision = made.choose(request)
+    routed, request = proposing(dict(zip(ORDER, ["east:blind", KEYLESS, *["south:able"] * 5], strict=True)))
+    decision = routed.choose(request)
     assert [(link.policy, link.verdict) for link in decision.candidates] == [
-        (Policy.PER_MESSAGE_OVERRIDE, Verdict.REJECTED),
-        (Policy.MANUAL_STICKY, Verdict.REJECTED),
-        (Policy.RULE, Verdict.CHOSE),
+        (RoutingPolicy.PER_MESSAGE_OVERRIDE, Verdict.REJECTED),
+        (RoutingPolicy.MANUAL_STICKY, Verdict.REJECTED),
+        (RoutingPolicy.RULE, Verdict.CHOSE),
         *((policy, Verdict.DEFERRED) for policy in ORDER[3:]),
     ]
     assert decision.record.rule_name == "always"
@@ -98,11 +98,15 @@ def test_every_policy_at_once() -> None:
 
 def test_nothing_left_is_an_error_with_every_reason() -> None:
     """The turn does not start, and no model that nobody asked for takes it."""
-    made, request = proposing(
-        {Policy.MANUAL_STICKY: KEYLESS, Policy.RULE: "east:blind", Policy.GLOBAL_DEFAULT: "west:nothing"}
+    routed, request = proposing(
+        {
+            RoutingPolicy.MANUAL_STICKY: KEYLESS,
+            RoutingPolicy.RULE: "east:blind",
+            RoutingPolicy.GLOBAL_DEFAULT: "west:nothing",
+        }
     )
     with pytest.raises(NoModelError) as caught:
-        made.choose(request)
+        routed.choose(request)
     assert caught.value.reasons == {
         KEYLESS: ("not_configured",),
         "east:blind": ("no_vision_support",),
@@ -124,8 +128,8 @@ def test_an_empty_chain_is_an_error() -> None:
 
 def test_a_mention_chooses_and_is_not_sent() -> None:
     """``@model`` beats the session's model, and what is sent does not hold it."""
-    made = router(aliases={"top": "north:large"})
-    decision = made.choose(RouteRequest(text="@top what is this?", sticky="south:able"))
+    routed = router(aliases={"top": "north:large"})
+    decision = routed.choose(RouteRequest(text="@top what is this?", sticky="south:able"))
     assert (decision.model, decision.text) == ("north:large", "what is this?")
     assert decision.record.reason == "the text begins with @top"
 
@@ -146,11 +150,11 @@ def test_a_mention_of_no_model_does_not_start_the_turn(text: str) -> None:
 
 def test_an_argument_that_is_no_model_does_not_start_the_turn() -> None:
     """Nor must a wrong argument."""
-    made = router(global_default="north:able")
+    routed = router(global_default="north:able")
     with pytest.raises(UnknownProviderError, match="did you mean 'sonnet'"):
-        made.choose(RouteRequest(override="sonet"))
+        routed.choose(RouteRequest(override="sonet"))
     with pytest.raises(UnknownProviderError):
-        made.choose(RouteRequest(override="nowhere:model"))
+        routed.choose(RouteRequest(override="nowhere:model"))
 
 
 def test_a_model_that_exists_without_a_key_is_not_configured() -> None:
@@ -168,7 +172,7 @@ def test_with_mentions_off_the_text_is_text() -> None:
 
 def test_rules_are_tried_in_order_and_the_next_one_steps_in() -> None:
     """A second rule with the same conditions is a second choice."""
-    made = router(
+    routed = router(
         rules=[
             Rule(model="south:able", when=When(has_tools=True)),
             Rule(model="east:blind", name="seeing", when=When(has_images=True)),
@@ -176,13 +180,13 @@ def test_rules_are_tried_in_order_and_the_next_one_steps_in() -> None:
             Rule(model="north:large"),
         ]
     )
-    decision = made.choose(RouteRequest(images=True))
+    decision = routed.choose(RouteRequest(images=True))
     assert (decision.model, decision.record.rule_name) == ("north:able", "seeing too")
     assert [link.rule_name for link in decision.candidates] == ["seeing", "seeing too", "rule 4"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (None, "nothing is recommended"),
         (("north:able", 0.4, "perhaps"), "north:able is recommended with 0.40, less than 0.50"),
@@ -192,13 +196,13 @@ def test_rules_are_tried_in_order_and_the_next_one_steps_in() -> None:
         (("north:able",), "the recommender failed: TypeError"),
     ],
 )
-def test_a_recommender_that_says_nothing_usable_has_nothing_to_say(answer: object, said: str) -> None:
+def test_a_recommender_that_says_nothing_usable_has_nothing_to_say(answer: object, message: str) -> None:
     """A suggestion never stops a turn."""
-    made = router(recommender=lambda _: answer, global_default="south:able")
-    decision = made.choose(RouteRequest())
+    routed = router(recommender=lambda _: answer, global_default="south:able")
+    decision = routed.choose(RouteRequest())
     assert decision.model == "south:able"
-    (link,) = [link for link in decision.chain if link.policy is Policy.PATTERN]
-    assert (link.verdict, link.reason) == (Verdict.NOT_APPLICABLE, said)
+    (link,) = [link for link in decision.chain if link.policy is RoutingPolicy.PATTERN]
+    assert (link.verdict, link.reason) == (Verdict.NOT_APPLICABLE, message)
 
 
 def test_a_recommender_that_breaks_stops_no_turn(caplog: pytest.LogCaptureFixture) -> None:
@@ -213,11 +217,11 @@ def test_a_recommender_that_breaks_stops_no_turn(caplog: pytest.LogCaptureFixtur
 
 def test_a_recommendation_is_on_record() -> None:
     """With its confidence, its reason made printable, and what would have been next."""
-    made = router(
+    routed = router(
         recommender=lambda _: Recommendation("north:able", 0.75, "14 turns\nlike this \ud800", ("south:able",)),
         global_default="south:able",
     )
-    decision = made.choose(RouteRequest())
+    decision = routed.choose(RouteRequest())
     assert (decision.model, decision.record.confidence) == ("north:able", 0.75)
     assert decision.record.reason == "14 turns\\nlike this \\ud800"
     assert decision.winner.alternatives == ("south:able",)
@@ -225,8 +229,8 @@ def test_a_recommendation_is_on_record() -> None:
 
 def test_a_recommendation_is_asked_for_even_where_it_is_outranked() -> None:
     """What it would have said is worth knowing."""
-    made = router(recommender=lambda _: ("south:able", 0.9, "cheaper"))
-    decision = made.choose(RouteRequest(sticky="north:able"))
+    routed = router(recommender=lambda _: ("south:able", 0.9, "cheaper"))
+    decision = routed.choose(RouteRequest(sticky="north:able"))
     assert [(link.model, link.verdict) for link in decision.candidates] == [
         ("north:able", Verdict.CHOSE),
         ("south:able", Verdict.DEFERRED),
@@ -234,7 +238,7 @@ def test_a_recommendation_is_asked_for_even_where_it_is_outranked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"rules": [Rule(model="a:b", name="x"), Rule(model="a:c", name="x")]}, "two rules are named 'x'"),
         ({"rules": [Rule(model="a:b", name="rule 2"), Rule(model="a:c")]}, "two rules are named 'rule 2'"),
@@ -246,16 +250,16 @@ def test_a_recommendation_is_asked_for_even_where_it_is_outranked() -> None:
         ({"aliases": {"x": "able"}}, "which is no model id"),
     ],
 )
-def test_a_router_that_cannot_be_right_is_refused(settings: dict[str, object], said: str) -> None:
+def test_a_router_that_cannot_be_right_is_refused(settings: dict[str, object], message: str) -> None:
     """At once, not at the turn that needs it."""
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         Router(find=find, **settings)  # type: ignore[arg-type]
 
 
 def test_the_chain_can_be_read() -> None:
     """One line a link: who, what became of it, and why."""
-    made = router(rules=[Rule(model="east:blind", name="cheap")], global_default="north:able")
-    assert str(made.choose(RouteRequest(images=True))).splitlines()[2:] == [
+    routed = router(rules=[Rule(model="east:blind", name="cheap")], global_default="north:able")
+    assert str(routed.choose(RouteRequest(images=True))).splitlines()[2:] == [
         "rule: rejected east:blind (the rule 'cheap' fits; no_vision_support: the turn holds images)",
         "pattern: not_applicable (nothing is recommended)",
         "delegate_request: not_applicable (nothing was delegated)",

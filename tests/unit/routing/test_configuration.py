@@ -9,7 +9,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.ids import ModelId
 from dragoman.routing import Router, RouteRequest, Rule, When
-from dragoman.routing.aliases import Aliases, _bundled
+from dragoman.routing.aliases import Aliases, _bundled_aliases
 from tests.unit.routing.models import find
 
 TEXT = """
@@ -33,13 +33,13 @@ when = { tokens_over = 80_000, none_of = [{ labels = ["pii"] }] }
 
 def test_a_file_says_all_that_a_program_can() -> None:
     """Money is read exactly, names are looked up."""
-    made = Router.from_toml(TEXT, find=find)
-    assert made.workspace_default == "north:able"
-    assert made.rules[0].when.spent_over_usd == Decimal("4.99")
-    assert [rule.name for rule in made.rules] == ["dear", "rule 2"]
-    assert made.choose(RouteRequest(estimated_tokens=80_001)).model == "north:large"
-    assert made.choose(RouteRequest(estimated_tokens=80_001, labels=frozenset({"pii"}))).model == "north:able"
-    assert made.choose(RouteRequest(spent_usd=Decimal(5))).model == "west:small"
+    routed = Router.from_toml(TEXT, find=find)
+    assert routed.workspace_default == "north:able"
+    assert routed.rules[0].when.spent_over_usd == Decimal("4.99")
+    assert [rule.name for rule in routed.rules] == ["dear", "rule 2"]
+    assert routed.choose(RouteRequest(estimated_tokens=80_001)).model == "north:large"
+    assert routed.choose(RouteRequest(estimated_tokens=80_001, labels=frozenset({"pii"}))).model == "north:able"
+    assert routed.choose(RouteRequest(spent_usd=Decimal(5))).model == "west:small"
 
 
 def test_the_program_has_the_last_word() -> None:
@@ -48,7 +48,7 @@ def test_the_program_has_the_last_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a = ", "no TOML"),
         ("globel_default = 'a:b'", "globel_default: Extra inputs"),
@@ -59,9 +59,9 @@ def test_the_program_has_the_last_word() -> None:
         ("global_default = 'nothing'", "neither a model id nor an alias"),
     ],
 )
-def test_every_fault_is_named(text: str, said: str) -> None:
+def test_every_fault_is_named(text: str, message: str) -> None:
     """With its place."""
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         Router.from_toml(text)
 
 
@@ -71,7 +71,7 @@ def test_several_faults_are_named_at_once() -> None:
         Router.from_toml("mentions = 'perhaps'\n[[rule]]\nname = 'x'")
 
 
-@pytest.mark.parametrize(("name", "model"), sorted(_bundled().items()))
+@pytest.mark.parametrize(("name", "model"), sorted(_bundled_aliases().items()))
 def test_a_bundled_alias_stands_for_a_model_that_its_adapter_lists(name: str, model: str) -> None:
     """An alias that leads nowhere is worse than none."""
     adapter = get_adapter(model)
@@ -102,8 +102,8 @@ def test_a_policy_is_kept_as_json() -> None:
     rule = Rule(
         model="sonnet", when=When(labels=frozenset("cab"), users=frozenset({"u"}), cost_under_usd=Decimal("0.10"))
     )
-    made = Router(rules=[rule], aliases={"House": "a:b"}, global_default="house", min_confidence=0.25, mentions=False)
-    assert made.policy == {
+    routed = Router(rules=[rule], aliases={"House": "a:b"}, global_default="house", min_confidence=0.25, mentions=False)
+    assert routed.configuration == {
         "rule": [
             {
                 "model": "anthropic:claude-sonnet-5-5",
@@ -116,8 +116,8 @@ def test_a_policy_is_kept_as_json() -> None:
         "min_confidence": "0.25",
         "mentions": False,
     }
-    again = Router.from_policy(json.loads(json.dumps(made.policy)))
-    assert (again.policy, again.rules, again.global_default) == (made.policy, made.rules, "a:b")
-    assert Router().policy == {}
+    again = Router.from_configuration(json.loads(json.dumps(routed.configuration)))
+    assert (again.configuration, again.rules, again.global_default) == (routed.configuration, routed.rules, "a:b")
+    assert Router().configuration == {}
     with pytest.raises(ConfigurationError, match=r"rule\.0\.model"):
-        Router.from_policy({"rule": [{}]})
+        Router.from_configuration({"rule": [{}]})

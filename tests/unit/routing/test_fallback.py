@@ -25,16 +25,16 @@ from dragoman.adapter.errors import (
     StreamTruncatedError,
 )
 from dragoman.canonical.routing import RoutingMode
-from dragoman.routing import Policy, RouteDecision, Router, RouteRequest, Rule, Verdict
+from dragoman.routing import RouteDecision, Router, RouteRequest, RoutingPolicy, Rule, Verdict
 from tests.unit.routing.models import START, router
 
 REQUEST = RouteRequest(sticky="north:able", images=True)
 
 
-def three() -> tuple[Router, RouteDecision]:
+def three_candidates() -> tuple[Router, RouteDecision]:
     """A session's model, a rule's that cannot see, and a default."""
-    made = router(rules=[Rule(model="east:blind", name="cheap")], global_default="south:able")
-    return made, made.choose(REQUEST)
+    routed = router(rules=[Rule(model="east:blind", name="cheap")], global_default="south:able")
+    return routed, routed.choose(REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def three() -> tuple[Router, RouteDecision]:
 )
 def test_the_next_candidate_that_validates_steps_in(error: DragomanError, kind: str) -> None:
     """Another model may do better; the record and the chain say whose place it takes."""
-    made, first = three()
-    second = made.next_after(first, error)
+    routed, first = three_candidates()
+    second = routed.choose_fallback(first, error)
     assert second is not None
     assert (second.model, second.record.mode) == ("south:able", RoutingMode.DEFAULT)
-    assert second.failed == ("north:able",)
+    assert second.failed_models == ("north:able",)
     assert second.record.reason == (
         f"the global default; passed over: north:able ({kind}), east:blind (no_vision_support)"
     )
     assert second.record.alternatives_considered == ("north:able", "east:blind")
     lost, blind, chosen = second.candidates
-    assert (lost.policy, lost.verdict, lost.failure) == (Policy.MANUAL_STICKY, Verdict.REJECTED, kind)
+    assert (lost.policy, lost.verdict, lost.failure) == (RoutingPolicy.MANUAL_STICKY, Verdict.REJECTED, kind)
     assert (blind.verdict, blind.failure) == (Verdict.REJECTED, None)
     assert chosen.verdict is Verdict.CHOSE
 
@@ -80,35 +80,35 @@ def test_the_next_candidate_that_validates_steps_in(error: DragomanError, kind: 
 )
 def test_where_another_model_would_not_help_the_error_stands(error: DragomanError) -> None:
     """And nobody gets round a filter by asking elsewhere."""
-    made, first = three()
-    assert made.next_after(first, error) is None
+    routed, first = three_candidates()
+    assert routed.choose_fallback(first, error) is None
 
 
 def test_what_was_seen_stays() -> None:
     """Once the caller saw anything of a reply, no other model takes it over."""
-    made, first = three()
-    assert made.next_after(first, ServerError("it broke"), seen=True) is None
+    routed, first = three_candidates()
+    assert routed.choose_fallback(first, ServerError("it broke"), seen=True) is None
 
 
 def test_the_chain_goes_on_from_one_to_the_next_and_ends() -> None:
     """Each candidate has its turn, and the last error says what became of all."""
-    made = router(workspace_default="north:large", global_default="south:able")
+    routed = router(workspace_default="north:large", global_default="south:able")
     request = RouteRequest(sticky="north:able")
-    decision: RouteDecision | None = made.choose(request)
-    asked: list[str] = []
+    decision: RouteDecision | None = routed.choose(request)
+    models_asked: list[str] = []
     while decision is not None:
-        asked.append(decision.model)
+        models_asked.append(decision.model)
         error = ServerError("it broke")
-        decision = made.next_after(decision, error)
-    assert asked == ["north:able", "north:large", "south:able"]
+        decision = routed.choose_fallback(decision, error)
+    assert models_asked == ["north:able", "north:large", "south:able"]
     assert not hasattr(error, "__notes__")
 
 
 def test_the_error_is_told_who_was_left_and_could_not() -> None:
     """So that nobody has to guess why no other model answered."""
-    made = router(workspace_default="east:blind", global_default="west:nothing")
+    routed = router(workspace_default="east:blind", global_default="west:nothing")
     error = ServerError("it broke")
-    assert made.next_after(made.choose(REQUEST), error) is None
+    assert routed.choose_fallback(routed.choose(REQUEST), error) is None
     (note,) = error.__notes__
     assert "north:able (manual_sticky): server_error: it failed before it answered" in note
     assert "east:blind (workspace_default): no_vision_support" in note
@@ -117,20 +117,20 @@ def test_the_error_is_told_who_was_left_and_could_not() -> None:
 
 def test_a_model_that_failed_is_not_asked_again() -> None:
     """However many policies propose it."""
-    made = router(workspace_default="north:able", global_default="south:able")
-    second = made.next_after(made.choose(RouteRequest(sticky="north:able")), ServerError("it broke"))
+    routed = router(workspace_default="north:able", global_default="south:able")
+    second = routed.choose_fallback(routed.choose(RouteRequest(sticky="north:able")), ServerError("it broke"))
     assert second is not None
     assert second.model == "south:able"
-    assert second.failed == ("north:able",)
+    assert second.failed_models == ("north:able",)
 
 
 def test_what_went_down_meanwhile_is_passed_over() -> None:
     """Candidates are checked when it is their turn."""
-    made = router(workspace_default="north:large", global_default="south:able")
-    first = made.choose(RouteRequest(sticky="north:able"))
+    routed = router(workspace_default="north:large", global_default="south:able")
+    first = routed.choose(RouteRequest(sticky="north:able"))
     error = AuthenticationError("no")
-    made.availability.report("north:able", error, START)
-    second = made.next_after(first, error)
+    routed.availability.report("north:able", error, START)
+    second = routed.choose_fallback(first, error)
     assert second is not None
     assert second.model == "south:able"
     assert second.candidates[1].reasons == ("provider_unavailable",)
@@ -138,23 +138,23 @@ def test_what_went_down_meanwhile_is_passed_over() -> None:
 
 def test_a_provider_that_is_down_is_not_even_chosen() -> None:
     """The next turn begins with the next candidate, until the provider answers again."""
-    made = router(global_default="south:able")
-    made.availability.report("north:able", AuthenticationError("no"), START)
-    assert made.choose(REQUEST).model == "south:able"
-    made.availability.report("north:third", None, START)
-    assert made.choose(REQUEST).model == "north:able"
+    routed = router(global_default="south:able")
+    routed.availability.report("north:able", AuthenticationError("no"), START)
+    assert routed.choose(REQUEST).model == "south:able"
+    routed.availability.report("north:third", None, START)
+    assert routed.choose(REQUEST).model == "north:able"
 
 
 def test_an_overloaded_reply_hands_over() -> None:
     """What the adapter makes of a provider's 529 is an error that another model may answer."""
     body = json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}).encode()
-    made = Router(workspace_default="sonnet", global_default="sol")
-    first = made.choose(RouteRequest(text="hi"))
+    routed = Router(workspace_default="sonnet", global_default="sol")
+    first = routed.choose(RouteRequest(text="hi"))
     with pytest.raises(OverloadedError) as caught:
         get_adapter(first.model).from_wire_response(
             WireResponse(status=529, headers={}, body=body), RequestContext.for_model(first.model)
         )
-    second = made.next_after(first, caught.value)
+    second = routed.choose_fallback(first, caught.value)
     assert second is not None
     assert second.model == "openai:gpt-6.2-sol"
     assert "passed over: anthropic:claude-sonnet-5-5 (rate_limit)" in second.record.reason

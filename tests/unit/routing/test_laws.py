@@ -10,19 +10,19 @@ from dragoman.adapter.errors import AuthenticationError, ServerError
 from dragoman.routing import (
     Availability,
     NoModelError,
-    Policy,
     RouteDecision,
     Router,
     RouteRequest,
+    RoutingPolicy,
     Rule,
     Verdict,
     When,
 )
-from dragoman.routing.events import decided
-from dragoman.routing.validation import refusals
+from dragoman.routing.events import to_event
+from dragoman.routing.validation import find_refusals
 from tests.unit.routing.models import KEYLESS, MODELS, START, find, router
 
-ORDER = list(Policy)
+ORDER = list(RoutingPolicy)
 models = st.sampled_from([*MODELS, KEYLESS])
 maybe = st.none() | models
 whens = st.builds(
@@ -53,7 +53,7 @@ settings = st.fixed_dictionaries(
 )
 
 
-def made_of(described: dict[str, Any]) -> Router:
+def router_from(described: dict[str, Any]) -> Router:
     fields = dict(described)
     recommended, unpaid = fields.pop("recommended"), fields.pop("unpaid")
     availability = Availability()
@@ -63,9 +63,9 @@ def made_of(described: dict[str, Any]) -> Router:
     return router(**fields, recommender=recommender, availability=availability)
 
 
-def chosen(made: Router, request: RouteRequest) -> RouteDecision | NoModelError:
+def choose(routed: Router, request: RouteRequest) -> RouteDecision | NoModelError:
     try:
-        return made.choose(request)
+        return routed.choose(request)
     except NoModelError as error:
         return error
 
@@ -73,13 +73,13 @@ def chosen(made: Router, request: RouteRequest) -> RouteDecision | NoModelError:
 @given(settings, requests)
 def test_the_chosen_model_validates_and_none_before_it_does(described: dict[str, Any], request: RouteRequest) -> None:
     """The first that validates wins, and nothing else ever does."""
-    made = made_of(described)
+    routed = router_from(described)
 
     def refused(model: str) -> tuple[str, ...]:
-        found = refusals(model, request, find=find, availability=made.availability, at=START)
+        found = find_refusals(model, request, find=find, availability=routed.availability, at=START)
         return tuple(str(name) for name, _ in found)
 
-    outcome = chosen(made, request)
+    outcome = choose(routed, request)
     if isinstance(outcome, NoModelError):
         assert all(refused(model) == reasons != () for model, reasons in outcome.reasons.items())
         return
@@ -97,7 +97,7 @@ def test_the_chosen_model_validates_and_none_before_it_does(described: dict[str,
 @given(settings, requests)
 def test_the_order_of_the_chain_is_kept(described: dict[str, Any], request: RouteRequest) -> None:
     """Every policy has its say, in its place."""
-    outcome = chosen(made_of(described), request)
+    outcome = choose(router_from(described), request)
     if isinstance(outcome, RouteDecision):
         places = [ORDER.index(link.policy) for link in outcome.chain]
         assert places == sorted(places)
@@ -107,7 +107,7 @@ def test_the_order_of_the_chain_is_kept(described: dict[str, Any], request: Rout
 @given(settings, requests)
 def test_a_model_that_nobody_proposed_is_never_chosen(described: dict[str, Any], request: RouteRequest) -> None:
     """There is no silent substitute."""
-    outcome = chosen(made_of(described), request)
+    outcome = choose(router_from(described), request)
     proposed = {
         request.override, request.sticky, request.delegate, described["recommended"],
         described["workspace_default"], described["global_default"], *(rule.model for rule in described["rules"]),
@@ -121,7 +121,7 @@ def test_a_model_that_nobody_proposed_is_never_chosen(described: dict[str, Any],
 @given(settings, requests)
 def test_the_same_request_is_decided_the_same_way(described: dict[str, Any], request: RouteRequest) -> None:
     """In another router of the same settings too; and the error says the same."""
-    first, second = chosen(made_of(described), request), chosen(made_of(described), request)
+    first, second = choose(router_from(described), request), choose(router_from(described), request)
     assert str(first) == str(second)
     assert isinstance(first, NoModelError) or first == second
 
@@ -129,14 +129,14 @@ def test_the_same_request_is_decided_the_same_way(described: dict[str, Any], req
 @given(settings, requests)
 def test_handing_over_only_ever_goes_forward(described: dict[str, Any], request: RouteRequest) -> None:
     """Nobody is asked twice, and it ends."""
-    made = made_of(described)
-    outcome = chosen(made, request)
-    asked: list[str] = []
+    routed = router_from(described)
+    outcome = choose(routed, request)
+    models_asked: list[str] = []
     while isinstance(outcome, RouteDecision):
-        assert outcome.model not in asked
-        assert set(outcome.failed) == set(asked)
-        asked.append(outcome.model)
-        after = made.next_after(outcome, ServerError("it broke"))
+        assert outcome.model not in models_asked
+        assert set(outcome.failed_models) == set(models_asked)
+        models_asked.append(outcome.model)
+        after = routed.choose_fallback(outcome, ServerError("it broke"))
         if after is None:
             break
         assert after.winner_index > outcome.winner_index
@@ -146,9 +146,9 @@ def test_handing_over_only_ever_goes_forward(described: dict[str, Any], request:
 @given(settings, requests)
 def test_every_decision_is_an_event(described: dict[str, Any], request: RouteRequest) -> None:
     """The catalogue takes all that a decision can be."""
-    outcome = chosen(made_of(described), request)
+    outcome = choose(router_from(described), request)
     if isinstance(outcome, RouteDecision):
-        event = decided(outcome, 0.25)
+        event = to_event(outcome, 0.25)
         assert event.chain[event.winner_index].candidate_model == event.chosen_model == outcome.model
         assert [link.verdict for link in event.chain].count("chose") == 1
         assert pickle.loads(pickle.dumps(outcome)).record == outcome.record

@@ -96,18 +96,18 @@ IMAGE = ImageBlock(source=MediaSource(kind="url", data="https://example.com/a.pn
 )  # fmt: skip
 def test_what_is_sent_is_what_is_said_without_the_mention(content: Any, sent: list[ContentBlock]) -> None:
     """Everything else of the message stays."""
-    said = Message.user(content)
-    decision = router(global_default="north:able").choose(RouteRequest.of([], [said], estimated_tokens=1))
-    (left,) = decision.sent([said])
-    assert (left.id, list(left.content)) == (said.id, sent)
+    message = Message.user(content)
+    decision = router(global_default="north:able").choose(RouteRequest.of([], [message], estimated_tokens=1))
+    (left,) = decision.without_mention([message])
+    assert (left.id, list(left.content)) == (message.id, sent)
 
 
 def test_a_message_that_only_names_a_model_says_nothing() -> None:
     """There is nothing to send."""
-    said = Message.user("@north:able")
-    decision = router().choose(RouteRequest.of([], [said], estimated_tokens=1))
+    message = Message.user("@north:able")
+    decision = router().choose(RouteRequest.of([], [message], estimated_tokens=1))
     with pytest.raises(RequestError, match="says nothing else"):
-        decision.sent([said])
+        decision.without_mention([message])
 
 
 @given(st.text(alphabet=st.sampled_from("@\\ab:-. \n\té\ud800"), max_size=40) | st.text())

@@ -63,16 +63,16 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
 @pytest.mark.parametrize(("when", "facts", "holds"), TABLE)
 def test_a_condition(when: dict[str, Any], facts: dict[str, Any], holds: bool) -> None:
     """A rule whose conditions hold chooses; one whose do not has nothing to say."""
-    made = router(rules=[Rule(model="north:able", when=When.model_validate(when))], global_default="south:able")
-    decision = made.choose(RouteRequest(**facts))
+    routed = router(rules=[Rule(model="north:able", when=When.model_validate(when))], global_default="south:able")
+    decision = routed.choose(RouteRequest(**facts))
     assert decision.model == ("north:able" if holds else "south:able")
 
 
 @pytest.mark.parametrize("when", [{"cost_under_usd": 1000}, {"cost_over_usd": 0}])
 def test_an_unknown_price_fulfils_no_condition(when: dict[str, Any]) -> None:
     """Unknown is not nothing."""
-    made = router(rules=[Rule(model="east:blind", when=When.model_validate(when))], global_default="south:able")
-    assert made.choose(RouteRequest()).model == "south:able"
+    routed = router(rules=[Rule(model="east:blind", when=When.model_validate(when))], global_default="south:able")
+    assert routed.choose(RouteRequest()).model == "south:able"
 
 
 @pytest.mark.parametrize("when", [{"tokens_under": 1000}, {"cost_under_usd": 1000}])
@@ -83,26 +83,26 @@ def test_a_model_that_is_not_known_has_no_size_and_no_price(when: dict[str, Any]
         assert model != "nowhere:model"
         return 1
 
-    made = router(rules=[Rule(model="nowhere:model", when=When.model_validate(when))], global_default="south:able")
-    assert made.choose(RouteRequest(estimated_tokens=estimate)).model == "south:able"
+    routed = router(rules=[Rule(model="nowhere:model", when=When.model_validate(when))], global_default="south:able")
+    assert routed.choose(RouteRequest(estimated_tokens=estimate)).model == "south:able"
 
 
 def test_prices_are_those_of_the_rules_own_model() -> None:
     """The same turn costs ten times as much in the south."""
     cheap = When(cost_under_usd=Decimal("0.1"))
-    made = router(rules=[Rule(model="south:able", when=cheap), Rule(model="north:able", when=cheap)])
-    assert made.choose(RouteRequest(estimated_tokens=50_000)).model == "north:able"
+    routed = router(rules=[Rule(model="south:able", when=cheap), Rule(model="north:able", when=cheap)])
+    assert routed.choose(RouteRequest(estimated_tokens=50_000)).model == "north:able"
 
 
 def test_bundled_prices_are_used_without_others() -> None:
     """A router that is given no prices knows those of the library."""
-    made = router(
+    routed = router(
         find=get_adapter,
         prices=None,
         rules=[Rule(model="haiku", when=When(cost_under_usd=Decimal("0.5")))],
         global_default="sonnet",
     )
-    assert made.choose(RouteRequest(estimated_tokens=100)).model == "anthropic:claude-haiku-5-5"
+    assert routed.choose(RouteRequest(estimated_tokens=100)).model == "anthropic:claude-haiku-5-5"
 
 
 @pytest.mark.parametrize(

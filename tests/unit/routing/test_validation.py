@@ -72,24 +72,24 @@ def test_every_refusal_is_told() -> None:
 
 def test_sizes_are_those_of_the_model_itself() -> None:
     """Models count differently, and each is asked once at most."""
-    asked: list[str] = []
+    models_counted: list[str] = []
 
     def estimate(model: str) -> int:
-        asked.append(model)
+        models_counted.append(model)
         return 2_000 if model == "west:small" else 10
 
     rules = [Rule(model="west:small", when=When(tokens_over=1)), Rule(model="north:able", when=When(tokens_over=9))]
-    made = router(rules=rules, workspace_default="west:small")
-    decision = made.choose(RouteRequest(sticky="west:small", estimated_tokens=estimate))
+    routed = router(rules=rules, workspace_default="west:small")
+    decision = routed.choose(RouteRequest(sticky="west:small", estimated_tokens=estimate))
     assert decision.model == "north:able"
-    assert asked == ["west:small", "north:able"]
+    assert models_counted == ["west:small", "north:able"]
 
 
 IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
 
 
 @pytest.mark.parametrize(
-    ("history", "said", "expected"),
+    ("history", "message", "expected"),
     [
         ([], [Message.user("@sonnet hi")], {"text": "@sonnet hi"}),
         ([], [Message.user([IMAGE, TextBlock(text="look")])], {"text": "look", "images": True}),
@@ -101,9 +101,9 @@ IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="i
         ([Message.user("Hi")], [Message.assistant("@opus")], {"text": ""}),
     ],
 )
-def test_facts_are_read_from_messages(history: list[Message], said: list[Message], expected: dict[str, Any]) -> None:
+def test_facts_are_read_from_messages(history: list[Message], message: list[Message], expected: dict[str, Any]) -> None:
     """Images count wherever they are, a mention only in what is said now."""
-    request = RouteRequest.of(history, said)
+    request = RouteRequest.of(history, message)
     assert {name: getattr(request, name) for name in expected} == expected
 
 
@@ -125,6 +125,6 @@ def test_facts_are_read_from_tools_and_options() -> None:
 @pytest.mark.parametrize("model", ["anthropic:claude-opus-5-5", "local:smollm2-135m"])
 def test_the_size_is_counted_by_each_models_own_adapter(model: str) -> None:
     """History, what is said and tools count."""
-    history, said, tools = [Message.system("Be brief.")], [Message.user("Hi " * 400)], [ToolDefinition(name="look")]
-    request = RouteRequest.of(history, said, tools)
-    assert request.tokens_on(model) == get_adapter(model).estimate_input_tokens([*history, *said], tools) > 200
+    history, message, tools = [Message.system("Be brief.")], [Message.user("Hi " * 400)], [ToolDefinition(name="look")]
+    request = RouteRequest.of(history, message, tools)
+    assert request.tokens_on(model) == get_adapter(model).estimate_input_tokens([*history, *message], tools) > 200

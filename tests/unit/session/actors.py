@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from dragoman.canonical.blocks import TextBlock
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Session, SessionEvent
 from dragoman.transport import RetryPolicy, Timing
@@ -28,7 +28,7 @@ KEY = "test-key-of-nobody"
 
 def counted_ids() -> Callable[[], str]:
     numbers = itertools.count(1)
-    return lambda: encode_ulid(next(numbers))
+    return lambda: format_ulid(next(numbers))
 
 
 class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -74,14 +74,14 @@ class Wire:
     bodies: list[Body] = field(default_factory=list)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        asked = json.loads(request.content)
-        self.requests.append(asked)
+        request_body = json.loads(request.content)
+        self.requests.append(request_body)
         reply = self.replies[len(self.requests) - 1]
         if isinstance(reply, Exception):
             raise reply
         if isinstance(reply, httpx.Response):
             return reply
-        if isinstance(reply, Reply) and not asked.get("stream"):
+        if isinstance(reply, Reply) and not request_body.get("stream"):
             return httpx.Response(200, headers={"content-type": "application/json"}, content=reply.body)
         kind = reply.content_type if isinstance(reply, Reply) else "text/event-stream"
         body = (
@@ -98,7 +98,7 @@ class Wire:
 
 
 @dataclass
-class Patience:
+class FakeTime:
     """Time that passes only in sleep."""
 
     slept: list[float] = field(default_factory=list)
@@ -116,13 +116,13 @@ class Patience:
         )
 
 
-def _settings(wires: Mapping[str, Wire], client: Callable[[Wire], Any], patience: Patience) -> dict[str, Any]:
+def _settings(wires: Mapping[str, Wire], client: Callable[[Wire], Any], fake_time: FakeTime) -> dict[str, Any]:
     return {
         "providers": {
             provider: {
                 "client": client(wire),
                 "api_key": KEY,
-                "timing": patience.timing,
+                "timing": fake_time.timing,
                 "retry": RetryPolicy(max_retries=2),
             }
             for provider, wire in wires.items()
@@ -133,7 +133,7 @@ def _settings(wires: Mapping[str, Wire], client: Callable[[Wire], Any], patience
     }
 
 
-class SyncWay:
+class SyncDriver:
     """Sessions without await."""
 
     name = "sync"
@@ -143,22 +143,22 @@ class SyncWay:
         wires: Mapping[str, Wire],
         model: str | None = ANTHROPIC,
         *,
-        patience: Patience | None = None,
+        fake_time: FakeTime | None = None,
         **settings: Any,
     ) -> Session:
         def client(wire: Wire) -> httpx.Client:
             return httpx.Client(transport=httpx.MockTransport(wire))
 
-        return Session(model, **{**_settings(wires, client, patience or Patience()), **settings})
+        return Session(model, **{**_settings(wires, client, fake_time or FakeTime()), **settings})
 
-    def ask(self, session: Any, said: Any, **options: Any) -> Message:
-        reply: Message = session.ask(said, **options)
+    def ask(self, session: Any, prompt: Any, **options: Any) -> Message:
+        reply: Message = session.ask(prompt, **options)
         return reply
 
     def stream(
         self,
         session: Any,
-        said: Any,
+        prompt: Any,
         *,
         until: str | None = None,
         seen: list[SessionEvent] | None = None,
@@ -167,7 +167,7 @@ class SyncWay:
         """The events, as far as one of the type ``until``, at which the loop is left. ``seen`` has them after an error
         too."""
         seen = [] if seen is None else seen
-        for event in session.stream(said, **options):
+        for event in session.stream(prompt, **options):
             seen.append(event)
             if event.type == until:
                 break
@@ -181,7 +181,7 @@ class SyncWay:
         session.close()
 
 
-class AsyncWay:
+class AsyncDriver:
     """The same with await, in an event loop that stays open from call to call."""
 
     name = "async"
@@ -194,17 +194,17 @@ class AsyncWay:
         wires: Mapping[str, Wire],
         model: str | None = ANTHROPIC,
         *,
-        patience: Patience | None = None,
+        fake_time: FakeTime | None = None,
         **settings: Any,
     ) -> AsyncSession:
         def client(wire: Wire) -> httpx.AsyncClient:
             return httpx.AsyncClient(transport=httpx.MockTransport(wire))
 
-        return AsyncSession(model, **{**_settings(wires, client, patience or Patience()), **settings})
+        return AsyncSession(model, **{**_settings(wires, client, fake_time or FakeTime()), **settings})
 
-    def ask(self, session: Any, said: Any, **options: Any) -> Message:
+    def ask(self, session: Any, prompt: Any, **options: Any) -> Message:
         async def main() -> Message:
-            reply: Message = await session.ask(said, **options)
+            reply: Message = await session.ask(prompt, **options)
             return reply
 
         return self.runner.run(main())
@@ -212,7 +212,7 @@ class AsyncWay:
     def stream(
         self,
         session: Any,
-        said: Any,
+        prompt: Any,
         *,
         until: str | None = None,
         seen: list[SessionEvent] | None = None,
@@ -221,7 +221,7 @@ class AsyncWay:
         seen = [] if seen is None else seen
 
         async def main() -> list[SessionEvent]:
-            events = session.stream(said, **options)
+            events = session.stream(prompt, **options)
             async for event in events:
                 seen.append(event)
                 if event.type == until:
@@ -242,15 +242,15 @@ class AsyncWay:
         self.runner.run(session.close())
 
 
-Way = SyncWay | AsyncWay
+Driver = SyncDriver | AsyncDriver
 
 
 def texts(session: Any) -> list[tuple[str, str]]:
     """(role, text) of each message; a tool's message shows its answer, a call its name."""
-    return [(str(message.role), _shown(message)) for message in session.messages]
+    return [(str(message.role), _describe(message)) for message in session.messages]
 
 
-def _shown(message: Message) -> str:
+def _describe(message: Message) -> str:
     answers = [part.text for result in message.tool_results for part in result.content if isinstance(part, TextBlock)]
     calls = [f"{call.name}()" for call in message.tool_uses]
     return " ".join(filter(None, [message.text, *calls, *answers]))

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.session.actors import AsyncWay, SyncWay, Way
+from tests.unit.session.actors import AsyncDriver, Driver, SyncDriver
 
 
 @pytest.fixture(params=["sync", "async"])
-def way(request: pytest.FixtureRequest) -> Iterator[Way]:
+def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
     if request.param == "sync":
-        yield SyncWay()
+        yield SyncDriver()
         return
-    made = AsyncWay()
-    with made.runner:
-        yield made
+    async_driver = AsyncDriver()
+    with async_driver.runner:
+        yield async_driver

@@ -94,21 +94,21 @@ def handwritten_ollama(*parts: Part, stop: str = "stop", usage: tuple[int, int] 
     thoughts = [part.text for part in parts if isinstance(part, Thought)]
     texts = [part for part in parts if isinstance(part, str)]
     calls = [_ollama_call(part) for part in parts if isinstance(part, Call)]
-    said: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
     deltas: list[dict[str, Any]] = [
         {"role": "assistant", "content": "", "thinking": piece} for text in thoughts for piece in _pieces(text)
     ]
     deltas += [{"role": "assistant", "content": piece} for text in texts for piece in _pieces(text)]
     if thoughts:
-        said["thinking"] = "".join(thoughts)
+        message["thinking"] = "".join(thoughts)
     if calls:
-        said["tool_calls"] = calls
+        message["tool_calls"] = calls
         deltas.append({"role": "assistant", "content": "", "tool_calls": calls})
     head = {"model": "qwen3", "created_at": "2026-11-21T12:00:00Z"}
     end = {"done": True, "done_reason": stop, "prompt_eval_count": usage[0], "eval_count": usage[1]}
     lines = [{**head, "message": delta, "done": False} for delta in deltas]
     lines.append({**head, "message": {"role": "assistant", "content": ""}, **end})
-    whole = {**head, "message": said, **end}
+    whole = {**head, "message": message, **end}
     return Reply(_json(whole), tuple(_json(line) + b"\n" for line in lines), "application/x-ndjson")
 
 

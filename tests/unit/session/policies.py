@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolResultBlock
-from dragoman.policy import Answer, Hook, Mode, Plugin, PluginResult, Step, Violation
+from dragoman.policy import CheckResult, Hook, Mode, Plugin, PluginResult, Step, Violation
 
 SECRET = "hunter2"
 
 
-class Noting(Plugin):
+class RecordingPlugin(Plugin):
     """Lets everything pass, and notes what it saw: the hook, the role, and all that can be searched."""
 
     name = "noting"
@@ -20,18 +20,18 @@ class Noting(Plugin):
         self.steps: list[Step] = []
         vars(self).update(declared)
 
-    def check(self, step: Step) -> Answer:
-        said = " ".join(view.content for view in step.views() if view.content)
-        self.seen.append((step.hook, str(step.message.role), said))
+    def check(self, step: Step) -> CheckResult:
+        text = " ".join(view.content for view in step.views() if view.content)
+        self.seen.append((step.hook, str(step.message.role), text))
         self.steps.append(step)
         return None
 
     def at(self, hook: str) -> list[str]:
         """What was said at that hook, in order."""
-        return [said for seen, _, said in self.seen if seen == hook]
+        return [text for seen, _, text in self.seen if seen == hook]
 
 
-class Denying(Plugin):
+class DenyingPlugin(Plugin):
     """Denies what holds a word; everything where the word is empty."""
 
     name = "denying"
@@ -41,13 +41,13 @@ class Denying(Plugin):
         self.word = word
         vars(self).update(declared)
 
-    def check(self, step: Step) -> Answer:
+    def check(self, step: Step) -> CheckResult:
         if any(self.word in (view.content or "") for view in step.views()):
             return Violation("it holds a word that is not said here", code="word")
         return None
 
 
-class Hiding(Plugin):
+class RedactingPlugin(Plugin):
     """Writes *** in the place of a word, in texts, thoughts, arguments and answers."""
 
     name = "hiding"
@@ -59,7 +59,7 @@ class Hiding(Plugin):
         self.label = label
         vars(self).update(declared)
 
-    def check(self, step: Step) -> Answer:
+    def check(self, step: Step) -> CheckResult:
         message = step.message
         content = tuple(map(self._hidden, message.content))
         if content == message.content:

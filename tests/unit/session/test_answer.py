@@ -12,7 +12,7 @@ from dragoman.canonical.events import TextDelta
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.formats import MessageBodyError, MessageBodySchema, MessageBodySchemaPart
 from dragoman.session import SessionEvent, tool
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
 CHAT = MessageBodySchema((MessageBodySchemaPart(content_type="text/*", required=True),))
@@ -32,59 +32,59 @@ def words(events: Iterable[SessionEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def test_the_answer_is_asked_for_and_read(way: Way) -> None:
+def test_the_answer_is_asked_for_and_read(driver: Driver) -> None:
     """By the JSON Schema of the body, on a wire that has a place for it; the message is what the model said."""
     wire = Wire([handwritten_anthropic(Thought("Hm."), RIGHT)])
-    reply = way.ask(way.session({"anthropic": wire}), "Which colour?", output_schema=CHAT)
+    reply = driver.ask(driver.session({"anthropic": wire}), "Which colour?", output_schema=CHAT)
     assert wire.requests[0]["output_config"]["format"]["schema"]["properties"]["parts"]["type"] == "array"
     assert reply.text == RIGHT
     assert CHAT.read(reply).text() == "Blue, as ever."
 
 
-def test_a_session_may_ask_for_bodies_always(way: Way) -> None:
+def test_a_session_may_ask_for_bodies_always(driver: Driver) -> None:
     """And a turn for none; what the session would send is previewed as it is sent."""
     options: Any = {"output_schema": CHAT}
     wire = Wire([handwritten_ollama(RIGHT), handwritten_ollama("Blue."), handwritten_ollama("Blue.")])
-    session = way.session({"ollama": wire}, OLLAMA, options=AdapterOptions(**options))
+    session = driver.session({"ollama": wire}, OLLAMA, options=AdapterOptions(**options))
     assert session.preview(ANTHROPIC).fits
-    assert CHAT.read(way.ask(session, "Which colour?")).text() == "Blue, as ever."
-    assert way.ask(session, "And now?", output_schema=None).text == "Blue."
+    assert CHAT.read(driver.ask(session, "Which colour?")).text() == "Blue, as ever."
+    assert driver.ask(session, "And now?", output_schema=None).text == "Blue."
     assert ["format" in request for request in wire.requests] == [True, False]
     with pytest.raises(MessageBodyError):
-        way.ask(session, "And now?")
+        driver.ask(session, "And now?")
 
 
-def test_a_wrong_answer_is_told_with_every_violation_and_stays(way: Way) -> None:
+def test_a_wrong_answer_is_told_with_every_violation_and_stays(driver: Driver) -> None:
     """It was said and billed, so that the model can be told what is wrong with it."""
     wire = Wire([handwritten_anthropic(WRONG), handwritten_anthropic(RIGHT)])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
     with pytest.raises(MessageBodyError) as caught:
-        way.ask(session, "Which colour?", output_schema=CHAT)
+        driver.ask(session, "Which colour?", output_schema=CHAT)
     assert [each.path for each in caught.value.violations] == ["$.parts[0]", "$.parts[1]", "$"]
     assert caught.value.reply == session.messages[-1]
     assert [str(message.role) for message in session.messages] == ["user", "assistant"]
-    reply = way.ask(session, f"That was wrong: {caught.value}", output_schema=CHAT)
+    reply = driver.ask(session, f"That was wrong: {caught.value}", output_schema=CHAT)
     assert CHAT.read(reply).text() == "Blue, as ever."
 
 
-def test_a_right_stream_is_shown_to_its_end(way: Way) -> None:
+def test_a_right_stream_is_shown_to_its_end(driver: Driver) -> None:
     """All of its events, whatever its pieces."""
     wire = Wire([handwritten_anthropic(Thought("Hm."), RIGHT)], chunk=7)
-    session = way.session({"anthropic": wire})
-    events = way.stream(session, "Which colour?", output_schema=CHAT)
+    session = driver.session({"anthropic": wire})
+    events = driver.stream(session, "Which colour?", output_schema=CHAT)
     assert words(events) == RIGHT
     assert events[-1].type == "message_complete"
 
 
-def test_a_wrong_stream_is_left_when_that_is_certain(way: Way) -> None:
+def test_a_wrong_stream_is_left_when_that_is_certain(driver: Driver) -> None:
     """At the beginning of a type that no part may have: the rest is neither shown nor waited for, and the connection
     released. What had arrived stays, as when its caller leaves.
     """
     wire = Wire([handwritten_anthropic(WRONG)])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
     seen: list[Any] = []
     with pytest.raises(MessageBodyError) as caught:
-        way.stream(session, "Which colour?", seen=seen, output_schema=CHAT)
+        driver.stream(session, "Which colour?", seen=seen, output_schema=CHAT)
     shown = words(seen)
     assert WRONG.startswith(shown)
     assert '"i' not in shown
@@ -97,38 +97,38 @@ def test_a_wrong_stream_is_left_when_that_is_certain(way: Way) -> None:
     assert wire.bodies[0].closed
 
 
-def test_what_lacks_a_part_is_wrong_at_the_end_of_the_list(way: Way) -> None:
+def test_what_lacks_a_part_is_wrong_at_the_end_of_the_list(driver: Driver) -> None:
     """Not before: the next part might have been it."""
     seen: list[Any] = []
-    session = way.session({"anthropic": Wire([handwritten_anthropic('{"parts": []}')])})
+    session = driver.session({"anthropic": Wire([handwritten_anthropic('{"parts": []}')])})
     with pytest.raises(MessageBodyError, match="it lacks a part without a name of the type text"):
-        way.stream(session, "Which colour?", seen=seen, output_schema=CHAT)
+        driver.stream(session, "Which colour?", seen=seen, output_schema=CHAT)
     assert words(seen) == '{"parts"'
 
 
-def test_words_before_a_call_are_no_answer(way: Way) -> None:
+def test_words_before_a_call_are_no_answer(driver: Driver) -> None:
     """Where there are tools, a reply is judged when it is all there: it may call one after all."""
     replies = [handwritten_anthropic("I look it up.", Call("toolu_1", "look")), handwritten_anthropic(RIGHT)]
-    session = way.session({"anthropic": Wire(replies)}, tools=[look])
-    events = way.stream(session, "Which colour?", output_schema=CHAT)
+    session = driver.session({"anthropic": Wire(replies)}, tools=[look])
+    events = driver.stream(session, "Which colour?", output_schema=CHAT)
     assert [event.type for event in events].count("message_complete") == 2
     assert CHAT.read(session.messages[-1]).text() == "Blue, as ever."
 
 
-def test_the_last_reply_is_the_answer_though_it_calls(way: Way) -> None:
+def test_the_last_reply_is_the_answer_though_it_calls(driver: Driver) -> None:
     """A refusal with a call runs nothing, and is no body."""
     refused = handwritten_anthropic("No.", Call("toolu_1", "look"), stop="refusal")
-    session = way.session({"anthropic": Wire([refused, refused])}, tools=[look])
-    for ask in (way.ask, way.stream):
+    session = driver.session({"anthropic": Wire([refused, refused])}, tools=[look])
+    for ask in (driver.ask, driver.stream):
         with pytest.raises(MessageBodyError, match="the reply ended with refusal"):
             ask(session, "Which colour?", output_schema=CHAT)
 
 
-def test_an_answer_that_ran_into_its_length_says_so(way: Way) -> None:
+def test_an_answer_that_ran_into_its_length_says_so(driver: Driver) -> None:
     """Streamed or whole, and with its partial text in the history."""
     cut = handwritten_anthropic(RIGHT[:20], stop="max_tokens")
-    session = way.session({"anthropic": Wire([cut, cut])})
-    for ask in (way.ask, way.stream):
+    session = driver.session({"anthropic": Wire([cut, cut])})
+    for ask in (driver.ask, driver.stream):
         with pytest.raises(
             MessageBodyError, match=r"not complete|before it is complete \(the reply ended with max_tokens"
         ):
@@ -136,19 +136,19 @@ def test_an_answer_that_ran_into_its_length_says_so(way: Way) -> None:
         assert session.messages[-1].text == RIGHT[:20]
 
 
-def test_what_is_no_schema_is_refused_before_anything_is_sent(way: Way) -> None:
+def test_what_is_no_schema_is_refused_before_anything_is_sent(driver: Driver) -> None:
     """By name of what it is."""
     wire = Wire([])
-    session = way.session({"anthropic": wire})
-    for ask in (way.ask, way.stream):
+    session = driver.session({"anthropic": wire})
+    for ask in (driver.ask, driver.stream):
         with pytest.raises(RequestError, match="a MessageBodySchema, not a list"):
             ask(session, "Which colour?", output_schema=[])
     assert wire.requests == []
     assert session.messages == ()
 
 
-def test_plain_schemas_are_left_to_their_callers(way: Way) -> None:
+def test_plain_schemas_are_left_to_their_callers(driver: Driver) -> None:
     """What obeys none is the caller's to judge, as before."""
     wire = Wire([handwritten_anthropic("no JSON")])
-    reply: Message = way.ask(way.session({"anthropic": wire}), "Hi", output_schema={"type": "object"})
+    reply: Message = driver.ask(driver.session({"anthropic": wire}), "Hi", output_schema={"type": "object"})
     assert reply.text == "no JSON"

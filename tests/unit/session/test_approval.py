@@ -8,7 +8,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.session import tool
-from tests.unit.session.actors import AsyncWay, SyncWay, Way, Wire, texts
+from tests.unit.session.actors import AsyncDriver, Driver, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 
 DECLINED = "The user declined this call."
@@ -38,19 +38,19 @@ def answers(session: Any) -> list[tuple[str, bool]]:
     return [(block.text, result.is_error) for result in results for block in result.content]
 
 
-def test_declined_calls_do_not_run_and_the_others_do(way: Way) -> None:
+def test_declined_calls_do_not_run_and_the_others_do(driver: Driver) -> None:
     """The model reads a refusal in the place of the answer."""
 
     def approve(call: ToolUseBlock, definition: ToolDefinition) -> bool:
         return definition.side_effects in (SideEffects.NONE, SideEffects.READ)
 
-    session = way.session(wires(), tools=[look, remove], approve=approve)
-    way.ask(session, "Go")
+    session = driver.session(wires(), tools=[look, remove], approve=approve)
+    driver.ask(session, "Go")
     assert answers(session) == [("a: fine", False), (DECLINED, True), ("c: fine", False)]
     assert texts(session)[-1] == ("assistant", "Ok.")
 
 
-def test_each_call_is_asked_about_in_order_before_any_runs(way: Way) -> None:
+def test_each_call_is_asked_about_in_order_before_any_runs(driver: Driver) -> None:
     """A person is asked one question at a time."""
     log: list[str] = []
 
@@ -63,23 +63,23 @@ def test_each_call_is_asked_about_in_order_before_any_runs(way: Way) -> None:
         log.append(f"ran {at}")
 
     two = (Call("t1", "note", {"at": "a"}), Call("t2", "note", {"at": "b"}))
-    session = way.session(wires(*two), tools=[note], approve=approve)
-    way.ask(session, "Go")
+    session = driver.session(wires(*two), tools=[note], approve=approve)
+    driver.ask(session, "Go")
     assert log[:2] == ["note? {'at': 'a'}", "note? {'at': 'b'}"]
     assert sorted(log[2:]) == ["ran a", "ran b"]
 
 
-def test_nobody_is_asked_about_a_call_that_cannot_run(way: Way) -> None:
+def test_nobody_is_asked_about_a_call_that_cannot_run(driver: Driver) -> None:
     """Unknown tools and invalid arguments are answered without a question."""
-    asked: list[str] = []
+    approved_names: list[str] = []
 
     def approve(call: ToolUseBlock, definition: ToolDefinition) -> bool:
-        asked.append(call.name)
+        approved_names.append(call.name)
         return True
 
-    session = way.session(wires(Call("t1", "lock"), Call("t2", "look")), tools=[look], approve=approve)
-    way.ask(session, "Go")
-    assert asked == []
+    session = driver.session(wires(Call("t1", "lock"), Call("t2", "look")), tools=[look], approve=approve)
+    driver.ask(session, "Go")
+    assert approved_names == []
     assert [is_error for _, is_error in answers(session)] == [True, True]
 
 
@@ -89,10 +89,10 @@ def test_an_async_session_awaits_the_decision() -> None:
     async def approve(call: ToolUseBlock, definition: ToolDefinition) -> bool:
         return call.name == "look"
 
-    way = AsyncWay()
-    session = way.session(wires(), tools=[look, remove], approve=approve)
-    with way.runner:
-        way.ask(session, "Go")
+    driver = AsyncDriver()
+    session = driver.session(wires(), tools=[look, remove], approve=approve)
+    with driver.runner:
+        driver.ask(session, "Go")
     assert [is_error for _, is_error in answers(session)] == [False, True, False]
 
 
@@ -108,19 +108,19 @@ def test_a_coroutine_is_no_approval() -> None:
         """Act."""
         ran.append("act")
 
-    session = SyncWay().session(wires(Call("t1", "act")), tools=[act], approve=lambda call, definition: ask_later())
+    session = SyncDriver().session(wires(Call("t1", "act")), tools=[act], approve=lambda call, definition: ask_later())
     with pytest.raises(ConfigurationError, match="only an AsyncSession does"):
         session.ask("Go")
     assert not ran
 
 
-def test_what_approve_raises_ends_the_turn(way: Way) -> None:
+def test_what_approve_raises_ends_the_turn(driver: Driver) -> None:
     """The call stays unanswered in the history, and the next request says that it was interrupted."""
 
     def approve(call: ToolUseBlock, definition: ToolDefinition) -> bool:
         raise EOFError
 
-    session = way.session(wires(), tools=[look, remove], approve=approve)
+    session = driver.session(wires(), tools=[look, remove], approve=approve)
     with pytest.raises(EOFError):
-        way.ask(session, "Go")
+        driver.ask(session, "Go")
     assert [role for role, _ in texts(session)] == ["user", "assistant"]

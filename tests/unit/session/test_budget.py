@@ -20,9 +20,9 @@ from dragoman.adapter.errors import (
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.pricing import price_table
 from dragoman.session import Budget
-from dragoman.session.budget import Spent
-from tests.servers import STALL, FaultyServer, Received, Reply, sse_reply
-from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, AsyncWay, Body, Patience, Way, Wire
+from dragoman.session.budget import Spend
+from tests.servers import STALL, FaultyServer, HttpReply, ReceivedRequest, sse_reply
+from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Body, Driver, FakeTime, Wire
 from tests.unit.session.handwritten_replies import (
     Call,
     handwritten_anthropic,
@@ -54,123 +54,125 @@ def test_a_budget_that_makes_no_sense_is_refused(limits: dict[str, Any]) -> None
         Budget(**limits)
 
 
-def test_nothing_is_sent_that_could_cost_too_much(way: Way) -> None:
+def test_nothing_is_sent_that_could_cost_too_much(driver: Driver) -> None:
     """The most that the request can come to counts: its estimated input, and all the output that it may have."""
-    talk = wire("One.")
+    provider = wire("One.")
     budget = Budget(usd="0.0001")
-    session = way.session(talk, budgets=[budget], options=SMALL)
+    session = driver.session(provider, budgets=[budget], options=SMALL)
     with pytest.raises(BudgetExceededError) as caught:
-        way.ask(session, "Hi")
+        driver.ask(session, "Hi")
     error = caught.value
     assert (error.per, error.unit, error.limit, error.spent) == ("session", "usd", Decimal("0.0001"), 0)
     output = price_table().price(ANTHROPIC, TokenUsage(output_tokens=100), NOW).cost_usd
     assert output is not None
     assert output < error.needed < output * 2
-    assert talk["anthropic"].requests == []
+    assert provider["anthropic"].requests == []
     assert session.messages == ()
     assert "max_output_tokens" in str(error)
 
 
-def test_the_fact_takes_the_place_of_what_was_held(way: Way) -> None:
+def test_the_fact_takes_the_place_of_what_was_held(driver: Driver) -> None:
     """After a reply its own counts stand, and the next request is checked against them."""
     budget = Budget(tokens=2000)
-    session = way.session(wire("One.", "Two."), budgets=[budget], options=SMALL)
-    way.ask(session, "Hi")
+    session = driver.session(wire("One.", "Two."), budgets=[budget], options=SMALL)
+    driver.ask(session, "Hi")
     assert session.usage.total_tokens == 1100
     with pytest.raises(BudgetExceededError) as caught:
-        way.ask(session, "word " * 2000)
+        driver.ask(session, "word " * 2000)
     assert (caught.value.unit, caught.value.limit, caught.value.spent) == ("tokens", 2000, 1100)
-    way.ask(session, "Hi")
+    driver.ask(session, "Hi")
     with pytest.raises(BudgetExceededError) as caught:
-        way.ask(session, "Hi")
+        driver.ask(session, "Hi")
     assert caught.value.spent == 2200
 
 
-def test_a_stream_is_paid_for_alike(way: Way) -> None:
+def test_a_stream_is_paid_for_alike(driver: Driver) -> None:
     """Read to its end, its counts stand; left halfway, those that had arrived."""
     budget = Budget(tokens=10_000, per="user")
-    session = way.session(wire("One, two, three.", "Two."), budgets=[budget], options=SMALL, user_id="ann")
-    way.stream(session, "Hi")
-    assert budget.spent_by("ann").tokens == 1100
-    way.stream(session, "Hi", until="text_delta")
+    session = driver.session(wire("One, two, three.", "Two."), budgets=[budget], options=SMALL, user_id="ann")
+    driver.stream(session, "Hi")
+    assert budget.spend_of("ann").tokens == 1100
+    driver.stream(session, "Hi", until="text_delta")
     left = session.messages[-1].usage
     assert left is not None
-    assert budget.spent_by("ann").tokens == 1100 + left.total_tokens > 2000
-    assert budget.of_user("ann").held == Spent()
+    assert budget.spend_of("ann").tokens == 1100 + left.total_tokens > 2000
+    assert budget.account_for("ann").reserved == Spend()
 
 
-def test_a_turn_is_checked_in_each_round(way: Way) -> None:
+def test_a_turn_is_checked_in_each_round(driver: Driver) -> None:
     """A budget per turn begins anew with each; what a turn had done when it ran out stays in the history."""
     replies = [handwritten_anthropic(Call("toolu_A", "look", {"at": "a"}), usage=(1000, 100)),
                handwritten_anthropic("One.", usage=(10, 5)), handwritten_anthropic("Two.", usage=(10, 5))]  # fmt: skip
-    talk = {"anthropic": Wire(replies)}
-    session = way.session(talk, tools=[look], budgets=[Budget(tokens=1500, per="turn")], options=SMALL)
+    provider = {"anthropic": Wire(replies)}
+    session = driver.session(provider, tools=[look], budgets=[Budget(tokens=1500, per="turn")], options=SMALL)
     with pytest.raises(BudgetExceededError) as caught:
-        way.ask(session, "Look at a.")
+        driver.ask(session, "Look at a.")
     assert (caught.value.per, caught.value.spent) == ("turn", 1100)
     assert [str(message.role) for message in session.messages] == ["user", "assistant", "tool"]
-    assert way.ask(session, None).text == "One."
-    assert way.ask(session, "Again").text == "Two."
+    assert driver.ask(session, None).text == "One."
+    assert driver.ask(session, "Again").text == "Two."
 
 
 @pytest.mark.parametrize("budget", [Budget(usd=1), Budget(usd=1, per="turn"), Budget(usd=1, per="user")], ids=str)
-def test_what_has_no_price_is_refused_under_a_limit_in_money(way: Way, budget: Budget) -> None:
+def test_what_has_no_price_is_refused_under_a_limit_in_money(driver: Driver, budget: Budget) -> None:
     """Nobody could say when it is reached. It may be allowed, and a limit in tokens needs no price."""
-    talk = wire("One.", "Two.")
-    session = way.session(talk, UNPRICED, budgets=[budget], options=SMALL)
+    provider = wire("One.", "Two.")
+    session = driver.session(provider, UNPRICED, budgets=[budget], options=SMALL)
     with pytest.raises(UnpricedModelError, match="claude-unheard-of"):
-        way.ask(session, "Hi")
-    assert talk["anthropic"].requests == []
+        driver.ask(session, "Hi")
+    assert provider["anthropic"].requests == []
     for other in (Budget(usd=1, allow_unpriced=True), Budget(tokens=10_000)):
-        assert way.ask(way.session(wire("One."), UNPRICED, budgets=[other], options=SMALL), "Hi").text == "One."
+        assert driver.ask(driver.session(wire("One."), UNPRICED, budgets=[other], options=SMALL), "Hi").text == "One."
 
 
-def test_a_free_model_costs_nothing(way: Way) -> None:
+def test_a_free_model_costs_nothing(driver: Driver) -> None:
     """Free is a price."""
-    session = way.session({"ollama": Wire([handwritten_ollama("One.")])}, OLLAMA, budgets=[Budget(usd=0)])
-    assert way.ask(session, "Hi").text == "One."
+    session = driver.session({"ollama": Wire([handwritten_ollama("One.")])}, OLLAMA, budgets=[Budget(usd=0)])
+    assert driver.ask(session, "Hi").text == "One."
 
 
-def test_a_reply_without_counts_is_taken_to_have_been_read(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reply_without_counts_is_taken_to_have_been_read(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
     """Its cost is unknown, so the budget counts what the prompt was estimated at, and says so."""
-    said = {"model": "qwen3", "message": {"role": "assistant", "content": "One."}, "done": True, "done_reason": "stop"}
+    body = {"model": "qwen3", "message": {"role": "assistant", "content": "One."}, "done": True, "done_reason": "stop"}
     budget = Budget(tokens=10_000, per="user")
-    session = way.session({"ollama": Wire([httpx.Response(200, json=said)])}, OLLAMA, budgets=[budget], options=SMALL)
-    way.ask(session, "Hi")
+    session = driver.session(
+        {"ollama": Wire([httpx.Response(200, json=body)])}, OLLAMA, budgets=[budget], options=SMALL
+    )
+    driver.ask(session, "Hi")
     assert session.messages[-1].usage is None
-    assert 0 < budget.spent_by(None).tokens < 100
+    assert 0 < budget.spend_of(None).tokens < 100
     assert "without counts" in caplog.text
 
 
-def test_users_are_told_apart(way: Way) -> None:
+def test_users_are_told_apart(driver: Driver) -> None:
     """One budget, an account for each user, over all the sessions that hold it; what was spent elsewhere counts."""
     budget = Budget(tokens=2500, per="user")
 
     def session(user: str) -> Any:
-        return way.session(wire("One.", "Two."), budgets=[budget], options=SMALL, user_id=user)
+        return driver.session(wire("One.", "Two."), budgets=[budget], options=SMALL, user_id=user)
 
     for _ in range(2):
-        way.ask(session("ann"), "Hi")
+        driver.ask(session("ann"), "Hi")
     with pytest.raises(BudgetExceededError):
-        way.ask(session("ann"), "word " * 300)
-    way.ask(session("bob"), "word " * 300)
-    assert (budget.spent_by("ann").tokens, budget.spent_by("bob").tokens) == (2200, 1100)
-    assert budget.spent_by("ann").usd == 2 * budget.spent_by("bob").usd > 0
-    budget.count("bob", tokens=1400)
+        driver.ask(session("ann"), "word " * 300)
+    driver.ask(session("bob"), "word " * 300)
+    assert (budget.spend_of("ann").tokens, budget.spend_of("bob").tokens) == (2200, 1100)
+    assert budget.spend_of("ann").usd == 2 * budget.spend_of("bob").usd > 0
+    budget.add_spend("bob", tokens=1400)
     with pytest.raises(BudgetExceededError):
-        way.ask(session("bob"), "Hi")
+        driver.ask(session("bob"), "Hi")
 
 
-def test_a_failed_request_gives_back_what_it_held(way: Way) -> None:
+def test_a_failed_request_gives_back_what_it_held(driver: Driver) -> None:
     """An error by status was not billed."""
     budget = Budget(tokens=10_000, per="user")
-    talk = {
+    provider = {
         "anthropic": Wire([httpx.Response(400, json={"type": "error", "error": {"type": "invalid_request_error"}})])
     }
-    session = way.session(talk, budgets=[budget], options=SMALL)
+    session = driver.session(provider, budgets=[budget], options=SMALL)
     with pytest.raises(ProviderError):
-        way.ask(session, "Hi")
-    assert budget.spent_by(None) == budget.of_user(None).held == Spent()
+        driver.ask(session, "Hi")
+    assert budget.spend_of(None) == budget.account_for(None).reserved == Spend()
     assert session.attempts == ()
 
 
@@ -179,12 +181,12 @@ def broken(frames: int) -> tuple[bytes, ...]:
     return (*handwritten_anthropic("One, two.", usage=(1000, 100)).frames[:frames], handwritten_overloaded())
 
 
-def test_a_retry_pays_for_the_attempt_before_it(way: Way) -> None:
+def test_a_retry_pays_for_the_attempt_before_it(driver: Driver) -> None:
     """A broken stream that reported its usage was billed: it is in the cost, and in the budget of the turn."""
-    talk = {"anthropic": Wire([broken(2), handwritten_anthropic("One.", usage=(1000, 100))])}
+    provider = {"anthropic": Wire([broken(2), handwritten_anthropic("One.", usage=(1000, 100))])}
     budget = Budget(tokens=10_000, per="user")
-    session = way.session(talk, budgets=[budget], options=SMALL, patience=Patience())
-    way.stream(session, "Hi")
+    session = driver.session(provider, budgets=[budget], options=SMALL, fake_time=FakeTime())
+    driver.stream(session, "Hi")
     (attempt,) = session.attempts
     assert attempt.usage is not None
     assert (attempt.usage.input_tokens, attempt.content) == (1000, ())
@@ -195,14 +197,14 @@ def test_a_retry_pays_for_the_attempt_before_it(way: Way) -> None:
     assert session.cost.usd == reply.cost_usd + attempt.usage.cost_usd
     assert session.cost.status is CostStatus.PARTIAL
     assert session.cost.replies == 2
-    assert budget.spent_by(None).tokens == session.usage.total_tokens > 2000
+    assert budget.spend_of(None).tokens == session.usage.total_tokens > 2000
 
 
-def test_a_broken_reply_that_was_seen_is_paid_for(way: Way) -> None:
+def test_a_broken_reply_that_was_seen_is_paid_for(driver: Driver) -> None:
     """The turn fails, the history is as before, and the bill is not."""
-    session = way.session({"anthropic": Wire([broken(5)])}, budgets=[Budget(tokens=10_000)], options=SMALL)
+    session = driver.session({"anthropic": Wire([broken(5)])}, budgets=[Budget(tokens=10_000)], options=SMALL)
     with pytest.raises(ProviderError):
-        way.stream(session, "Hi")
+        driver.stream(session, "Hi")
     assert session.messages == ()
     assert session.usage.input_tokens == 1000
     assert session.cost_on(OLLAMA).replies == 1
@@ -211,10 +213,10 @@ def test_a_broken_reply_that_was_seen_is_paid_for(way: Way) -> None:
 def test_a_reply_that_was_left_before_its_first_word_is_paid_for() -> None:
     """The provider has read the prompt by then."""
     body = Body(handwritten_anthropic("One.", usage=(1000, 100)).frames[:2], "stall")
-    talk = {"anthropic": Wire([body])}
+    provider = {"anthropic": Wire([body])}
     budget = Budget(tokens=10_000, per="user")
-    way = AsyncWay()
-    session = way.session(talk, budgets=[budget], options=SMALL)
+    driver = AsyncDriver()
+    session = driver.session(provider, budgets=[budget], options=SMALL)
 
     async def main() -> None:
         async def read() -> None:
@@ -222,48 +224,48 @@ def test_a_reply_that_was_left_before_its_first_word_is_paid_for() -> None:
                 raise AssertionError("nothing was said")
 
         task = asyncio.create_task(read())
-        while not talk["anthropic"].bodies:
+        while not provider["anthropic"].bodies:
             await asyncio.sleep(0)
         for _ in range(50):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
 
-    with way.runner:
-        way.runner.run(main())
+    with driver.runner:
+        driver.runner.run(main())
     assert session.messages == ()
     assert session.usage.input_tokens == 1000
-    assert budget.spent_by(None).tokens == session.usage.total_tokens
-    assert budget.of_user(None).held == Spent()
+    assert budget.spend_of(None).tokens == session.usage.total_tokens
+    assert budget.account_for(None).reserved == Spend()
 
 
-def test_attempts_are_stored(way: Way) -> None:
+def test_attempts_are_stored(driver: Driver) -> None:
     """And a budget per session knows them when it is loaded again; a session without any is stored as before."""
-    session = way.session({"anthropic": Wire([broken(5)])}, options=SMALL)
+    session = driver.session({"anthropic": Wire([broken(5)])}, options=SMALL)
     assert b"attempts" not in session.dump()
     with pytest.raises(ProviderError):
-        way.stream(session, "Hi")
+        driver.stream(session, "Hi")
     again = type(session).load(session.dump(), budgets=[Budget(tokens=1050)], options=SMALL)
     assert again.attempts == session.attempts
     assert again.cost == session.cost
     assert again.dump() == session.dump()
     with pytest.raises(BudgetExceededError) as caught:
-        way.ask(again, "Hi")
+        driver.ask(again, "Hi")
     assert caught.value.spent == session.usage.total_tokens
 
 
-def test_compacting_is_paid_for(way: Way) -> None:
+def test_compacting_is_paid_for(driver: Driver) -> None:
     """By the budgets, whether or not the summary is of use."""
     history = [Message.user("One?"), Message.assistant("One."), Message.user("Two?"), Message.assistant("Two.")]
     budget = Budget(tokens=100_000, per="user")
-    session = way.session(wire(" "), budgets=[budget], messages=history)
+    session = driver.session(wire(" "), budgets=[budget], messages=history)
     with pytest.raises(CompactionError):
-        way.compact(session, keep_last=2)
-    assert budget.spent_by(None).tokens == 1100
+        driver.compact(session, keep_last=2)
+    assert budget.spend_of(None).tokens == 1100
     assert session.usage.total_tokens == 1100
-    poor = way.session(wire("Short."), budgets=[Budget(tokens=10)], messages=history)
+    poor = driver.session(wire("Short."), budgets=[Budget(tokens=10)], messages=history)
     with pytest.raises(BudgetExceededError):
-        way.compact(poor, keep_last=2)
+        driver.compact(poor, keep_last=2)
 
 
 def test_a_schema_and_the_default_output_count() -> None:
@@ -279,13 +281,13 @@ def test_a_schema_and_the_default_output_count() -> None:
     assert 8192 < needed[0] < needed[1]
 
 
-def test_several_budgets_hold_together_or_not_at_all(way: Way) -> None:
+def test_several_budgets_hold_together_or_not_at_all(driver: Driver) -> None:
     """Where the second one refuses, the first one gets back what it held."""
     wide = Budget(tokens=100_000, per="user")
-    session = way.session(wire("One."), budgets=[wide, Budget(tokens=10)], options=SMALL)
+    session = driver.session(wire("One."), budgets=[wide, Budget(tokens=10)], options=SMALL)
     with pytest.raises(BudgetExceededError):
-        way.ask(session, "Hi")
-    assert wide.of_user(None).held == wide.spent_by(None) == Spent()
+        driver.ask(session, "Hi")
+    assert wide.account_for(None).reserved == wide.spend_of(None) == Spend()
 
 
 @pytest.fixture
@@ -298,11 +300,13 @@ def slow() -> Iterator[FaultyServer]:
 go = threading.Event()
 
 
-def _answer(request: Received) -> Reply:
+def _answer(request: ReceivedRequest) -> HttpReply:
     go.wait(10)
     if b'"stream":true' in request.body:
         return sse_reply(*handwritten_anthropic("One.", usage=(600, 50)).frames[:4], STALL)
-    return Reply(headers={"content-type": "application/json"}, body=handwritten_anthropic("One.", usage=(600, 50)).body)
+    return HttpReply(
+        headers={"content-type": "application/json"}, body=handwritten_anthropic("One.", usage=(600, 50)).body
+    )
 
 
 def test_two_threads_never_pass_a_check_that_one_may(slow: FaultyServer) -> None:
@@ -331,8 +335,8 @@ def test_two_threads_never_pass_a_check_that_one_may(slow: FaultyServer) -> None
         thread.join(20)
     assert (len(answered), len(refused)) == (2, 6)
     assert len(slow.requests) == 2
-    assert budget.spent_by("ann").tokens == 1300
-    assert budget.of_user("ann").held == Spent()
+    assert budget.spend_of("ann").tokens == 1300
+    assert budget.account_for("ann").reserved == Spend()
 
 
 def test_leaving_a_stream_gives_back_what_is_left_over(slow: FaultyServer) -> None:
@@ -343,10 +347,10 @@ def test_leaving_a_stream_gives_back_what_is_left_over(slow: FaultyServer) -> No
     with Session(ANTHROPIC, providers=settings, budgets=[budget], options=SMALL) as session:
         for event in session.stream("Hi"):
             if event.type == "text_delta":
-                assert budget.of_user(None).held.tokens > 100
+                assert budget.account_for(None).reserved.tokens > 100
                 break
-    assert budget.of_user(None).held == Spent()
-    assert budget.spent_by(None).tokens >= 600
+    assert budget.account_for(None).reserved == Spend()
+    assert budget.spend_of(None).tokens >= 600
 
 
 def test_a_budget_shows_what_it_is() -> None:

@@ -16,8 +16,8 @@ from dragoman.canonical import rules
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.session import AsyncSession, Session, tool
-from dragoman.session.compaction import LABEL, PROMPT
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, AsyncWay, Patience, SyncWay, Way, Wire, texts
+from dragoman.session.compaction import SUMMARY_PREFIX, SUMMARY_PROMPT
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, AsyncDriver, Driver, FakeTime, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
 SMALL = "ollama:phi3:mini"
@@ -34,12 +34,12 @@ def anthropic(*texts: str, usage: tuple[int, int] = (12, 5)) -> Wire:
     return Wire([handwritten_anthropic(text, usage=usage) for text in texts])
 
 
-def talk(turns: int, words: int = 1) -> list[Message]:
+def conversation(turns: int, words: int = 1) -> list[Message]:
     """Questions and answers by number."""
-    told = []
+    messages = []
     for number in range(turns):
-        told += [Message.user(f"Q{number} " + "word " * words), Message.assistant(f"A{number}")]
-    return told
+        messages += [Message.user(f"Q{number} " + "word " * words), Message.assistant(f"A{number}")]
+    return messages
 
 
 def first_words(messages: list[dict[str, Any]]) -> list[str]:
@@ -48,53 +48,53 @@ def first_words(messages: list[dict[str, Any]]) -> list[str]:
     return [(part if isinstance(part, str) else part[0].get("text", part[0]["type"])).split()[0] for part in parts]
 
 
-def test_a_summary_is_sent_in_place_of_what_it_stands_for(way: Way) -> None:
+def test_a_summary_is_sent_in_place_of_what_it_stands_for(driver: Driver) -> None:
     """The history keeps everything; requests hold the system prompt, the summary and the rest."""
     wire = anthropic("They greeted.", "Fine.")
-    session = way.session({"anthropic": wire}, system="Be brief.", messages=talk(3), tools=[look])
+    session = driver.session({"anthropic": wire}, system="Be brief.", messages=conversation(3), tools=[look])
     before = session.messages
-    summary = way.compact(session, keep_last=2, instructions="Heed the names.")
+    summary = driver.compact(session, keep_last=2, instructions="Heed the names.")
     assert session.messages == (*before, summary)
     assert summary.role is Role.USER
-    assert summary.text == LABEL + "They greeted."
+    assert summary.text == SUMMARY_PREFIX + "They greeted."
     assert summary.metadata.summary_of == tuple(message.id for message in before[1:5])
     assert (summary.metadata.model, summary.metadata.provider) == (ANTHROPIC, "anthropic")
     assert rules.check([summary]) == []
 
-    asked = wire.requests[0]
-    assert first_words(asked["messages"]) == ["Q0", "A0", "Q1", "A1", PROMPT.split()[0]]
-    assert asked["messages"][-1]["content"][-1]["text"] == f"{PROMPT}\n\nHeed the names."
-    assert (asked["system"], asked["tool_choice"]) == ("Be brief.", {"type": "none"})
+    first_request = wire.requests[0]
+    assert first_words(first_request["messages"]) == ["Q0", "A0", "Q1", "A1", SUMMARY_PROMPT.split()[0]]
+    assert first_request["messages"][-1]["content"][-1]["text"] == f"{SUMMARY_PROMPT}\n\nHeed the names."
+    assert (first_request["system"], first_request["tool_choice"]) == ("Be brief.", {"type": "none"})
 
-    way.ask(session, "And now?")
+    driver.ask(session, "And now?")
     assert wire.requests[1]["system"] == "Be brief."
-    assert first_words(wire.requests[1]["messages"]) == [LABEL.split()[0], "Q2", "A2", "And"]
+    assert first_words(wire.requests[1]["messages"]) == [SUMMARY_PREFIX.split()[0], "Q2", "A2", "And"]
     assert [text for _, text in texts(session)][-2:] == ["And now?", "Fine."]
 
 
 def test_sync_and_async_record_the_same() -> None:
     """One generator, two drivers."""
     dumps = []
-    for way in (SyncWay(), AsyncWay()):
-        told = [message.model_copy(update={"id": f"m{place}"}) for place, message in enumerate(talk(3))]
-        told = [message.model_copy(update={"created_at": "2026-11-01T00:00:00Z"}) for message in told]
-        session = way.session({"anthropic": anthropic("So far.", "Yes.")}, messages=told)
-        way.compact(session)
-        way.ask(session, "And?")
+    for driver in (SyncDriver(), AsyncDriver()):
+        history = [message.model_copy(update={"id": f"m{place}"}) for place, message in enumerate(conversation(3))]
+        history = [message.model_copy(update={"created_at": "2026-11-01T00:00:00Z"}) for message in history]
+        session = driver.session({"anthropic": anthropic("So far.", "Yes.")}, messages=history)
+        driver.compact(session)
+        driver.ask(session, "And?")
         dumps.append(session.dump())
-        way.close(session)
-        if isinstance(way, AsyncWay):
-            way.runner.close()
+        driver.close(session)
+        if isinstance(driver, AsyncDriver):
+            driver.runner.close()
     assert dumps[0] == dumps[1]
 
 
-def test_its_cost_is_the_sessions(way: Way) -> None:
+def test_its_cost_is_the_sessions(driver: Driver) -> None:
     """What the summary took is counted, and is no answer when the next turn is estimated."""
     wire = anthropic("Hello.", "So far.", usage=(1000, 100))
-    session = way.session({"anthropic": wire})
-    way.ask(session, "Hi")
+    session = driver.session({"anthropic": wire})
+    driver.ask(session, "Hi")
     once = session.cost
-    summary = way.compact(session, keep_last=0)
+    summary = driver.compact(session, keep_last=0)
     assert summary.usage is not None
     assert summary.usage.cost_usd
     assert once.usd is not None
@@ -104,95 +104,95 @@ def test_its_cost_is_the_sessions(way: Way) -> None:
     assert session.preview(OLLAMA).answer_tokens == 100
 
 
-def test_calls_and_results_stay_together(way: Way) -> None:
+def test_calls_and_results_stay_together(driver: Driver) -> None:
     """The cut moves back to the call, whose id stays what its issuer knows."""
     wire = Wire([handwritten_anthropic(Thought("Hm."), Call("toolu_A", "look", {"at": "a"})),
                  handwritten_anthropic("A is fine."), handwritten_anthropic("So far."),
                  handwritten_anthropic("Yes.")])  # fmt: skip
-    session = way.session({"anthropic": wire}, tools=[look], messages=talk(2))
-    way.ask(session, "Look at a.")
-    way.compact(session, keep_last=2)
+    session = driver.session({"anthropic": wire}, tools=[look], messages=conversation(2))
+    driver.ask(session, "Look at a.")
+    driver.compact(session, keep_last=2)
     assert [str(message.role) for message in session.messages][-4:] == ["assistant", "tool", "assistant", "user"]
-    way.ask(session, "Sure?")
+    driver.ask(session, "Sure?")
     sent = wire.requests[-1]["messages"]
     blocks = [block for message in sent for block in message["content"] if isinstance(block, dict)]
     assert [block["id"] for block in blocks if block["type"] == "tool_use"] == ["toolu_A"]
     assert [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"] == ["toolu_A"]
-    assert first_words(sent)[0] == LABEL.split()[0]
+    assert first_words(sent)[0] == SUMMARY_PREFIX.split()[0]
 
 
-def test_signed_thinking_that_is_kept_stays(way: Way) -> None:
+def test_signed_thinking_that_is_kept_stays(driver: Driver) -> None:
     """A model whose signatures are not bound to the prefix gets its own thinking back."""
     sonnet = "anthropic:claude-sonnet-4-5"
     wire = Wire(
         [handwritten_anthropic(Thought("Hm."), "Yes."), handwritten_anthropic("So."), handwritten_anthropic("!")]
     )
-    session = way.session({"anthropic": wire}, sonnet, messages=talk(2))
-    way.ask(session, "Really?")
-    way.compact(session, keep_last=1)
-    way.ask(session, "And?")
+    session = driver.session({"anthropic": wire}, sonnet, messages=conversation(2))
+    driver.ask(session, "Really?")
+    driver.compact(session, keep_last=1)
+    driver.ask(session, "And?")
     kept = wire.requests[-1]["messages"][1]
     assert kept["content"][0] == {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
 
 
-def test_critical_messages_stay_whole(way: Way) -> None:
+def test_critical_messages_stay_whole(driver: Driver) -> None:
     """No summary stands for them: they are sent as they are, in their order."""
     vow = Message.user("Never delete anything.", metadata=MessageMetadata(critical=True))
     wire = anthropic("So far.", "Ok.")
-    session = way.session({"anthropic": wire}, messages=[*talk(2), vow, *talk(2)])
-    summary = way.compact(session, keep_last=1)
+    session = driver.session({"anthropic": wire}, messages=[*conversation(2), vow, *conversation(2)])
+    summary = driver.compact(session, keep_last=1)
     assert session.messages[4].id not in (summary.metadata.summary_of or ())
-    way.ask(session, "And?")
+    driver.ask(session, "And?")
     assert json.dumps(wire.requests[1]).count("Never delete anything.") == 1
     assert "Never delete" not in json.dumps(wire.requests[0])
 
 
-def test_a_summary_can_be_summarised(way: Way) -> None:
+def test_a_summary_can_be_summarised(driver: Driver) -> None:
     """Again and again: the last one stands for the others, and only it is sent."""
     wire = anthropic("First.", "Yes.", "Second.", "No.")
-    session = way.session({"anthropic": wire}, messages=talk(2))
-    first = way.compact(session, keep_last=0)
-    way.ask(session, "More?")
-    second = way.compact(session, keep_last=1)
+    session = driver.session({"anthropic": wire}, messages=conversation(2))
+    first = driver.compact(session, keep_last=0)
+    driver.ask(session, "More?")
+    second = driver.compact(session, keep_last=1)
     assert second.metadata.summary_of == (first.id, session.messages[5].id)
-    assert first_words(wire.requests[2]["messages"])[0] == LABEL.split()[0]
-    way.ask(session, "Still?")
+    assert first_words(wire.requests[2]["messages"])[0] == SUMMARY_PREFIX.split()[0]
+    driver.ask(session, "Still?")
     assert "First." not in json.dumps(wire.requests[3])
     assert "Second." in json.dumps(wire.requests[3])
 
 
-def test_it_makes_room_for_a_swap(way: Way) -> None:
+def test_it_makes_room_for_a_swap(driver: Driver) -> None:
     """What the refusal advises is what helps: the present model compacts for the other one's window."""
     wires = {"anthropic": anthropic("So far."), "ollama": Wire([handwritten_ollama("Ok.")])}
-    told = talk(40, words=2000)
-    session = way.session(wires, messages=told, system="Be brief.")
+    history = conversation(40, words=2000)
+    session = driver.session(wires, messages=history, system="Be brief.")
     assert session.preview(SMALL).refusals == ("exceeds_context_window",)
     tokens = session.preview(SMALL).present_tokens
-    way.compact(session, SMALL)
+    driver.compact(session, SMALL)
     seen = session.preview(SMALL)
     assert seen.fits
     assert seen.input_tokens < WINDOW
     assert (session.preview(ANTHROPIC).present_tokens or 0) < (tokens or 0) // 3
     assert session.model == ANTHROPIC
     session.swap(SMALL)
-    way.ask(session, "Next?")
-    assert first_words(wires["ollama"].requests[0]["messages"])[:2] == ["Be", LABEL.split()[0]]
+    driver.ask(session, "Next?")
+    assert first_words(wires["ollama"].requests[0]["messages"])[:2] == ["Be", SUMMARY_PREFIX.split()[0]]
 
 
-def test_images_that_are_summarised_no_longer_refuse(way: Way) -> None:
+def test_images_that_are_summarised_no_longer_refuse(driver: Driver) -> None:
     """What counts for a swap is what would be sent."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
-    session = way.session({"anthropic": anthropic("A dot.")}, messages=[Message.user([image]), *talk(1)])
+    session = driver.session({"anthropic": anthropic("A dot.")}, messages=[Message.user([image]), *conversation(1)])
     assert session.preview(OLLAMA).refusals == ("no_vision_support",)
-    way.compact(session, keep_last=2)
+    driver.compact(session, keep_last=2)
     assert session.swap(OLLAMA).fits
 
 
-def test_what_is_too_long_to_read_at_once_is_told_in_pieces(way: Way) -> None:
+def test_what_is_too_long_to_read_at_once_is_told_in_pieces(driver: Driver) -> None:
     """A history over the writer's own window: each piece is summarised with the summary before it."""
     wire = Wire([handwritten_ollama(f"Part {number}.") for number in range(20)])
-    session = way.session({"ollama": wire}, SMALL, messages=talk(40, words=2000))
-    last = way.compact(session)
+    session = driver.session({"ollama": wire}, SMALL, messages=conversation(40, words=2000))
+    last = driver.compact(session)
     steps = [message for message in session.messages if message.metadata.summary_of is not None]
     assert len(steps) == len(wire.requests) > 1
     assert steps[-1] == last
@@ -206,18 +206,18 @@ def test_what_is_too_long_to_read_at_once_is_told_in_pieces(way: Way) -> None:
     assert session.cost.replies == len(steps)
 
 
-def test_a_stored_session_goes_on_compacted(way: Way) -> None:
+def test_a_stored_session_goes_on_compacted(driver: Driver) -> None:
     """Dump and load keep the whole history, and send the same bytes as before."""
-    session = way.session({"anthropic": anthropic("So far.")}, messages=talk(3), system="Be brief.")
-    way.compact(session, keep_last=2)
+    session = driver.session({"anthropic": anthropic("So far.")}, messages=conversation(3), system="Be brief.")
+    driver.compact(session, keep_last=2)
     wire = anthropic("Yes.")
-    back = type(session).load(session.dump(), providers=way.session({"anthropic": wire}).providers)
+    back = type(session).load(session.dump(), providers=driver.session({"anthropic": wire}).providers)
     assert back.messages == session.messages
     assert back.dump() == session.dump()
     assert back.cost == session.cost
     assert back.preview(OLLAMA) == session.preview(OLLAMA)
-    way.ask(back, "And?")
-    assert first_words(wire.requests[0]["messages"])[0] == LABEL.split()[0]
+    driver.ask(back, "And?")
+    assert first_words(wire.requests[0]["messages"])[0] == SUMMARY_PREFIX.split()[0]
     assert "Q0" not in json.dumps(wire.requests[0])
 
 
@@ -228,17 +228,19 @@ def test_what_shapes_an_answer_does_not_shape_a_summary() -> None:
         output_schema={"type": "object"}, stop_sequences=("END",), tool_choice="required", max_output_tokens=100,
         thinking=True, thinking_budget=20_000, strict_prefix=True,
     )  # fmt: skip
-    session = SyncWay().session({"anthropic": wire}, "anthropic:claude-sonnet-4-5", messages=talk(2), options=options)
+    session = SyncDriver().session(
+        {"anthropic": wire}, "anthropic:claude-sonnet-4-5", messages=conversation(2), options=options
+    )
     session.compact()
-    asked = wire.requests[0]
-    assert asked["max_tokens"] == 2048
-    assert not {"output_config", "output_format", "stop_sequences", "tool_choice", "thinking"} & set(asked)
+    first_request = wire.requests[0]
+    assert first_request["max_tokens"] == 2048
+    assert not {"output_config", "output_format", "stop_sequences", "tool_choice", "thinking"} & set(first_request)
 
 
-def unusable(session: Any, way: Way, **how: Any) -> CompactionError:
+def unusable(session: Any, driver: Driver, **how: Any) -> CompactionError:
     before = session.messages
     with pytest.raises(CompactionError) as caught:
-        way.compact(session, **how)
+        driver.compact(session, **how)
     assert session.messages == before
     return caught.value
 
@@ -248,45 +250,45 @@ def unusable(session: Any, way: Way, **how: Any) -> CompactionError:
     [handwritten_anthropic("No.", stop="refusal"), handwritten_anthropic(" \n"), handwritten_anthropic()],
     ids=["refused", "blank", "empty"],
 )
-def test_a_reply_that_is_no_summary_changes_nothing(way: Way, reply: Any) -> None:
+def test_a_reply_that_is_no_summary_changes_nothing(driver: Driver, reply: Any) -> None:
     """The error says so, and holds the reply that was paid for."""
-    session = way.session({"anthropic": Wire([reply])}, messages=talk(2))
-    error = unusable(session, way)
+    session = driver.session({"anthropic": Wire([reply])}, messages=conversation(2))
+    error = unusable(session, driver)
     assert "try again" in str(error)
     assert error.reply.usage.output_tokens == 5
 
 
-def test_a_failing_provider_changes_nothing(way: Way) -> None:
+def test_a_failing_provider_changes_nothing(driver: Driver) -> None:
     """Its error is raised after the retries, and the history is as before."""
-    session = way.session({"anthropic": Wire([httpx.Response(500, json={})] * 3)}, messages=talk(2))
+    session = driver.session({"anthropic": Wire([httpx.Response(500, json={})] * 3)}, messages=conversation(2))
     before = session.messages
     with pytest.raises(ServerError):
-        way.compact(session)
+        driver.compact(session)
     assert session.messages == before
 
 
-def test_a_broken_reply_is_asked_again(way: Way) -> None:
+def test_a_broken_reply_is_asked_again(driver: Driver) -> None:
     """As in a turn: by the retry policy."""
-    patience = Patience()
+    fake_time = FakeTime()
     wire = Wire([httpx.Response(200, json={"error": "the runner has stopped"}), handwritten_ollama("So far.")])
-    session = way.session({"ollama": wire}, OLLAMA, messages=talk(2), patience=patience)
-    assert way.compact(session).text == LABEL + "So far."
-    assert len(patience.slept) == 1
+    session = driver.session({"ollama": wire}, OLLAMA, messages=conversation(2), fake_time=fake_time)
+    assert driver.compact(session).text == SUMMARY_PREFIX + "So far."
+    assert len(fake_time.slept) == 1
     assert len(session.messages) == 5
 
 
 @pytest.mark.parametrize(
     ("messages", "how"),
-    [([], {}), ([Message.system("Be brief.")], {"keep_last": 0}), (talk(2), {"keep_last": 4}),
+    [([], {}), ([Message.system("Be brief.")], {"keep_last": 0}), (conversation(2), {"keep_last": 4}),
      ([Message.user("!", metadata=MessageMetadata(critical=True))], {"keep_last": 0})],
     ids=["empty", "system", "all kept", "critical"],
 )  # fmt: skip
 def test_nothing_to_compact_is_an_error_before_anything_is_sent(
-    way: Way, messages: list[Message], how: dict[str, Any]
+    driver: Driver, messages: list[Message], how: dict[str, Any]
 ) -> None:
     """And it says what is always kept."""
-    session = way.session({"anthropic": Wire([])}, messages=messages)
-    assert "nothing to compact" in str(unusable(session, way, **how))
+    session = driver.session({"anthropic": Wire([])}, messages=messages)
+    assert "nothing to compact" in str(unusable(session, driver, **how))
 
 
 def long(**metadata: Any) -> Message:
@@ -296,53 +298,53 @@ def long(**metadata: Any) -> Message:
 @pytest.mark.parametrize(
     ("messages", "how", "advice"),
     [
-        ([*talk(1), long()], {"keep_last": 1}, "keep fewer messages than keep_last=1"),
-        ([long(critical=True), *talk(1)], {}, "mark fewer messages critical"),
-        ([Message.system("word " * 2 * WINDOW), *talk(1)], {}, "shorten the system prompt"),
+        ([*conversation(1), long()], {"keep_last": 1}, "keep fewer messages than keep_last=1"),
+        ([long(critical=True), *conversation(1)], {}, "mark fewer messages critical"),
+        ([Message.system("word " * 2 * WINDOW), *conversation(1)], {}, "shorten the system prompt"),
     ],
     ids=["kept", "critical", "system"],
 )
 def test_what_cannot_fit_says_what_to_do_before_anything_is_sent(
-    way: Way, messages: list[Message], how: dict[str, Any], advice: str
+    driver: Driver, messages: list[Message], how: dict[str, Any], advice: str
 ) -> None:
     """Where what no summary stands for is too long by itself."""
-    session = way.session({"anthropic": Wire([])}, messages=messages)
-    assert advice in str(unusable(session, way, model=SMALL, **how))
+    session = driver.session({"anthropic": Wire([])}, messages=messages)
+    assert advice in str(unusable(session, driver, model=SMALL, **how))
 
 
-def test_an_answer_as_long_as_the_window_leaves_no_room(way: Way) -> None:
+def test_an_answer_as_long_as_the_window_leaves_no_room(driver: Driver) -> None:
     """The window holds the answer too."""
     options = AdapterOptions(max_output_tokens=WINDOW)
-    session = way.session({"anthropic": Wire([])}, messages=talk(2), options=options)
-    assert f"ask for fewer output tokens than {WINDOW:,}" in str(unusable(session, way, model=SMALL))
+    session = driver.session({"anthropic": Wire([])}, messages=conversation(2), options=options)
+    assert f"ask for fewer output tokens than {WINDOW:,}" in str(unusable(session, driver, model=SMALL))
 
 
-def test_what_the_writer_cannot_read_needs_a_larger_one(way: Way) -> None:
+def test_what_the_writer_cannot_read_needs_a_larger_one(driver: Driver) -> None:
     """One message over its window cannot be told in pieces."""
-    session = way.session({"ollama": Wire([])}, SMALL, messages=[long(), *talk(1)])
-    assert "swap to a model with a larger window" in str(unusable(session, way))
+    session = driver.session({"ollama": Wire([])}, SMALL, messages=[long(), *conversation(1)])
+    assert "swap to a model with a larger window" in str(unusable(session, driver))
 
 
-def test_a_summary_that_is_itself_too_long_is_named(way: Way) -> None:
+def test_a_summary_that_is_itself_too_long_is_named(driver: Driver) -> None:
     """It is kept, as it was written and paid for; the error says that the history still does not fit."""
     options = AdapterOptions(max_output_tokens=WINDOW - 1000)
     wire = anthropic("word " * 2000)
-    session = way.session({"anthropic": wire}, messages=talk(2), options=options)
+    session = driver.session({"anthropic": wire}, messages=conversation(2), options=options)
     with pytest.raises(CompactionError, match="larger window") as caught:
-        way.compact(session, SMALL)
+        driver.compact(session, SMALL)
     assert session.messages[-1] == caught.value.reply
 
 
-def test_wrong_arguments_are_named(way: Way) -> None:
+def test_wrong_arguments_are_named(driver: Driver) -> None:
     """Before anything is sent."""
-    session = way.session({"anthropic": Wire([])}, messages=talk(2))
+    session = driver.session({"anthropic": Wire([])}, messages=conversation(2))
     with pytest.raises(ConfigurationError, match="keep_last"):
-        way.compact(session, keep_last=-1)
+        driver.compact(session, keep_last=-1)
     with pytest.raises(UnknownProviderError):
-        way.compact(session, "olama:x")
+        driver.compact(session, "olama:x")
 
 
-def test_a_tool_cannot_compact_its_own_session(way: Way) -> None:
+def test_a_tool_cannot_compact_its_own_session(driver: Driver) -> None:
     """A turn is under way: the call is answered with an error, and the turn goes on."""
     session: Any = None
 
@@ -354,10 +356,10 @@ def test_a_tool_cannot_compact_its_own_session(way: Way) -> None:
         """Compact."""
         return str(await session.compact())
 
-    tool_ = shorten if way.name == "sync" else shorten_async
+    tool_ = shorten if driver.name == "sync" else shorten_async
     wire = Wire([handwritten_anthropic(Call("t1", tool_.__name__, {"n": 1})), handwritten_anthropic("Ok.")])
-    session = way.session({"anthropic": wire}, tools=[tool_], messages=talk(3))
-    assert way.ask(session, "Go").text == "Ok."
+    session = driver.session({"anthropic": wire}, tools=[tool_], messages=conversation(3))
+    assert driver.ask(session, "Go").text == "Ok."
     assert "in the middle of a turn" in texts(session)[-2][1]
 
 
@@ -374,7 +376,7 @@ def test_a_cancelled_compaction_leaves_no_trace() -> None:
 
         client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
         settings = {"anthropic": {"client": client, "api_key": "k"}}
-        async with AsyncSession(ANTHROPIC, messages=talk(2), providers=settings) as session:
+        async with AsyncSession(ANTHROPIC, messages=conversation(2), providers=settings) as session:
             before = session.messages
             task = asyncio.create_task(session.compact())
             await asyncio.wait_for(started.wait(), 10)
@@ -388,7 +390,7 @@ def test_a_cancelled_compaction_leaves_no_trace() -> None:
 
 def test_histories_written_before_summaries_existed_are_sent_as_they_are() -> None:
     """No message covers another one unless it says so."""
-    session = Session(ANTHROPIC, messages=talk(2))
+    session = Session(ANTHROPIC, messages=conversation(2))
     assert all(message.metadata.summary_of is None for message in session.messages)
     assert b"summary_of" not in session.dump()
     assert session.cost.usd is None

@@ -19,7 +19,7 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.message import MessageStatus
 from dragoman.session import tool
-from tests.unit.session.actors import OLLAMA, Body, Patience, Way, Wire, texts, types
+from tests.unit.session.actors import OLLAMA, Body, Driver, FakeTime, Wire, texts, types
 from tests.unit.session.handwritten_replies import (
     Call,
     Reply,
@@ -59,13 +59,13 @@ FAILURES: list[tuple[str, Callable[[], Any], type[ProviderError]]] = [
 
 @pytest.mark.parametrize(("mode", "failure", "kind"), FAILURES)
 def test_a_first_request_that_fails_leaves_no_trace(
-    way: Way, mode: str, failure: Callable[[], Any], kind: type[ProviderError]
+    driver: Driver, mode: str, failure: Callable[[], Any], kind: type[ProviderError]
 ) -> None:
     """The history is as before, and asking again works."""
     wire = Wire([OK, failure(), OK])
-    session = way.session({"anthropic": wire})
-    ask = way.stream if mode == "stream" else way.ask
-    way.ask(session, "Hi")
+    session = driver.session({"anthropic": wire})
+    ask = driver.stream if mode == "stream" else driver.ask
+    driver.ask(session, "Hi")
     before = session.messages
     with pytest.raises(kind):
         ask(session, "How?")
@@ -75,14 +75,14 @@ def test_a_first_request_that_fails_leaves_no_trace(
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
-def test_later_requests_that_fail_keep_the_rounds_before(way: Way, streamed: bool) -> None:
+def test_later_requests_that_fail_keep_the_rounds_before(driver: Driver, streamed: bool) -> None:
     """A tool that has run has run: its round stays, and ask(None) goes on from there."""
     wire = Wire([ROUND, failing(401, "authentication_error"), OK])
-    session = way.session({"anthropic": wire}, tools=[look])
+    session = driver.session({"anthropic": wire}, tools=[look])
     with pytest.raises(AuthenticationError):
-        (way.stream if streamed else way.ask)(session, "Look.")
+        (driver.stream if streamed else driver.ask)(session, "Look.")
     assert texts(session) == [("user", "Look."), ("assistant", "look()"), ("tool", "it: fine")]
-    assert way.ask(session, None).text == "All is well."
+    assert driver.ask(session, None).text == "All is well."
     assert len(wire.requests[2]["messages"]) == 3
 
 
@@ -97,50 +97,50 @@ def test_later_requests_that_fail_keep_the_rounds_before(way: Way, streamed: boo
     ],
     ids=["error", "error after ping", "error alone", "cut", "empty"],
 )
-def test_what_breaks_before_the_first_visible_event_is_asked_again(way: Way, frames: list[bytes]) -> None:
+def test_what_breaks_before_the_first_visible_event_is_asked_again(driver: Driver, frames: list[bytes]) -> None:
     """The caller sees one whole reply, and one message_start."""
-    patience = Patience()
+    fake_time = FakeTime()
     wire = Wire([frames, OK])
-    session = way.session({"anthropic": wire}, patience=patience)
-    events = way.stream(session, "Hi")
+    session = driver.session({"anthropic": wire}, fake_time=fake_time)
+    events = driver.stream(session, "Hi")
     assert types(events) == ["message_start", "usage_update", "text_delta", "usage_update", "message_complete"]
-    assert patience.slept == [1.0]
+    assert fake_time.slept == [1.0]
     assert len(wire.requests) == 2
     assert texts(session) == [("user", "Hi"), ("assistant", "All is well.")]
     assert all(body.closed for body in wire.bodies)
 
 
-def test_retries_end(way: Way) -> None:
+def test_retries_end(driver: Driver) -> None:
     """As many as the policy allows, each after a longer wait; then the error is the caller's."""
-    patience = Patience()
+    fake_time = FakeTime()
     wire = Wire([[OPENING, handwritten_overloaded()]] * 3)
-    session = way.session({"anthropic": wire}, patience=patience)
+    session = driver.session({"anthropic": wire}, fake_time=fake_time)
     with pytest.raises(OverloadedError):
-        way.stream(session, "Hi")
-    assert patience.slept == [1.0, 2.0]
+        driver.stream(session, "Hi")
+    assert fake_time.slept == [1.0, 2.0]
     assert session.messages == ()
 
 
-def test_an_error_that_cannot_pass_is_not_tried_again(way: Way) -> None:
+def test_an_error_that_cannot_pass_is_not_tried_again(driver: Driver) -> None:
     """What is no use to repeat is raised at once, though nothing was seen."""
-    patience = Patience()
+    fake_time = FakeTime()
     frames = [
         OPENING,
         b'event: error\ndata: {"type":"error","error":{"type":"authentication_error","message":"no"}}\n\n',
     ]
-    session = way.session({"anthropic": Wire([frames])}, patience=patience)
+    session = driver.session({"anthropic": Wire([frames])}, fake_time=fake_time)
     with pytest.raises(AuthenticationError):
-        way.stream(session, "Hi")
-    assert patience.slept == []
+        driver.stream(session, "Hi")
+    assert fake_time.slept == []
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
-def test_an_error_under_status_200_is_tried_again_either_way(way: Way, streamed: bool) -> None:
+def test_an_error_under_status_200_is_tried_again_either_way(driver: Driver, streamed: bool) -> None:
     """Ollama says so with an error object, whole or as a line."""
     broken = httpx.Response(200, json={"error": "the runner has stopped"})
     wire = Wire([broken, handwritten_ollama("Back.")])
-    session = way.session({"ollama": wire}, OLLAMA)
-    (way.stream if streamed else way.ask)(session, "Hi")
+    session = driver.session({"ollama": wire}, OLLAMA)
+    (driver.stream if streamed else driver.ask)(session, "Hi")
     assert texts(session) == [("user", "Hi"), ("assistant", "Back.")]
 
 
@@ -155,23 +155,23 @@ BROKEN: list[tuple[str, Callable[[], Any], type[ProviderError]]] = [
 
 @pytest.mark.parametrize(("name", "frames", "kind"), BROKEN, ids=[name for name, *_ in BROKEN])
 def test_what_breaks_after_it_was_seen_is_raised_with_the_partial(
-    way: Way, name: str, frames: Callable[[], Any], kind: type[ProviderError]
+    driver: Driver, name: str, frames: Callable[[], Any], kind: type[ProviderError]
 ) -> None:
     """No retry, which would say everything twice; the error carries what had arrived, the history nothing of it."""
-    patience = Patience()
+    fake_time = FakeTime()
     wire = Wire([frames(), OK])
-    session = way.session({"anthropic": wire}, patience=patience)
+    session = driver.session({"anthropic": wire}, fake_time=fake_time)
     with pytest.raises(kind) as caught:
-        way.stream(session, "Hi")
+        driver.stream(session, "Hi")
     assert caught.value.partial.text == "All is w"
     assert caught.value.partial.metadata.status is MessageStatus.ERROR
     assert len(wire.requests) == 1
-    assert patience.slept == []
+    assert fake_time.slept == []
     assert session.messages == ()
     assert all(body.closed for body in wire.bodies)
 
 
-def test_a_call_that_was_cut_off_is_never_run(way: Way) -> None:
+def test_a_call_that_was_cut_off_is_never_run(driver: Driver) -> None:
     """The partial keeps its arguments as they came."""
     ran: list[str] = []
 
@@ -180,9 +180,9 @@ def test_a_call_that_was_cut_off_is_never_run(way: Way) -> None:
         ran.append(path)
 
     whole = handwritten_anthropic(Call("t1", "remove", {"path": "/tmp/a"}))
-    session = way.session({"anthropic": Wire([whole.frames[:5]])}, tools=[remove])
+    session = driver.session({"anthropic": Wire([whole.frames[:5]])}, tools=[remove])
     with pytest.raises(StreamTruncatedError) as caught:
-        way.stream(session, "Go")
+        driver.stream(session, "Go")
     (call,) = caught.value.partial.tool_uses
     assert (call.input, call.raw_input) == ({}, '{"path":')
     assert not ran
@@ -192,7 +192,7 @@ LONG = handwritten_anthropic(Thought("Hm, let me see."), "é你好", Call("t1", 
 
 
 @pytest.mark.parametrize("reply", [LONG, handwritten_ollama(Thought("Hm."), "é你好")], ids=["anthropic", "ollama"])
-def test_a_stream_cut_anywhere_is_whole_or_an_error(reply: Reply, way: Way) -> None:
+def test_a_stream_cut_anywhere_is_whole_or_an_error(reply: Reply, driver: Driver) -> None:
     """At every seventh byte: the complete message, or StreamTruncatedError; never less than the first as success."""
     provider = "anthropic" if reply is LONG else "ollama"
     model = "anthropic:claude-opus-5-5" if reply is LONG else OLLAMA
@@ -200,35 +200,35 @@ def test_a_stream_cut_anywhere_is_whole_or_an_error(reply: Reply, way: Way) -> N
     cuts = [*range(0, len(whole), 7), len(whole)]
     outcomes = []
     for cut in cuts:
-        session = way.session({provider: Wire([[whole[:cut]]] * 3)}, model)
+        session = driver.session({provider: Wire([[whole[:cut]]] * 3)}, model)
         try:
-            outcomes.append(way.stream(session, "Hi", until="message_complete")[-1].type)
+            outcomes.append(driver.stream(session, "Hi", until="message_complete")[-1].type)
         except StreamTruncatedError:
             outcomes.append("truncated")
     assert outcomes[-1] == "message_complete"
     assert set(outcomes[:-1]) == {"truncated"}
 
 
-def test_a_server_error_of_a_whole_reply_is_retried_by_the_transport_alone(way: Way) -> None:
+def test_a_server_error_of_a_whole_reply_is_retried_by_the_transport_alone(driver: Driver) -> None:
     """Two retry loops would multiply: three requests in all, not nine."""
     wire = Wire([failing(500, "api_error")] * 9)
-    session = way.session({"anthropic": wire})
-    for ask in (way.ask, way.stream):
+    session = driver.session({"anthropic": wire})
+    for ask in (driver.ask, driver.stream):
         wire.requests.clear()
         with pytest.raises(ServerError):
             ask(session, "Hi")
         assert len(wire.requests) == 3
 
 
-def test_an_error_that_is_not_the_providers_is_raised_as_it_is(way: Way) -> None:
+def test_an_error_that_is_not_the_providers_is_raised_as_it_is(driver: Driver) -> None:
     """No retry, which would meet it again."""
 
     def exhausted() -> str:
         raise ConfigurationError("no ids are left")
 
     wire = Wire([ROUND])
-    session = way.session({"anthropic": wire}, tools=[look], tool_ids=ToolIdMap(exhausted))
+    session = driver.session({"anthropic": wire}, tools=[look], tool_ids=ToolIdMap(exhausted))
     with pytest.raises(ConfigurationError, match="no ids are left"):
-        way.stream(session, "Hi")
+        driver.stream(session, "Hi")
     assert len(wire.requests) == 1
     assert session.messages == ()

@@ -10,7 +10,7 @@ from dragoman.adapter.errors import RequestError
 from dragoman.events import EventBus
 from dragoman.policy import Extensions, HttpExtension, Mode, Pipeline, PolicyDeniedError, Step, hook
 from dragoman.routing import Router
-from tests.unit.session.actors import ANTHROPIC, KEY, OLLAMA, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, KEY, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import (
     Call,
     handwritten_anthropic,
@@ -22,7 +22,7 @@ INPUT = "cmf.llm_input"
 HOST = Extensions(http=HttpExtension(headers={"Authorization": "Bearer of-the-user", "X-From": "web"}))
 
 
-class Listening(Wire):
+class HeaderWire(Wire):
     """Keeps the headers of its requests."""
 
     def __init__(self, *replies: Any) -> None:
@@ -37,7 +37,7 @@ class Listening(Wire):
         return [headers.get(name) for headers in self.headers]
 
 
-def writing(headers: dict[str, str], *hooks: str, when: str = "", **declared: Any) -> Any:
+def header_plugin(headers: dict[str, str], *hooks: str, when: str = "", **declared: Any) -> Any:
     """Adds headers where ``when`` is said."""
 
     @hook(*(hooks or (INPUT,)), capabilities=["write_headers"], **declared)
@@ -50,44 +50,44 @@ def writing(headers: dict[str, str], *hooks: str, when: str = "", **declared: An
     return write
 
 
-def test_they_go_with_the_request_and_its_retries(way: Way) -> None:
+def test_they_go_with_the_request_and_its_retries(driver: Driver) -> None:
     """Before the program's own of that name; a header that the program's own request came with goes nowhere."""
-    wire = Listening([handwritten_overloaded()], handwritten_anthropic("Fine."), handwritten_anthropic("Fine."))
-    told: list[Any] = []
+    wire = HeaderWire([handwritten_overloaded()], handwritten_anthropic("Fine."), handwritten_anthropic("Fine."))
+    events: list[Any] = []
     with EventBus(strict=True) as bus:
-        bus.subscribe(told.append, types="policy.*")
-        session = way.session(
+        bus.subscribe(events.append, types="policy.*")
+        session = driver.session(
             {"anthropic": wire},
-            policy=Pipeline([writing({"X-Trace": "t1"}, when="first", mode=Mode.TRANSFORM)]),
+            policy=Pipeline([header_plugin({"X-Trace": "t1"}, when="first", mode=Mode.TRANSFORM)]),
             extensions=HOST,
             options=AdapterOptions(headers={"x-trace": "own"}),
             events=bus,
         )
-        way.stream(session, "The first.")
-        way.ask(session, "The second.")
+        driver.stream(session, "The first.")
+        driver.ask(session, "The second.")
     assert wire.at("x-trace") == ["t1", "t1", "own"]
     assert wire.at("authorization") == wire.at("x-from") == [None] * 3
     assert wire.at("x-api-key") == [KEY] * 3
-    assert {event.payload.names for event in told} == {("x-trace",)}
-    assert "t1" not in "".join(event.to_json() for event in told)
+    assert {event.payload.names for event in events} == {("x-trace",)}
+    assert "t1" not in "".join(event.to_json() for event in events)
 
 
-def test_each_round_of_tools_begins_anew(way: Way) -> None:
+def test_each_round_of_tools_begins_anew(driver: Driver) -> None:
     """And what is written where a tool is called is no header of a model's request."""
 
     def look() -> str:
         """Looks."""
         return "found"
 
-    wire = Listening(handwritten_anthropic(Call("toolu_1", "look")), handwritten_anthropic("Fine."))
+    wire = HeaderWire(handwritten_anthropic(Call("toolu_1", "look")), handwritten_anthropic("Fine."))
     plugins = [
-        writing({"x-said": "1"}, when="Go"),
-        writing({"x-called": "1"}, "cmf.tool_pre_invoke"),
-        writing({"x-found": "1"}, when="found", name="finding"),
+        header_plugin({"x-said": "1"}, when="Go"),
+        header_plugin({"x-called": "1"}, "cmf.tool_pre_invoke"),
+        header_plugin({"x-found": "1"}, when="found", name="finding"),
     ]
     for number, plugin in enumerate(plugins):
         plugin.name = f"plugin_{number}"
-    way.ask(way.session({"anthropic": wire}, tools=[look], policy=Pipeline(plugins)), "Go")
+    driver.ask(driver.session({"anthropic": wire}, tools=[look], policy=Pipeline(plugins)), "Go")
     assert (wire.at("x-said"), wire.at("x-called"), wire.at("x-found")) == (["1", None], [None] * 2, [None, "1"])
 
 
@@ -99,24 +99,26 @@ def test_each_round_of_tools_begins_anew(way: Way) -> None:
         ("x-amz-security-token", "secret"), ("X-Some-Key", "secret"),
     ],
 )  # fmt: skip
-def test_what_is_no_header_of_theirs_is_not_sent(way: Way, name: str, value: str) -> None:
+def test_what_is_no_header_of_theirs_is_not_sent(driver: Driver, name: str, value: str) -> None:
     """By the rules of every request; nor the key of another provider. Nothing is sent then."""
-    wire = Listening(handwritten_anthropic("Never."))
-    session = way.session({"anthropic": wire}, policy=Pipeline([writing({name: value})]))
+    wire = HeaderWire(handwritten_anthropic("Never."))
+    session = driver.session({"anthropic": wire}, policy=Pipeline([header_plugin({name: value})]))
     with pytest.raises((RequestError, PolicyDeniedError)) as raised:
-        way.ask(session, "Hi")
+        driver.ask(session, "Hi")
     assert (wire.headers, session.messages) == ([], ())
     assert value not in str(raised.value)
 
 
-def test_the_key_of_the_provider_itself_may_be_written(way: Way) -> None:
+def test_the_key_of_the_provider_itself_may_be_written(driver: Driver) -> None:
     """Such as a token that a plugin fetched."""
-    wire = Listening(handwritten_anthropic("Fine."))
-    way.ask(way.session({"anthropic": wire}, policy=Pipeline([writing({"X-Api-Key": "fetched-token"})])), "Hi")
+    wire = HeaderWire(handwritten_anthropic("Fine."))
+    driver.ask(
+        driver.session({"anthropic": wire}, policy=Pipeline([header_plugin({"X-Api-Key": "fetched-token"})])), "Hi"
+    )
     assert wire.at("x-api-key") == ["fetched-token"]
 
 
-def test_nothing_goes_to_a_provider_that_it_was_not_written_for(way: Way) -> None:
+def test_nothing_goes_to_a_provider_that_it_was_not_written_for(driver: Driver) -> None:
     """Where another model steps in, and where nobody knew yet who answers."""
 
     @hook(INPUT, capabilities=["write_headers"])
@@ -129,13 +131,13 @@ def test_nothing_goes_to_a_provider_that_it_was_not_written_for(way: Way) -> Non
         return step.extensions.model_copy(update={"http": HttpExtension(headers=headers)})
 
     wires = {
-        "anthropic": Listening(*[[handwritten_overloaded()]] * 3),
-        "ollama": Listening(handwritten_ollama("Fine.")),
+        "anthropic": HeaderWire(*[[handwritten_overloaded()]] * 3),
+        "ollama": HeaderWire(handwritten_ollama("Fine.")),
     }
     router = Router(workspace_default=ANTHROPIC, global_default=OLLAMA)
-    session = way.session(wires, None, policy=Pipeline([token]), router=router)
-    way.stream(session, "Hi")
+    session = driver.session(wires, None, policy=Pipeline([token]), router=router)
+    driver.stream(session, "Hi")
     assert wires["anthropic"].at("x-api-key") == ["of-anthropic"] * 3
     assert wires["anthropic"].at("x-for-anthropic") == ["1"] * 3
-    (asked,) = wires["ollama"].headers
-    assert not {"x-api-key", "x-for-anthropic"} & set(asked)
+    (request_headers,) = wires["ollama"].headers
+    assert not {"x-api-key", "x-for-anthropic"} & set(request_headers)

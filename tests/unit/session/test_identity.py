@@ -12,7 +12,7 @@ from dragoman.canonical.message import Role
 from dragoman.events import EventBus
 from dragoman.session import Budget, Pseudonyms, Session
 from dragoman.store import Store
-from tests.unit.session.actors import ANTHROPIC, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, Driver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 from tests.unit.session.test_telling import look
 
@@ -51,18 +51,18 @@ def test_a_key_that_can_be_guessed_is_refused() -> None:
             Session(ANTHROPIC, team_id=wrong)
 
 
-def test_everything_is_stamped(way: Way) -> None:
+def test_everything_is_stamped(driver: Driver) -> None:
     """Messages of all roles, events and rows; the name itself is nowhere."""
-    bus, told = EventBus(strict=True), []
-    bus.subscribe(told.append)
+    bus, events = EventBus(strict=True), []
+    bus.subscribe(events.append)
     pseudonyms = Pseudonyms(KEY)
     with Store("sqlite://") as store:
-        session = way.session(
+        session = driver.session(
             {"anthropic": Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])},
             tools=[look], system="Be kind.", events=bus, store=store,
             user_id="ann@example.org", team_id="The Blues", pseudonyms=pseudonyms,
         )  # fmt: skip
-        way.ask(session, "Look.")
+        driver.ask(session, "Look.")
         bus.close()
         whose = (pseudonyms.user("ann@example.org"), pseudonyms.team("The Blues"))
         kept = store.load("sess_1")
@@ -71,48 +71,52 @@ def test_everything_is_stamped(way: Way) -> None:
         ]  # fmt: skip
         assert {(message.metadata.user_id, message.metadata.team_id) for message in kept.messages} == {whose}
         assert (kept.record.user_id, kept.record.team_id) == whose
-        stamps = [event.payload for event in told if event.type in ("llm.call_completed", "turn.completed")]
+        stamps = [event.payload for event in events if event.type in ("llm.call_completed", "turn.completed")]
         assert {(payload.user_id, payload.team_id) for payload in stamps} == {whose}
         assert len(stamps) == 3
-        everything = "".join([*store.export("sess_1"), *(event.to_json() for event in told)])
+        everything = "".join([*store.export("sess_1"), *(event.to_json() for event in events)])
         assert "example" not in everything
         assert "Blues" not in everything
 
 
-def test_another_user_may_ask_the_next_turn(way: Way) -> None:
+def test_another_user_may_ask_the_next_turn(driver: Driver) -> None:
     """What was noted before stays as it is, and each pays for what was his."""
     budget = Budget(tokens=10_000, per="user")
-    session = way.session({"anthropic": Wire([FINE] * 2)}, user_id="usr_1", budgets=[budget])
-    way.ask(session, "Hi", max_output_tokens=50)
+    session = driver.session({"anthropic": Wire([FINE] * 2)}, user_id="usr_1", budgets=[budget])
+    driver.ask(session, "Hi", max_output_tokens=50)
     session.identify("usr_2", "team_2")
-    way.ask(session, "Hi", max_output_tokens=50)
+    driver.ask(session, "Hi", max_output_tokens=50)
     stamps = [(message.metadata.user_id, message.metadata.team_id) for message in session.messages]
     assert stamps == [("usr_1", None)] * 2 + [("usr_2", "team_2")] * 2
-    assert [budget.spent_by(user).tokens for user in ("usr_1", "usr_2")] == [120, 120]
+    assert [budget.spend_of(user).tokens for user in ("usr_1", "usr_2")] == [120, 120]
 
 
-def test_a_team_shares_a_budget(way: Way) -> None:
+def test_a_team_shares_a_budget(driver: Driver) -> None:
     """Whoever of it asks; and what it spent before is known to its store."""
     with Store("sqlite://") as store:
         budget = Budget(tokens=1_000, per="team")
         for user, session_id in (("usr_1", "sess_1"), ("usr_2", "sess_2")):
-            session = way.session(
+            session = driver.session(
                 {"anthropic": Wire([FINE])}, user_id=user, team_id="team_1", budgets=[budget], store=store,
                 session_id=session_id,
             )  # fmt: skip
-            way.ask(session, "Hi", max_output_tokens=50)
-        way.ask(way.session({"anthropic": Wire([FINE])}, team_id="team_2", budgets=[budget]), "Hi", max_output_tokens=9)
-        assert budget.spent_by("team_1").tokens == 240
-        spent = store.spent(team_id="team_1")
+            driver.ask(session, "Hi", max_output_tokens=50)
+        driver.ask(
+            driver.session({"anthropic": Wire([FINE])}, team_id="team_2", budgets=[budget]), "Hi", max_output_tokens=9
+        )
+        assert budget.spend_of("team_1").tokens == 240
+        spent = store.total_spend(team_id="team_1")
         later = Budget(tokens=250, usd=1, per="team")
-        later.count("team_1", usd=spent.cost_usd or Decimal(0), tokens=spent.prompt_tokens + spent.output_tokens)
-        assert later.spent_by("team_1").tokens == 240
-        assert later.spent_by("team_1").usd == store.spent(user_id="usr_1").cost_usd * 2
+        later.add_spend("team_1", usd=spent.cost_usd or Decimal(0), tokens=spent.prompt_tokens + spent.output_tokens)
+        assert later.spend_of("team_1").tokens == 240
+        assert later.spend_of("team_1").usd == store.total_spend(user_id="usr_1").cost_usd * 2
         with pytest.raises(BudgetExceededError, match="per team"):
-            way.ask(way.session({"anthropic": Wire([])}, team_id="team_1", budgets=[later]), "Hi", max_output_tokens=50)
+            driver.ask(
+                driver.session({"anthropic": Wire([])}, team_id="team_1", budgets=[later]), "Hi", max_output_tokens=50
+            )
 
 
-def test_a_stored_session_stays_its_user_s(way: Way) -> None:
+def test_a_stored_session_stays_its_user_s(driver: Driver) -> None:
     """Whoever it was kept for, in whatever words an older version noted that."""
     with Store("sqlite://") as store:
         store.create(ANTHROPIC, session_id="sess_old", user_id="ann@example.org", team_id="blue")

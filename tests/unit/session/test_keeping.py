@@ -11,7 +11,7 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import ConflictError, SessionNotFoundError, Store
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, SyncWay, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, Driver, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
 
 
@@ -27,69 +27,69 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def resumed(way: Way, store: Store, wires: dict[str, Wire], **settings: Any) -> Any:
+def resume(driver: Driver, store: Store, wires: dict[str, Wire], **settings: Any) -> Any:
     """The session as a new program would have it."""
-    fresh = way.session(wires)
+    fresh = driver.session(wires)
     settings = {"providers": fresh.providers, "tools": [look], **settings}
     if isinstance(fresh, Session):
         return Session.resume("sess_1", store, **settings)
     return asyncio.run(AsyncSession.resume("sess_1", store, **settings))
 
 
-def test_a_turn_is_kept_when_it_ends(way: Way, store: Store) -> None:
+def test_a_turn_is_kept_when_it_ends(driver: Driver, store: Store) -> None:
     """With its calls, results and ids, all at once; a session that has said nothing is not there."""
     wire = Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("Fine.")])
-    session = way.session({"anthropic": wire}, tools=[look], store=store, user_id="u1", system="Be brief.")
+    session = driver.session({"anthropic": wire}, tools=[look], store=store, user_id="u1", system="Be brief.")
     with pytest.raises(SessionNotFoundError):
         store.load("sess_1")
-    way.ask(session, "Look at a.")
+    driver.ask(session, "Look at a.")
     kept = store.load("sess_1")
     assert kept.messages == session.messages
     assert (kept.version, kept.model, kept.record.user_id) == (1, ANTHROPIC, "u1")
     assert kept.tool_ids == session.tool_ids.dump()
 
 
-def test_another_program_goes_on_with_the_same_prefix(way: Way, store: Store) -> None:
+def test_another_program_goes_on_with_the_same_prefix(driver: Driver, store: Store) -> None:
     """On the same provider byte for byte, and on another with the ids that it was sent before."""
     wires = {
         "anthropic": Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("1.")]),
         "ollama": Wire([handwritten_ollama("2.")]),
     }
-    session = way.session(wires, tools=[look], store=store)
-    way.ask(session, "Look at a.")
+    session = driver.session(wires, tools=[look], store=store)
+    driver.ask(session, "Look at a.")
     session.swap(OLLAMA)
-    way.ask(session, "And?")
+    driver.ask(session, "And?")
 
     later = {"anthropic": Wire([handwritten_anthropic("3.")]), "ollama": Wire([handwritten_ollama("4.")])}
-    again = resumed(way, store, later)
+    again = resume(driver, store, later)
     assert (again.model, again.messages) == (OLLAMA, session.messages)
-    way.ask(again, "Still there?")
+    driver.ask(again, "Still there?")
     before, after = wires["ollama"].requests[-1]["messages"], later["ollama"].requests[-1]["messages"]
     assert json.dumps(after[: len(before)]) == json.dumps(before)
     again.swap(ANTHROPIC)
-    way.ask(again, "And you?")
+    driver.ask(again, "And you?")
     before, after = wires["anthropic"].requests[-1]["messages"], later["anthropic"].requests[-1]["messages"]
     assert json.dumps(after[: len(before)]) == json.dumps(before)
     assert (store.load("sess_1").version, store.load("sess_1").messages) == (4, again.messages)
 
 
-def test_two_programs_do_not_overwrite_each_other(way: Way, store: Store) -> None:
+def test_two_programs_do_not_overwrite_each_other(driver: Driver, store: Store) -> None:
     """The second to add a turn is told so; it still holds its own."""
-    session = way.session({"anthropic": Wire([handwritten_anthropic("1.")])}, store=store)
-    way.ask(session, "One?")
-    first = resumed(way, store, {"anthropic": Wire([handwritten_anthropic("2.")])})
-    second = resumed(way, store, {"anthropic": Wire([handwritten_anthropic("II.")])})
-    way.ask(first, "Two?")
+    session = driver.session({"anthropic": Wire([handwritten_anthropic("1.")])}, store=store)
+    driver.ask(session, "One?")
+    first = resume(driver, store, {"anthropic": Wire([handwritten_anthropic("2.")])})
+    second = resume(driver, store, {"anthropic": Wire([handwritten_anthropic("II.")])})
+    driver.ask(first, "Two?")
     with pytest.raises(ConflictError):
-        way.ask(second, "Two?")
+        driver.ask(second, "Two?")
     assert second.messages[-1].text == "II."
     assert store.load("sess_1").messages == first.messages
 
 
 def test_what_a_stream_left_behind_is_kept(store: Store) -> None:
     """The part of a reply that had arrived, with its status, at the latest when the session is closed."""
-    way = SyncWay()
-    session = way.session({"anthropic": Wire([handwritten_anthropic("One two three.")], chunk=90)}, store=store)
+    driver = SyncDriver()
+    session = driver.session({"anthropic": Wire([handwritten_anthropic("One two three.")], chunk=90)}, store=store)
     events = session.stream("Count.")
     for event in events:
         if event.type == "text_delta":
@@ -99,11 +99,11 @@ def test_what_a_stream_left_behind_is_kept(store: Store) -> None:
     assert [message.metadata.status for message in kept] == ["complete", "cancelled"]
 
 
-def test_a_turn_that_failed_leaves_nothing(way: Way, store: Store) -> None:
+def test_a_turn_that_failed_leaves_nothing(driver: Driver, store: Store) -> None:
     """As it leaves nothing in the history."""
-    session = way.session({"anthropic": Wire([ConnectionError("no")] * 3)}, store=store)
+    session = driver.session({"anthropic": Wire([ConnectionError("no")] * 3)}, store=store)
     with pytest.raises((ProviderError, ConnectionError)):
-        way.ask(session, "Hi")
+        driver.ask(session, "Hi")
     with pytest.raises(SessionNotFoundError):
         store.load("sess_1")
 

@@ -13,9 +13,9 @@ from dragoman.canonical import rules
 from dragoman.canonical.message import MessageStatus, StopReason
 from dragoman.canonical.usage import CostStatus
 from dragoman.session import AsyncSession, Session, tool
-from tests.servers import STALL, FaultyServer, Received, json_reply, sse_reply
-from tests.servers import Reply as ServerReply
-from tests.unit.session.actors import OLLAMA, AsyncWay, Body, SyncWay, Way, Wire, texts
+from tests.servers import STALL, FaultyServer, ReceivedRequest, json_reply, sse_reply
+from tests.servers import HttpReply as ServerReply
+from tests.unit.session.actors import OLLAMA, AsyncDriver, Body, Driver, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
 
 OK = handwritten_anthropic("All is well.")
@@ -28,7 +28,7 @@ def look(at: str) -> str:
     return f"{at}: fine"
 
 
-def left(session: Any) -> tuple[MessageStatus, StopReason | None, str]:
+def last_status(session: Any) -> tuple[MessageStatus, StopReason | None, str]:
     """What became of the last message."""
     reply = session.messages[-1]
     return reply.metadata.status, reply.stop_reason, reply.text
@@ -38,36 +38,36 @@ CANCELLED = (MessageStatus.CANCELLED, StopReason.CANCELLED)
 
 
 @pytest.mark.parametrize("chunk", [None, 10_000], ids=["frame by frame", "at once"])
-def test_leaving_the_loop_keeps_what_had_arrived(way: Way, chunk: int | None) -> None:
+def test_leaving_the_loop_keeps_what_had_arrived(driver: Driver, chunk: int | None) -> None:
     """The user's word stays with what had arrived of the reply; the next turn sends both."""
     wire = Wire([OK, AGAIN], chunk=chunk)
-    session = way.session({"anthropic": wire})
-    way.stream(session, "Hi", until="text_delta")
-    assert left(session) == (*CANCELLED, "All " if chunk is None else "All is well.")
+    session = driver.session({"anthropic": wire})
+    driver.stream(session, "Hi", until="text_delta")
+    assert last_status(session) == (*CANCELLED, "All " if chunk is None else "All is well.")
     assert [role for role, _ in texts(session)] == ["user", "assistant"]
     assert rules.check(session.messages) == []
     assert wire.bodies[0].closed
-    way.ask(session, "And?")
+    driver.ask(session, "And?")
     assert [message["role"] for message in wire.requests[1]["messages"]] == ["user", "assistant", "user"]
 
 
-def test_the_cost_of_a_cut_reply_is_a_lower_bound(way: Way) -> None:
+def test_the_cost_of_a_cut_reply_is_a_lower_bound(driver: Driver) -> None:
     """More is billed than had been counted when it was cut; one that had arrived as a whole has its whole cost."""
     for chunk, status in ((None, CostStatus.PARTIAL), (10_000, CostStatus.PRICED)):
-        session = way.session({"anthropic": Wire([OK], chunk=chunk)})
-        way.stream(session, "Hi", until="text_delta")
+        session = driver.session({"anthropic": Wire([OK], chunk=chunk)})
+        driver.stream(session, "Hi", until="text_delta")
         assert session.cost.status is status
-    session = way.session({"ollama": Wire([handwritten_ollama("All is well.")])}, OLLAMA)
-    way.stream(session, "Hi", until="text_delta")
+    session = driver.session({"ollama": Wire([handwritten_ollama("All is well.")])}, OLLAMA)
+    driver.stream(session, "Hi", until="text_delta")
     assert (session.cost.usd, session.cost.status) == (None, CostStatus.UNPRICED)
 
 
-def test_leaving_at_message_complete_keeps_the_reply(way: Way) -> None:
+def test_leaving_at_message_complete_keeps_the_reply(driver: Driver) -> None:
     """What an event tells of is in the history when it is seen."""
     wire = Wire([OK])
-    session = way.session({"anthropic": wire})
-    way.stream(session, "Hi", until="message_complete")
-    assert left(session) == (MessageStatus.COMPLETE, StopReason.END_TURN, "All is well.")
+    session = driver.session({"anthropic": wire})
+    driver.stream(session, "Hi", until="message_complete")
+    assert last_status(session) == (MessageStatus.COMPLETE, StopReason.END_TURN, "All is well.")
     assert wire.bodies[0].closed
 
 
@@ -75,13 +75,13 @@ def test_leaving_at_message_complete_keeps_the_reply(way: Way) -> None:
     ("until", "roles"),
     [("message_complete", ["user", "assistant"]), ("tool_answered", ["user", "assistant", "tool"])],
 )
-def test_leaving_between_rounds_keeps_the_rounds(way: Way, until: str, roles: list[str]) -> None:
+def test_leaving_between_rounds_keeps_the_rounds(driver: Driver, until: str, roles: list[str]) -> None:
     """A call that was not run yet is answered as interrupted in the next request."""
     wire = Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"})), AGAIN])
-    session = way.session({"anthropic": wire}, tools=[look])
-    way.stream(session, "Look.", until=until)
+    session = driver.session({"anthropic": wire}, tools=[look])
+    driver.stream(session, "Look.", until=until)
     assert [role for role, _ in texts(session)] == roles
-    way.ask(session, "And?")
+    driver.ask(session, "And?")
     results = [
         part for message in wire.requests[1]["messages"] for part in message["content"] if part["type"] == "tool_result"
     ]
@@ -89,48 +89,48 @@ def test_leaving_between_rounds_keeps_the_rounds(way: Way, until: str, roles: li
     assert results[0].get("is_error", False) is (until == "message_complete")
 
 
-def test_a_stream_that_is_never_read_does_nothing(way: Way) -> None:
+def test_a_stream_that_is_never_read_does_nothing(driver: Driver) -> None:
     """Nothing is sent before the first event is asked for."""
     wire = Wire([OK])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
     unread = session.stream("Hi")
     assert not wire.requests
-    way.close(session)
+    driver.close(session)
     assert session.messages == ()
     del unread
 
 
-def test_the_next_turn_ends_a_stream_that_was_left_open(way: Way) -> None:
+def test_the_next_turn_ends_a_stream_that_was_left_open(driver: Driver) -> None:
     """Also where the caller keeps the iterator: its reply is kept first, and its connection released."""
     wire = Wire([OK, AGAIN])
-    session = way.session({"anthropic": wire})
-    kept = Open(way, session, "Hi")
+    session = driver.session({"anthropic": wire})
+    kept = Open(driver, session, "Hi")
     kept.read_one()
     assert not wire.bodies[0].closed
-    way.ask(session, "And?")
+    driver.ask(session, "And?")
     assert wire.bodies[0].closed
     assert texts(session) == [("user", "Hi"), ("assistant", "All "), ("user", "And?"), ("assistant", "Again.")]
     assert kept.rest() == []
 
 
-def test_closing_the_session_ends_a_stream_that_was_left_open(way: Way) -> None:
+def test_closing_the_session_ends_a_stream_that_was_left_open(driver: Driver) -> None:
     """And the session can be asked again."""
     wire = Wire([OK, AGAIN])
-    session = way.session({"anthropic": wire})
-    kept = Open(way, session, "Hi")
+    session = driver.session({"anthropic": wire})
+    kept = Open(driver, session, "Hi")
     kept.read_one()
-    way.close(session)
+    driver.close(session)
     assert wire.bodies[0].closed
-    assert left(session) == (*CANCELLED, "All ")
-    assert way.ask(session, "And?").text == "Again."
+    assert last_status(session) == (*CANCELLED, "All ")
+    assert driver.ask(session, "And?").text == "Again."
 
 
 class Open:
     """A stream whose iterator somebody keeps."""
 
-    def __init__(self, way: Way, session: Any, said: str) -> None:
-        self._way = way
-        self._events: Iterator[Any] | AsyncIterator[Any] = session.stream(said)
+    def __init__(self, driver: Driver, session: Any, prompt: str) -> None:
+        self._way = driver
+        self._events: Iterator[Any] | AsyncIterator[Any] = session.stream(prompt)
 
     def read_one(self) -> None:
         """Reads as far as the first text."""
@@ -144,7 +144,7 @@ class Open:
         return seen
 
     def _next(self) -> Any:
-        if isinstance(self._way, SyncWay):
+        if isinstance(self._way, SyncDriver):
             return next(self._events, None)  # type: ignore[arg-type]
 
         async def step() -> Any:
@@ -155,21 +155,21 @@ class Open:
 
 def test_dropping_the_iterator_cancels_at_once() -> None:
     """Without await, the end of the loop is enough: there is nothing to close by hand."""
-    way = SyncWay()
+    driver = SyncDriver()
     wire = Wire([OK])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
     for event in session.stream("Hi"):
         if event.type == "text_delta":
             break
     assert wire.bodies[0].closed
-    assert left(session) == (*CANCELLED, "All ")
+    assert last_status(session) == (*CANCELLED, "All ")
 
 
 def test_the_next_async_turn_does_not_wait_for_the_garbage_collector() -> None:
     """A loop left with break keeps its reply before the next turn is sent, without aclosing."""
-    way = AsyncWay()
+    driver = AsyncDriver()
     wire = Wire([OK, AGAIN])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
 
     async def main() -> None:
         async for event in session.stream("Hi"):
@@ -179,20 +179,20 @@ def test_the_next_async_turn_does_not_wait_for_the_garbage_collector() -> None:
         gc.collect()
         await asyncio.sleep(0)
 
-    with way.runner:
-        way.runner.run(main())
+    with driver.runner:
+        driver.runner.run(main())
     assert [message["role"] for message in wire.requests[1]["messages"]] == ["user", "assistant", "user"]
     assert all(body.closed for body in wire.bodies)
 
 
 def test_a_keyboard_interrupt_cancels_the_reply() -> None:
     """Whether it strikes while a chunk is awaited or in the caller's loop."""
-    way = SyncWay()
+    driver = SyncDriver()
     wire = Wire([Body(OK.frames[:5], KeyboardInterrupt()), OK])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
     with pytest.raises(KeyboardInterrupt):
-        way.stream(session, "Hi")
-    assert left(session) == (*CANCELLED, "All is w")
+        driver.stream(session, "Hi")
+    assert last_status(session) == (*CANCELLED, "All is w")
     assert wire.bodies[0].closed
 
     def strike() -> None:
@@ -202,16 +202,16 @@ def test_a_keyboard_interrupt_cancels_the_reply() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         strike()
-    assert left(session) == (*CANCELLED, "All ")
+    assert last_status(session) == (*CANCELLED, "All ")
     assert len(session.messages) == 4
 
 
 def test_an_interrupt_before_anything_arrived_leaves_no_trace() -> None:
     """There is nothing to go on from, so the question may be asked again."""
-    way = SyncWay()
-    session = way.session({"anthropic": Wire([Body([], KeyboardInterrupt()), OK])})
+    driver = SyncDriver()
+    session = driver.session({"anthropic": Wire([Body([], KeyboardInterrupt()), OK])})
     with pytest.raises(KeyboardInterrupt):
-        way.stream(session, "Hi")
+        driver.stream(session, "Hi")
     assert session.messages == ()
 
 
@@ -222,9 +222,9 @@ def test_an_interrupted_tool_keeps_the_call() -> None:
         """Strike."""
         raise KeyboardInterrupt
 
-    way = SyncWay()
+    driver = SyncDriver()
     wire = Wire([handwritten_anthropic(Call("t1", "strike")), OK])
-    session = way.session({"anthropic": wire}, tools=[strike])
+    session = driver.session({"anthropic": wire}, tools=[strike])
     with pytest.raises(KeyboardInterrupt):
         session.ask("Go")
     assert texts(session) == [("user", "Go"), ("assistant", "strike()")]
@@ -234,9 +234,9 @@ def test_an_interrupted_tool_keeps_the_call() -> None:
 @pytest.mark.parametrize("frames", [0, 1, 3, 4], ids=["nothing", "opening", "empty block", "text"])
 def test_cancelling_the_task_keeps_what_had_arrived(frames: int) -> None:
     """A task that waits for the next chunk is cancelled: the partial reply stays, the connection goes."""
-    way = AsyncWay()
+    driver = AsyncDriver()
     wire = Wire([Body(OK.frames[:frames], "stall"), AGAIN])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
 
     async def read() -> None:
         async for _ in session.stream("Hi"):
@@ -253,15 +253,15 @@ def test_cancelling_the_task_keeps_what_had_arrived(frames: int) -> None:
         assert texts(session) == ([("user", "Hi"), ("assistant", "All ")] if frames == 4 else [])
         assert (await session.ask("And?")).text == "Again."
 
-    with way.runner:
-        way.runner.run(main())
+    with driver.runner:
+        driver.runner.run(main())
 
 
 def test_cancelling_ask_leaves_the_history_as_it_was() -> None:
     """A whole reply that did not arrive is no reply."""
-    way = AsyncWay()
+    driver = AsyncDriver()
     wire = Wire([Body([], "stall"), AGAIN])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
 
     async def main() -> None:
         task = asyncio.create_task(session.ask("Hi"))
@@ -273,24 +273,24 @@ def test_cancelling_ask_leaves_the_history_as_it_was() -> None:
         assert session.messages == ()
         assert (await session.ask("Hi")).text == "Again."
 
-    with way.runner:
-        way.runner.run(main())
+    with driver.runner:
+        driver.runner.run(main())
 
 
 def test_two_tasks_cannot_ask_one_session_at_once() -> None:
     """The second is refused, typed, and the first goes on undisturbed."""
-    way = AsyncWay()
+    driver = AsyncDriver()
     wire = Wire([OK, AGAIN])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
 
-    async def read(said: str) -> str:
-        return [event.type async for event in session.stream(said)][-1]
+    async def read(prompt: str) -> str:
+        return [event.type async for event in session.stream(prompt)][-1]
 
     async def main() -> tuple[Any, Any]:
         return await asyncio.gather(read("1"), read("2"), return_exceptions=True)
 
-    with way.runner:
-        first, second = way.runner.run(main())
+    with driver.runner:
+        first, second = driver.runner.run(main())
     assert first == "message_complete"
     assert isinstance(second, ConfigurationError)
     assert texts(session) == [("user", "1"), ("assistant", "All is well.")]
@@ -298,8 +298,8 @@ def test_two_tasks_cannot_ask_one_session_at_once() -> None:
 
 def test_sessions_are_context_managers() -> None:
     """Leaving the block releases the connections; the history stays readable."""
-    way, async_way = SyncWay(), AsyncWay()
-    with way.session({"anthropic": Wire([OK])}) as session:
+    driver, async_way = SyncDriver(), AsyncDriver()
+    with driver.session({"anthropic": Wire([OK])}) as session:
         assert isinstance(session, Session)
         session.ask("Hi")
 
@@ -312,19 +312,19 @@ def test_sessions_are_context_managers() -> None:
         assert async_way.runner.run(main()).messages == session.messages
 
 
-def test_left_streams_give_their_connections_back(way: Way) -> None:
+def test_left_streams_give_their_connections_back(driver: Driver) -> None:
     """Over real sockets, to a provider that never ends its stream: each one that is left is hung up."""
 
-    def script(received: Received) -> ServerReply:
+    def script(received: ReceivedRequest) -> ServerReply:
         streamed = b'"stream":true' in received.body
         return sse_reply(*OK.frames[:4], STALL) if streamed else json_reply(json.loads(AGAIN.body))
 
     with FaultyServer(script) as server:
-        session = way.session({}, providers={"anthropic": {"base_url": server.url, "api_key": "k"}})
+        session = driver.session({}, providers={"anthropic": {"base_url": server.url, "api_key": "k"}})
         for number in range(10):
-            way.stream(session, f"{number}", until="text_delta")
+            driver.stream(session, f"{number}", until="text_delta")
         assert server.wait_until_closed() == 0
-        assert way.ask(session, "And?").text == "Again."
+        assert driver.ask(session, "And?").text == "Again."
         assert [m.metadata.status for m in session.messages if m.role == "assistant"][:-1] == [CANCELLED[0]] * 10
-        way.close(session)
+        driver.close(session)
         assert server.wait_until_closed() == 0

@@ -25,30 +25,30 @@ from dragoman.policy import (
     hook,
 )
 from dragoman.session import AsyncSession, Session
-from dragoman.session.mcp import McpServer
+from dragoman.session.mcp import McpConnection
 from tests.unit.session import mcp_server
 from tests.unit.session.actors import ANTHROPIC, KEY, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 from tests.unit.session.mcp_server import SECRET
-from tests.unit.session.policies import Denying, Hiding, Noting
+from tests.unit.session.policies import DenyingPlugin, RecordingPlugin, RedactingPlugin
 
 
 @pytest.fixture(autouse=True)
-def asked() -> Iterator[list[str]]:
+def server_log() -> Iterator[list[str]]:
     """What the server was asked for."""
     mcp_server.calls.clear()
     yield mcp_server.calls
     mcp_server.calls.clear()
 
 
-def play(main: Callable[[McpServer], Awaitable[None]]) -> None:
+def run_with_server(main: Callable[[McpConnection], Awaitable[None]]) -> None:
     """With a client of the server in this process."""
 
-    async def playing() -> None:
+    async def run() -> None:
         async with Client(mcp_server.server) as client:
-            await main(McpServer(client))
+            await main(McpConnection(client))
 
-    asyncio.run(playing())
+    asyncio.run(run())
 
 
 def session(*replies: Any, **settings: Any) -> AsyncSession:
@@ -56,31 +56,31 @@ def session(*replies: Any, **settings: Any) -> AsyncSession:
     return AsyncSession(ANTHROPIC, providers={"anthropic": {"client": client, "api_key": KEY}}, **settings)
 
 
-def test_a_tool_of_a_server_is_a_tool_of_the_session(asked: list[str]) -> None:
+def test_a_tool_of_a_server_is_a_tool_of_the_session(server_log: list[str]) -> None:
     """It runs there, and its answer is the model's to read; an error as well."""
 
-    async def main(server: McpServer) -> None:
+    async def main(server: McpConnection) -> None:
         calls = [
             Call("toolu_1", "look_up", {"word": "x"}),
             Call("toolu_2", "send_mail", {"to": "me"}),
             Call("c", "fail"),
         ]
-        talk = session(handwritten_anthropic(*calls), handwritten_anthropic("Done."), tools=await server.tools())
-        await talk.ask("Go")
-        answers = [text for role, text in texts(talk) if role == "tool"]
+        chat = session(handwritten_anthropic(*calls), handwritten_anthropic("Done."), tools=await server.tools())
+        await chat.ask("Go")
+        answers = [text for role, text in texts(chat) if role == "tool"]
         assert answers[0] == f"x means {SECRET}"
         assert '"sent"' in answers[1]
         assert answers[2] == "McpToolError: Error executing tool fail"
-        assert [message.tool_results[0].is_error for message in talk.messages[2:5]] == [False, False, True]
+        assert [message.tool_results[0].is_error for message in chat.messages[2:5]] == [False, False, True]
 
-    play(main)
-    assert sorted(asked) == ["look_up x", "send-Mail me"]
+    run_with_server(main)
+    assert sorted(server_log) == ["look_up x", "send-Mail me"]
 
 
 def test_definitions_are_what_models_take() -> None:
     """Names in snake_case behind a prefix, schemas in the subset, and side effects that nobody has to believe."""
 
-    async def main(server: McpServer) -> None:
+    async def main(server: McpConnection) -> None:
         tools = await server.tools(prefix="desk_")
         assert [tool.name for tool in tools] == ["desk_look_up", "desk_send_mail", "desk_fail"]
         assert all(schema_problems(tool.definition.input_schema) == [] for tool in tools)
@@ -92,20 +92,20 @@ def test_definitions_are_what_models_take() -> None:
         assert [prompt.name for prompt in await server.prompts()] == ["review"]
         assert [resource.uri for resource in await server.resources()] == ["note://today"]
 
-    play(main)
+    run_with_server(main)
 
 
-def test_plugins_see_server_and_schema(asked: list[str]) -> None:
+def test_plugins_see_server_and_schema(server_log: list[str]) -> None:
     """MCPExtension and the URI name the server, before a call and after it, and on what the model then reads."""
-    noting = Noting()
+    recording = RecordingPlugin()
 
-    async def main(server: McpServer) -> None:
+    async def main(server: McpConnection) -> None:
         reply = handwritten_anthropic(Call("toolu_1", "look_up", {"word": "x"}))
-        talk = session(reply, handwritten_anthropic("Done."), tools=await server.tools(), policy=Pipeline([noting]))
-        await talk.ask("Go")
+        chat = session(reply, handwritten_anthropic("Done."), tools=await server.tools(), policy=Pipeline([recording]))
+        await chat.ask("Go")
 
-    play(main)
-    steps = {step.hook: step for step in noting.steps if step.extensions.mcp}
+    run_with_server(main)
+    steps = {step.hook: step for step in recording.steps if step.extensions.mcp}
     assert set(steps) == {"cmf.tool_pre_invoke", "cmf.tool_post_invoke", "cmf.llm_input"}
     for step in steps.values():
         assert step.extensions.mcp is not None
@@ -120,7 +120,7 @@ def test_plugins_see_server_and_schema(asked: list[str]) -> None:
 
 
 @hook("cmf.tool_pre_invoke", "cmf.prompt_pre_fetch", "cmf.resource_pre_fetch")
-def closed(step: Step) -> Violation | None:
+def deny_all(step: Step) -> Violation | None:
     """Denies all that the server has, by URI."""
     patterns = [Glob(pattern) for pattern in ("tool://desk/**", "prompt://desk/**", "note://**")]
     if any(pattern.matches(view.uri or "") for view in step.views() for pattern in patterns):
@@ -128,45 +128,45 @@ def closed(step: Step) -> Violation | None:
     return None
 
 
-def test_what_is_denied_is_not_asked_for(asked: list[str]) -> None:
+def test_what_is_denied_is_not_asked_for(server_log: list[str]) -> None:
     """Neither tool nor prompt nor resource."""
 
-    async def main(server: McpServer) -> None:
+    async def main(server: McpConnection) -> None:
         reply = handwritten_anthropic(Call("toolu_1", "look_up", {"word": "x"}))
-        talk = session(reply, tools=await server.tools(), policy=Pipeline([closed]))
-        for step in (talk.ask("Go"), server.prompt("review", {"topic": "x"}, session=talk)):
+        chat = session(reply, tools=await server.tools(), policy=Pipeline([deny_all]))
+        for step in (chat.ask("Go"), server.prompt("review", {"topic": "x"}, session=chat)):
             with pytest.raises(PolicyDeniedError, match="closed"):
                 await step
         with pytest.raises(PolicyDeniedError, match="closed"):
-            await server.resource("note://today", session=talk)
+            await server.resource("note://today", session=chat)
 
-    play(main)
-    assert asked == []
+    run_with_server(main)
+    assert server_log == []
 
 
-def test_a_denied_answer_reaches_nobody(asked: list[str]) -> None:
+def test_a_denied_answer_reaches_nobody(server_log: list[str]) -> None:
     """It was given, and is dropped."""
 
-    async def main(server: McpServer) -> None:
-        talk = session(policy=Pipeline([Denying(SECRET)]))
+    async def main(server: McpConnection) -> None:
+        chat = session(policy=Pipeline([DenyingPlugin(SECRET)]))
         with pytest.raises(PolicyDeniedError, match="prompt_post_fetch"):
-            await server.prompt("review", {"topic": "x"}, session=talk)
+            await server.prompt("review", {"topic": "x"}, session=chat)
         with pytest.raises(PolicyDeniedError, match="resource_post_fetch"):
-            await server.resource("note://today", session=talk)
+            await server.resource("note://today", session=chat)
 
-    play(main)
-    assert asked == ["review x", "today"]
+    run_with_server(main)
+    assert server_log == ["review x", "today"]
 
 
 def test_prompts_and_resources_come_in_as_the_plugins_leave_them() -> None:
     """Their text is changed in the messages and blocks that the program then says."""
 
-    async def main(server: McpServer) -> None:
-        talk = session(handwritten_anthropic("Fine."), policy=Pipeline([Hiding()]))
-        question, answer = await server.prompt("review", {"topic": "x"}, session=talk)
+    async def main(server: McpConnection) -> None:
+        chat = session(handwritten_anthropic("Fine."), policy=Pipeline([RedactingPlugin()]))
+        question, answer = await server.prompt("review", {"topic": "x"}, session=chat)
         assert (question.role, question.text) == ("user", "Review x, the password is ***.")
         assert (answer.role, answer.text) == ("assistant", "Which part?")
-        await talk.ask(question)
+        await chat.ask(question)
 
         @hook("cmf.resource_post_fetch")
         def blank(step: Step) -> Any:
@@ -179,7 +179,7 @@ def test_prompts_and_resources_come_in_as_the_plugins_leave_them() -> None:
         (note,) = await server.resource("note://today", session=session(policy=Pipeline([blank])))
         assert (note.content, note.mime_type, note.name) == ("Buy milk. ***", "text/plain", "today")
 
-    play(main)
+    run_with_server(main)
 
 
 def test_a_change_of_the_whole_prompt_stands_for_its_messages() -> None:
@@ -193,11 +193,11 @@ def test_a_change_of_the_whole_prompt_stands_for_its_messages() -> None:
         )
         return step.message.model_copy(update={"content": content})
 
-    async def main(server: McpServer) -> None:
-        talk = session(policy=Pipeline([whole]))
-        assert [message.text for message in await server.prompt("review", {"topic": "x"}, session=talk)] == ["***"]
+    async def main(server: McpConnection) -> None:
+        chat = session(policy=Pipeline([whole]))
+        assert [message.text for message in await server.prompt("review", {"topic": "x"}, session=chat)] == ["***"]
 
-    play(main)
+    run_with_server(main)
 
 
 def test_no_plugin_sends_the_program_elsewhere() -> None:
@@ -221,24 +221,24 @@ def test_no_plugin_sends_the_program_elsewhere() -> None:
     def nothing(step: Step) -> Any:
         return step.message.model_copy(update={"content": ()})
 
-    told: list[Any] = []
+    events: list[Any] = []
     denied: list[tuple[str, str]] = []
 
-    async def main(server: McpServer) -> None:
+    async def main(server: McpConnection) -> None:
         with EventBus(strict=True) as bus:
-            bus.subscribe(told.append, types="policy.denied")
+            bus.subscribe(events.append, types="policy.denied")
             for plugin in (elsewhere, nowhere, nothing):
-                talk = session(policy=Pipeline([plugin]), events=bus)
+                chat = session(policy=Pipeline([plugin]), events=bus)
                 with pytest.raises(PolicyDeniedError) as raised:
-                    await server.prompt("review", {"topic": "x"}, session=talk)
+                    await server.prompt("review", {"topic": "x"}, session=chat)
                 denied.append((raised.value.hook, raised.value.code))
             for plugin in (other_file, nothing):
-                talk = session(policy=Pipeline([plugin]), events=bus)
+                chat = session(policy=Pipeline([plugin]), events=bus)
                 with pytest.raises(PolicyDeniedError) as raised:
-                    await server.resource("note://today", session=talk)
+                    await server.resource("note://today", session=chat)
                 denied.append((raised.value.hook, raised.value.code))
 
-    play(main)
+    run_with_server(main)
     assert denied == [
         ("cmf.prompt_pre_fetch", "redirected"),
         ("cmf.prompt_pre_fetch", "left_out"),
@@ -246,7 +246,7 @@ def test_no_plugin_sends_the_program_elsewhere() -> None:
         ("cmf.resource_pre_fetch", "redirected"),
         ("cmf.resource_post_fetch", "left_out"),
     ]
-    assert [(event.payload.hook, event.payload.code) for event in told] == denied
+    assert [(event.payload.hook, event.payload.code) for event in events] == denied
 
 
 def test_data_of_a_resource_is_labelled_by_its_uri() -> None:
@@ -257,24 +257,24 @@ def test_data_of_a_resource_is_labelled_by_its_uri() -> None:
     def look(step: Step) -> None:
         labels.append(step.extensions.security.labels if step.extensions.security else frozenset())
 
-    async def main(server: McpServer) -> None:
+    async def main(server: McpConnection) -> None:
         host = Extensions(security=SecurityExtension(data={"note://today": DataPolicy(apply_labels=["PRIVATE"])}))
-        talk = session(handwritten_anthropic("Fine."), policy=Pipeline([look]), extensions=host)
-        await talk.ask([*await server.resource("note://today", session=talk)])
+        chat = session(handwritten_anthropic("Fine."), policy=Pipeline([look]), extensions=host)
+        await chat.ask([*await server.resource("note://today", session=chat)])
 
-    play(main)
+    run_with_server(main)
     assert labels == [frozenset({"PRIVATE"})]
 
 
 def test_without_a_policy_everything_passes() -> None:
     """As it is, through the same calls."""
 
-    async def main(server: McpServer) -> None:
-        talk = session()
-        assert len(await server.prompt("review", {"topic": "x"}, session=talk)) == 2
-        assert SECRET in ((await server.resource("note://today", session=talk))[0].content or "")
+    async def main(server: McpConnection) -> None:
+        chat = session()
+        assert len(await server.prompt("review", {"topic": "x"}, session=chat)) == 2
+        assert SECRET in ((await server.resource("note://today", session=chat))[0].content or "")
 
-    play(main)
+    run_with_server(main)
 
 
 def test_a_server_over_pipes_answers_as_well() -> None:
@@ -284,10 +284,10 @@ def test_a_server_over_pipes_answers_as_well() -> None:
         parameters = StdioServerParameters(command=sys.executable, args=["-m", "tests.unit.session.mcp_server"])
         async with Client(parameters) as client:
             assert isinstance(client.session, ClientSession)
-            server = McpServer(client.session, "desk")
-            talk = session(policy=Pipeline([Hiding()]))
+            server = McpConnection(client.session, "desk")
+            chat = session(policy=Pipeline([RedactingPlugin()]))
             assert [tool.name for tool in await server.tools()] == ["look_up", "send_mail", "fail"]
-            question, _ = await server.prompt("review", {"topic": "x"}, session=talk)
+            question, _ = await server.prompt("review", {"topic": "x"}, session=chat)
             assert question.text == "Review x, the password is ***."
 
     asyncio.run(main())
@@ -296,10 +296,10 @@ def test_a_server_over_pipes_answers_as_well() -> None:
 def test_a_server_needs_a_client_and_an_async_session() -> None:
     """Anything else is told at once."""
     with pytest.raises(ConfigurationError, match="no MCP client"):
-        McpServer(object())
+        McpConnection(object())
 
-    async def main(server: McpServer) -> None:
+    async def main(server: McpConnection) -> None:
         with pytest.raises(ConfigurationError, match="coroutines need an AsyncSession"):
             Session(ANTHROPIC, tools=await server.tools())
 
-    play(main)
+    run_with_server(main)

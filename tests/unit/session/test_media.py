@@ -23,9 +23,9 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message
 from dragoman.session import Session, media, tool
-from dragoman.session.media import Files, read_inside
+from dragoman.session.media import MediaFiles, read_inside
 from tests.systems import PROCESSES, READS_FILES, needs_proc
-from tests.unit.session.actors import ANTHROPIC, Way, Wire, texts
+from tests.unit.session.actors import ANTHROPIC, Driver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 
 SECRET = b"secret of the host"
@@ -266,7 +266,7 @@ def test_the_type_is_the_blocks_or_the_extensions(
 ) -> None:
     """A text document becomes text, everything else base64."""
     (tmp_path / block.source.data).write_text("hi")  # type: ignore[union-attr]
-    (filled,) = Files(tmp_path).blocks([block])
+    (filled,) = MediaFiles(tmp_path).inline_blocks([block])
     expected = "hi" if kind == "text" else base64.b64encode(b"hi").decode()
     assert filled.media_type == media_type  # type: ignore[union-attr]
     assert filled.source == MediaSource(kind=kind, data=expected)  # type: ignore[union-attr]
@@ -288,19 +288,19 @@ def test_a_file_of_the_wrong_kind_is_refused(tmp_path: Path, block: ContentBlock
     """With what to do about it."""
     (tmp_path / block.source.data).write_bytes(b"\xff")  # type: ignore[union-attr]
     with pytest.raises(RequestError, match=message):
-        Files(tmp_path).blocks([block])
+        MediaFiles(tmp_path).inline_blocks([block])
 
 
 def test_other_sources_are_left_alone(tmp_path: Path) -> None:
     """And messages without files are the very same objects."""
-    told = [
+    messages = [
         Message.user(
             [ImageBlock(source=MediaSource(kind="url", data="https://example.org/a.png")), TextBlock(text="x")]
         )
     ]
-    assert Files(None).fill(told)[0] is told[0]
-    (filled,) = Files(tmp_path).fill([Message.user([TextBlock(text="x"), *told[0].content])])
-    assert filled.content == (TextBlock(text="x"), *told[0].content)
+    assert MediaFiles(None).inline(messages)[0] is messages[0]
+    (filled,) = MediaFiles(tmp_path).inline([Message.user([TextBlock(text="x"), *messages[0].content])])
+    assert filled.content == (TextBlock(text="x"), *messages[0].content)
 
 
 def test_a_message_that_becomes_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +308,7 @@ def test_a_message_that_becomes_too_large_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.setattr("dragoman.canonical.guard.MAX_BODY_BYTES", 1000)
     (tmp_path / "a.png").write_bytes(b"x" * 900)
     with pytest.raises(RequestError, match="cannot be sent with its files"):
-        Files(tmp_path).fill([Message.user([ImageBlock(source=ref("a.png"))])])
+        MediaFiles(tmp_path).inline([Message.user([ImageBlock(source=ref("a.png"))])])
 
 
 def image_sent(request: dict[str, Any]) -> list[str]:
@@ -322,20 +322,20 @@ def image_sent(request: dict[str, Any]) -> list[str]:
 OK = handwritten_anthropic("Seen.")
 
 
-def test_the_history_keeps_the_path_and_the_request_the_bytes(way: Way, tmp_path: Path) -> None:
+def test_the_history_keeps_the_path_and_the_request_the_bytes(driver: Driver, tmp_path: Path) -> None:
     """The same bytes in every request of the session, though the file changes; a new session reads it anew."""
     (tmp_path / "a.png").write_text("first")
     wire = Wire([OK, OK, OK])
-    session = way.session({"anthropic": wire}, workspace=tmp_path)
+    session = driver.session({"anthropic": wire}, workspace=tmp_path)
     image = ImageBlock(source=ref("a.png"))
-    way.ask(session, [TextBlock(text="What is this?"), image])
+    driver.ask(session, [TextBlock(text="What is this?"), image])
     (tmp_path / "a.png").write_text("second")
-    way.ask(session, [TextBlock(text="And this?"), image])
+    driver.ask(session, [TextBlock(text="And this?"), image])
     assert [image_sent(request) for request in wire.requests] == [["first"], ["first", "first"]]
     assert session.messages[0].content[1] == image
     assert b"file_ref" in session.dump()
     back = type(session).load(session.dump(), workspace=tmp_path, providers=session.providers)
-    way.ask(back, "Still?")
+    driver.ask(back, "Still?")
     assert image_sent(wire.requests[2]) == ["second", "second"]
 
 
@@ -348,20 +348,20 @@ def test_the_history_keeps_the_path_and_the_request_the_bytes(way: Way, tmp_path
     ],
 )
 def test_a_file_that_cannot_be_read_stops_the_request(
-    way: Way, tmp_path: Path, workspace: str | None, path: str, message: str
+    driver: Driver, tmp_path: Path, workspace: str | None, path: str, message: str
 ) -> None:
     """Before anything is sent, and with nothing kept."""
     root = None if workspace is None else tmp_path
     wire = Wire([OK])
-    session = way.session({"anthropic": wire}, workspace=root)
-    for ask in (way.ask, way.stream):
+    session = driver.session({"anthropic": wire}, workspace=root)
+    for ask in (driver.ask, driver.stream):
         with pytest.raises(RequestError, match=message):
             ask(session, ImageBlock(source=ref(path)))
     assert not wire.requests
     assert session.messages == ()
 
 
-def test_a_tools_answer_may_name_a_file(way: Way, tmp_path: Path) -> None:
+def test_a_tools_answer_may_name_a_file(driver: Driver, tmp_path: Path) -> None:
     """It is read like any other; one that cannot be read is the model's error to see, and fails no later request."""
 
     @tool(side_effects="read")
@@ -372,13 +372,13 @@ def test_a_tools_answer_may_name_a_file(way: Way, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("shot")
     two = handwritten_anthropic(Call("t1", "shoot", {"path": "a.png"}), Call("t2", "shoot", {"path": "../b.png"}))
     wire = Wire([two, OK, OK])
-    session = way.session({"anthropic": wire}, tools=[shoot], workspace=tmp_path)
-    way.ask(session, "Shoot.")
+    session = driver.session({"anthropic": wire}, tools=[shoot], workspace=tmp_path)
+    driver.ask(session, "Shoot.")
     assert image_sent(wire.requests[1]) == ["shot"]
     results = [result for message in session.messages for result in message.tool_results]
     assert [result.is_error for result in results] == [False, True]
     assert "'../b.png' does not lie inside" in texts(session)[3][1]
-    way.ask(session, "And?")
+    driver.ask(session, "And?")
     assert len(wire.requests) == 3
 
 
@@ -387,6 +387,6 @@ def test_results_inside_results_are_filled(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PIXEL)
     image = ImageBlock(source=ref("a.png"))
     nested = ToolResultBlock(tool_use_id="tu_1", content=(ToolResultBlock(tool_use_id="tu_2", content=(image,)),))
-    (filled,) = Files(tmp_path).blocks([nested])
+    (filled,) = MediaFiles(tmp_path).inline_blocks([nested])
     assert "file_ref" not in filled.model_dump_json()
     assert "base64" in filled.model_dump_json()

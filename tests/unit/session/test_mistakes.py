@@ -22,7 +22,7 @@ def look(path: str) -> str:
 
 @pytest.mark.parametrize("kind", [Session, AsyncSession])
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message_pattern"),
     [
         ("options", {"temperature": 0}, "no AdapterOptions; one is made by"),
         ("limits", 60, "no Limits"),
@@ -45,11 +45,11 @@ def look(path: str) -> str:
         ("store", "sqlite:///my secret.db", "one is made by Store"),
     ],
 )
-def test_an_argument_of_another_kind_is_refused(kind: Any, name: str, value: Any, told: str) -> None:
+def test_an_argument_of_another_kind_is_refused(kind: Any, name: str, value: Any, message_pattern: str) -> None:
     """With its name and what belongs there."""
-    with pytest.raises(ConfigurationError, match=told) as refused:
+    with pytest.raises(ConfigurationError, match=message_pattern) as refused:
         kind(MODEL, **{name: value})
-    assert name in str(refused.value) or "a tool" in told
+    assert name in str(refused.value) or "a tool" in message_pattern
     assert "secret" not in str(refused.value)
 
 

@@ -29,7 +29,7 @@ from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, tool
 from dragoman.store import Store
 from tests.systems import needs_files
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, Way, Wire, texts
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, Driver, Wire, texts
 from tests.unit.session.handwritten_replies import (
     Call,
     Reply,
@@ -38,7 +38,7 @@ from tests.unit.session.handwritten_replies import (
     handwritten_ollama,
     handwritten_overloaded,
 )
-from tests.unit.session.policies import SECRET, Denying, Hiding, Noting
+from tests.unit.session.policies import SECRET, DenyingPlugin, RecordingPlugin, RedactingPlugin
 
 INPUT, OUTPUT = "cmf.llm_input", "cmf.llm_output"
 
@@ -55,12 +55,14 @@ def replies() -> list[Reply | Any]:
     ]
 
 
-def test_every_way_in_and_out_is_seen_once(way: Way) -> None:
+def test_every_way_in_and_out_is_seen_once(driver: Driver) -> None:
     """What is said, answered, called and returned passes its hook, in the order in which it happens."""
-    noting = Noting()
-    session = way.session({"anthropic": Wire(replies())}, tools=[look], policy=Pipeline([noting]), system="Be brief.")
-    way.ask(session, "Look at a.txt")
-    assert [(at, role) for at, role, _ in noting.seen] == [
+    recording = RecordingPlugin()
+    session = driver.session(
+        {"anthropic": Wire(replies())}, tools=[look], policy=Pipeline([recording]), system="Be brief."
+    )
+    driver.ask(session, "Look at a.txt")
+    assert [(at, role) for at, role, _ in recording.seen] == [
         (INPUT, "system"),
         (INPUT, "user"),
         (OUTPUT, "assistant"),
@@ -69,15 +71,15 @@ def test_every_way_in_and_out_is_seen_once(way: Way) -> None:
         (INPUT, "tool"),
         (OUTPUT, "assistant"),
     ]
-    assert noting.at("cmf.tool_pre_invoke") == ['{"path": "a.txt"}']
+    assert recording.at("cmf.tool_pre_invoke") == ['{"path": "a.txt"}']
 
 
-def test_what_comes_in_is_redacted_once_and_stays(way: Way) -> None:
+def test_what_comes_in_is_redacted_once_and_stays(driver: Driver) -> None:
     """History, requests and answers hold the changed text, and the next request repeats the bytes of the last one."""
     wire = Wire([*replies(), handwritten_anthropic(f"It was {SECRET}.")])
-    session = way.session({"anthropic": wire}, tools=[look], policy=Pipeline([Hiding()]))
-    way.ask(session, f"I say {SECRET}")
-    way.ask(session, "Again?")
+    session = driver.session({"anthropic": wire}, tools=[look], policy=Pipeline([RedactingPlugin()]))
+    driver.ask(session, f"I say {SECRET}")
+    driver.ask(session, "Again?")
     assert SECRET not in json.dumps(wire.requests)
     assert SECRET not in repr(session.messages)
     assert texts(session)[0] == ("user", "I say ***")
@@ -88,19 +90,19 @@ def test_what_comes_in_is_redacted_once_and_stays(way: Way) -> None:
     assert len(third) == len(second) + 2
 
 
-def test_nothing_is_sent_after_a_denial(way: Way) -> None:
+def test_nothing_is_sent_after_a_denial(driver: Driver) -> None:
     """The error says who denied what, and the history is as before."""
     wire = Wire([handwritten_anthropic("Never.")])
-    session = way.session({"anthropic": wire}, policy=Pipeline([Denying(SECRET)]))
+    session = driver.session({"anthropic": wire}, policy=Pipeline([DenyingPlugin(SECRET)]))
     with pytest.raises(PolicyDeniedError) as denied:
-        way.ask(session, f"I say {SECRET}")
+        driver.ask(session, f"I say {SECRET}")
     error = denied.value
     assert (error.hook, error.plugin, error.code) == (INPUT, "denying", "word")
     assert SECRET not in str(error)
     assert (wire.requests, session.messages) == ([], ())
 
 
-def test_a_denied_call_runs_nothing(way: Way) -> None:
+def test_a_denied_call_runs_nothing(driver: Driver) -> None:
     """Not even the other calls of the same reply, and nothing is sent back."""
     ran: list[str] = []
 
@@ -110,14 +112,14 @@ def test_a_denied_call_runs_nothing(way: Way) -> None:
 
     calls = (Call("toolu_1", "note", {"word": "fine"}), Call("toolu_2", "note", {"word": SECRET}))
     wire = Wire([handwritten_anthropic(*calls)])
-    deny = Denying(SECRET, hooks=["cmf.tool_pre_invoke"])
-    session = way.session({"anthropic": wire}, tools=[note], policy=Pipeline([deny]))
+    deny = DenyingPlugin(SECRET, hooks=["cmf.tool_pre_invoke"])
+    session = driver.session({"anthropic": wire}, tools=[note], policy=Pipeline([deny]))
     with pytest.raises(PolicyDeniedError, match="tool_pre_invoke"):
-        way.ask(session, "Go")
+        driver.ask(session, "Go")
     assert (ran, len(wire.requests)) == ([], 1)
 
 
-def test_the_model_may_be_told_of_a_denied_call(way: Way) -> None:
+def test_the_model_may_be_told_of_a_denied_call(driver: Driver) -> None:
     """Where the pipeline says so: it reads the code, and the turn goes on; the other calls run."""
     ran: list[str] = []
 
@@ -127,14 +129,14 @@ def test_the_model_may_be_told_of_a_denied_call(way: Way) -> None:
 
     calls = (Call("toolu_1", "note", {"word": SECRET}), Call("toolu_2", "note", {"word": "fine"}))
     wire = Wire([handwritten_anthropic(*calls), handwritten_anthropic("I see.")])
-    policy = Pipeline([Denying(SECRET, hooks=["cmf.tool_pre_invoke"])], denied_calls="answer")
-    session = way.session({"anthropic": wire}, tools=[note], policy=policy)
-    way.ask(session, "Go")
+    policy = Pipeline([DenyingPlugin(SECRET, hooks=["cmf.tool_pre_invoke"])], denied_calls="answer")
+    session = driver.session({"anthropic": wire}, tools=[note], policy=policy)
+    driver.ask(session, "Go")
     assert ran == ["fine"]
     assert texts(session)[2:4] == [("tool", "This call was denied by policy (word)."), ("tool", "ok")]
 
 
-def test_arguments_may_be_changed_for_the_run_alone(way: Way) -> None:
+def test_arguments_may_be_changed_for_the_run_alone(driver: Driver) -> None:
     """The tool gets what the plugins made of them; the history holds what the model asked for."""
     got: list[str] = []
 
@@ -143,70 +145,70 @@ def test_arguments_may_be_changed_for_the_run_alone(way: Way) -> None:
         return "ok"
 
     wire = Wire([handwritten_anthropic(Call("toolu_1", "note", {"word": SECRET})), handwritten_anthropic("Done.")])
-    hiding = Hiding(hooks=["cmf.tool_pre_invoke"])
-    session = way.session({"anthropic": wire}, tools=[note], policy=Pipeline([hiding]))
-    way.ask(session, "Go")
+    redacting = RedactingPlugin(hooks=["cmf.tool_pre_invoke"])
+    session = driver.session({"anthropic": wire}, tools=[note], policy=Pipeline([redacting]))
+    driver.ask(session, "Go")
     assert got == ["***"]
     assert session.messages[1].tool_uses[0].input == {"word": SECRET}
 
 
-def test_a_denied_result_is_neither_kept_nor_sent(way: Way) -> None:
+def test_a_denied_result_is_neither_kept_nor_sent(driver: Driver) -> None:
     """The tool ran, but nobody reads what it said."""
     wire = Wire(replies())
-    deny = Denying(SECRET, hooks=["cmf.tool_post_invoke"])
-    session = way.session({"anthropic": wire}, tools=[look], policy=Pipeline([deny]))
+    deny = DenyingPlugin(SECRET, hooks=["cmf.tool_post_invoke"])
+    session = driver.session({"anthropic": wire}, tools=[look], policy=Pipeline([deny]))
     with pytest.raises(PolicyDeniedError, match="tool_post_invoke"):
-        way.ask(session, "Look")
+        driver.ask(session, "Look")
     assert len(wire.requests) == 1
     assert SECRET not in repr(session.messages)
 
 
 @pytest.mark.parametrize("window", [None, 8])
-def test_a_denied_reply_is_not_kept_but_paid_for(way: Way, window: int | None) -> None:
+def test_a_denied_reply_is_not_kept_but_paid_for(driver: Driver, window: int | None) -> None:
     """Whole or streamed."""
-    policy = Pipeline([Denying(SECRET, hooks=[OUTPUT], window=window)])
+    policy = Pipeline([DenyingPlugin(SECRET, hooks=[OUTPUT], window=window)])
     for streamed in (False, True):
-        session = way.session({"anthropic": Wire([handwritten_anthropic(f"It is {SECRET}.")])}, policy=policy)
+        session = driver.session({"anthropic": Wire([handwritten_anthropic(f"It is {SECRET}.")])}, policy=policy)
         with pytest.raises(PolicyDeniedError, match="llm_output"):
-            (way.stream if streamed else way.ask)(session, "Tell me")
+            (driver.stream if streamed else driver.ask)(session, "Tell me")
         assert session.messages == ()
         assert [attempt.content for attempt in session.attempts] == [()]
         assert session.cost.status in (CostStatus.PRICED, CostStatus.PARTIAL)
         assert session.cost.usd
 
 
-def test_a_retry_and_a_fallback_are_judged_too(way: Way) -> None:
+def test_a_retry_and_a_fallback_are_judged_too(driver: Driver) -> None:
     """Each try of a request passes the plugins, with the model that it goes to."""
-    asked: list[str | None] = []
+    models_seen: list[str | None] = []
 
     @hook(INPUT)
     def models(step: Step) -> None:
-        asked.append(step.extensions.llm.model_id if step.extensions.llm else None)
+        models_seen.append(step.extensions.llm.model_id if step.extensions.llm else None)
 
     wires = {"anthropic": Wire([[handwritten_overloaded()]] * 3), "ollama": Wire([handwritten_ollama("Here.")])}
     router = Router(workspace_default=ANTHROPIC, global_default=OLLAMA)
-    session = way.session(wires, None, router=router, policy=Pipeline([models]))
-    way.stream(session, "Hi")
-    assert asked == [None, ANTHROPIC, ANTHROPIC, ANTHROPIC, OLLAMA]
+    session = driver.session(wires, None, router=router, policy=Pipeline([models]))
+    driver.stream(session, "Hi")
+    assert models_seen == [None, ANTHROPIC, ANTHROPIC, ANTHROPIC, OLLAMA]
 
 
-def test_what_is_old_is_judged_once_for_each_model(way: Way) -> None:
+def test_what_is_old_is_judged_once_for_each_model(driver: Driver) -> None:
     """And what is new with every request; a model is never judged by what it said itself."""
-    noting = Noting(hooks=[INPUT])
+    recording = RecordingPlugin(hooks=[INPUT])
     wires = {
         "anthropic": Wire([handwritten_anthropic("One."), handwritten_anthropic("Two.")]),
         "ollama": Wire([handwritten_ollama("Three.")]),
     }
-    session = way.session(wires, policy=Pipeline([noting]))
-    way.ask(session, "1?")
-    way.ask(session, "2?")
-    assert noting.at(INPUT) == ["1?", "2?"]
+    session = driver.session(wires, policy=Pipeline([recording]))
+    driver.ask(session, "1?")
+    driver.ask(session, "2?")
+    assert recording.at(INPUT) == ["1?", "2?"]
     session.swap(OLLAMA)
-    way.ask(session, "3?")
-    assert noting.at(INPUT) == ["1?", "2?", "3?", "1?", "One.", "2?", "Two."]
+    driver.ask(session, "3?")
+    assert recording.at(INPUT) == ["1?", "2?", "3?", "1?", "One.", "2?", "Two."]
 
 
-def test_a_history_that_was_brought_along_comes_in_too(way: Way) -> None:
+def test_a_history_that_was_brought_along_comes_in_too(driver: Driver) -> None:
     """Its messages are changed like new ones, before anything is sent; what was signed behind a change is left out."""
     wire = Wire([handwritten_anthropic("Fine.")])
     signed = ThinkingBlock(text="Hm.", signature="c2lnbmVk")
@@ -216,32 +218,32 @@ def test_a_history_that_was_brought_along_comes_in_too(way: Way) -> None:
         Message.user(f"I say {SECRET}"),
         Message.assistant([signed, TextBlock(text="I see.")]),
     ]
-    session = way.session({"anthropic": wire}, messages=history, policy=Pipeline([Hiding()]))
-    way.ask(session, "Go on")
+    session = driver.session({"anthropic": wire}, messages=history, policy=Pipeline([RedactingPlugin()]))
+    driver.ask(session, "Go on")
     assert SECRET not in json.dumps(wire.requests)
     assert [message.thinking for message in session.messages] == ["", "Hm.", "", "", "", ""]
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_signed_thinking_is_dropped_or_the_step_denied(way: Way, streamed: bool) -> None:
+def test_signed_thinking_is_dropped_or_the_step_denied(driver: Driver, streamed: bool) -> None:
     """What is changed cannot stay signed: by rule it goes, and with it what was signed behind it."""
     reply = handwritten_anthropic(Thought(f"It is {SECRET}."), "The answer.")
 
     def session(**rules: Any) -> Any:
-        return way.session({"anthropic": Wire([reply])}, policy=Pipeline([Hiding()], **rules))
+        return driver.session({"anthropic": Wire([reply])}, policy=Pipeline([RedactingPlugin()], **rules))
 
     kept = session()
-    (way.stream if streamed else way.ask)(kept, "Tell me")
+    (driver.stream if streamed else driver.ask)(kept, "Tell me")
     assert [block.type for block in kept.messages[-1].content] == ["text"]
     with pytest.raises(PolicyDeniedError, match="signed_thinking"):
-        (way.stream if streamed else way.ask)(session(signed="deny"), "Tell me")
+        (driver.stream if streamed else driver.ask)(session(signed="deny"), "Tell me")
 
 
 @needs_files
-def test_files_are_seen_as_they_are_sent(way: Way, tmp_path: Path) -> None:
+def test_files_are_seen_as_they_are_sent(driver: Driver, tmp_path: Path) -> None:
     """The history names the file; what is read from it passes the plugins, and stays as they left it."""
     (tmp_path / "a.txt").write_text(f"The word is {SECRET}.")
-    noting = Noting(hooks=[INPUT])
+    recording = RecordingPlugin(hooks=[INPUT])
 
     @hook(INPUT, mode="transform")
     def blank(step: Step) -> Message:
@@ -254,15 +256,15 @@ def test_files_are_seen_as_they_are_sent(way: Way, tmp_path: Path) -> None:
         return step.message.model_copy(update={"content": tuple(content)})
 
     wire = Wire([handwritten_anthropic("Read."), handwritten_anthropic("Read again.")])
-    session = way.session({"anthropic": wire}, workspace=tmp_path, policy=Pipeline([blank, noting]))
-    way.ask(session, DocumentBlock(source=MediaSource(kind="file_ref", data="a.txt")))
-    way.ask(session, "Again?")
+    session = driver.session({"anthropic": wire}, workspace=tmp_path, policy=Pipeline([blank, recording]))
+    driver.ask(session, DocumentBlock(source=MediaSource(kind="file_ref", data="a.txt")))
+    driver.ask(session, "Again?")
     assert SECRET not in json.dumps(wire.requests)
     assert wire.requests[0]["messages"] == wire.requests[1]["messages"][:1]
-    assert any(SECRET in said or "***" in said for said in noting.at(INPUT))
+    assert any(SECRET in text or "***" in text for text in recording.at(INPUT))
 
 
-def test_labels_of_a_result_go_with_all_that_follows(way: Way, tmp_path: Path) -> None:
+def test_labels_of_a_result_go_with_all_that_follows(driver: Driver, tmp_path: Path) -> None:
     """Through later messages, a summary, a store, and a program that goes on."""
     host = Extensions(security=SecurityExtension(data={"look": DataPolicy(apply_labels=["PII"])}))
     seen: list[tuple[str, frozenset[str]]] = []
@@ -276,21 +278,21 @@ def test_labels_of_a_result_go_with_all_that_follows(way: Way, tmp_path: Path) -
 
     wire = Wire([*replies(), handwritten_anthropic("A summary."), handwritten_anthropic("More.")])
     with Store(f"sqlite:///{tmp_path / 'chats.db'}", synchronous="normal") as store:
-        session = way.session({"anthropic": wire}, store=store, **settings())
-        way.ask(session, "Look at a.txt")
+        session = driver.session({"anthropic": wire}, store=store, **settings())
+        driver.ask(session, "Look at a.txt")
         assert [labels for _, labels in seen] == [frozenset(), frozenset(), {"PII"}, {"PII"}, {"PII"}]
-        way.compact(session, keep_last=1)
+        driver.compact(session, keep_last=1)
         found = store.load("sess_1").extensions
         assert {labelled["security"]["labels"][0] for labelled in found.values()} == {"PII"}
         kept = session.dump()
         again = type(session).load(kept, providers=session.providers, policy=Pipeline([labels]))
         seen.clear()
-        way.ask(again, "And now?")
+        driver.ask(again, "And now?")
         assert {frozenset(labels) for _, labels in seen} == {frozenset({"PII"})}
         assert json.loads(type(session).load(kept).dump())["extensions"] == json.loads(kept)["extensions"]
 
 
-def test_a_denied_action_is_enforced_downstream(way: Way) -> None:
+def test_a_denied_action_is_enforced_downstream(driver: Driver) -> None:
     """Data that may not be exported goes into no tool that reaches out; what may not be forwarded stays with its
     provider."""
     reached: list[str] = []
@@ -304,85 +306,87 @@ def test_a_denied_action_is_enforced_downstream(way: Way) -> None:
         data = {"look": DataPolicy(denied_actions=list(denied))}
         host = Extensions(security=SecurityExtension(data=data))
         wires = {"anthropic": Wire(replies), "ollama": Wire([handwritten_ollama("No.")])}
-        return way.session(wires, tools=[look, post], policy=Pipeline(), extensions=host)
+        return driver.session(wires, tools=[look, post], policy=Pipeline(), extensions=host)
 
     looks, posts = Call("toolu_1", "look", {"path": "a"}), Call("toolu_2", "post", {"text": "x"})
     exporting = [handwritten_anthropic(looks), handwritten_anthropic(posts), handwritten_anthropic("Done.")]
     with pytest.raises(PolicyDeniedError, match="data_policy"):
-        way.ask(session("export", replies=exporting), "Go")
+        driver.ask(session("export", replies=exporting), "Go")
     assert reached == []
-    way.ask(session("forward", replies=exporting), "Go")
+    driver.ask(session("forward", replies=exporting), "Go")
     assert reached == ["x"]
     staying = session("forward", replies=replies())
-    way.ask(staying, "Go")
+    driver.ask(staying, "Go")
     staying.swap(OLLAMA)
     with pytest.raises(PolicyDeniedError, match="forward"):
-        way.ask(staying, "And?")
+        driver.ask(staying, "And?")
     assert session("forward", replies=[handwritten_anthropic("x")]).swap(OLLAMA).fits
 
 
-def test_a_denial_is_told_to_the_bus(way: Way) -> None:
+def test_a_denial_is_told_to_the_bus(driver: Driver) -> None:
     """With code and reason, inside its turn."""
-    told: list[Any] = []
+    events: list[Any] = []
     with EventBus(strict=True) as bus:
-        bus.subscribe(told.append, types="policy.*")
-        policy = Pipeline([Denying(SECRET)])
-        session = way.session({"anthropic": Wire([])}, policy=policy, events=bus)
+        bus.subscribe(events.append, types="policy.*")
+        policy = Pipeline([DenyingPlugin(SECRET)])
+        session = driver.session({"anthropic": Wire([])}, policy=policy, events=bus)
         with pytest.raises(PolicyDeniedError):
-            way.ask(session, SECRET)
-    (event,) = told
+            driver.ask(session, SECRET)
+    (event,) = events
     assert (event.payload.plugin, event.payload.code, event.payload.hook) == ("denying", "word", INPUT)
     assert event.turn_id is not None
 
 
-def test_the_bus_is_shown_answers_as_the_plugins_left_them(way: Way) -> None:
+def test_the_bus_is_shown_answers_as_the_plugins_left_them(driver: Driver) -> None:
     """Those who watch the bus, such as a trace with content, never see what a plugin took out."""
-    watched = Watched()
+    witness = BusWitness()
     with EventBus(strict=True) as bus:
-        bus.subscribe(watched)
+        bus.subscribe(witness)
         wires = {"anthropic": Wire(replies())}
-        way.ask(way.session(wires, tools=[look], policy=Pipeline([Hiding()]), events=bus), "Look at a.txt")
-    kinds = [event.type for event in watched.events]
+        driver.ask(
+            driver.session(wires, tools=[look], policy=Pipeline([RedactingPlugin()]), events=bus), "Look at a.txt"
+        )
+    kinds = [event.type for event in witness.events]
     assert kinds.index("tool.called") < kinds.index("tool.completed") < len(kinds) - 1
-    assert "***" in repr(watched.about)
-    assert SECRET not in repr(watched.about)
+    assert "***" in repr(witness.attachment)
+    assert SECRET not in repr(witness.attachment)
 
 
-class Watched:
+class BusWitness:
     """A handler that is also a witness."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
-        self.about: list[Any] = []
+        self.attachment: list[Any] = []
 
-    def witness(self, event: Any, about: object) -> None:
-        self.about.append(about)
+    def on_emit(self, event: Any, attachment: object) -> None:
+        self.attachment.append(attachment)
 
     def __call__(self, event: Any) -> None:
         self.events.append(event)
 
 
-def test_plugins_are_told_who_asks_and_what(way: Way) -> None:
+def test_plugins_are_told_who_asks_and_what(driver: Driver) -> None:
     """What the program said, the session, the turn, the model, the tool, and how a reply ended."""
-    told: dict[str, Any] = {}
+    extensions_at: dict[str, Any] = {}
     capabilities = ["read_subject", "read_agent"]
 
     @hook(INPUT, OUTPUT, "cmf.tool_pre_invoke", capabilities=capabilities)
     def note(step: Step) -> None:
-        told.setdefault(step.hook, step.extensions)
+        extensions_at.setdefault(step.hook, step.extensions)
 
     subject = SubjectExtension(id="u1", type=SubjectType.USER)
     host = Extensions(security=SecurityExtension(subject=subject))
-    session = way.session({"anthropic": Wire(replies())}, tools=[look], policy=Pipeline([note]), extensions=host)
-    way.ask(session, "Look at a.txt")
-    said, answered, called = told[INPUT], told[OUTPUT], told["cmf.tool_pre_invoke"]
-    assert said.security.subject.id == "u1"
-    assert (said.agent.session_id, said.agent.turn, said.agent.input) == ("sess_1", 0, "Look at a.txt")
-    assert said.llm.model_id == ANTHROPIC
-    assert "tool_use" in said.llm.capabilities
-    assert (answered.completion.stop_reason, answered.completion.tokens.total_tokens) == ("call", 17)
-    assert called.mcp.tool.name == "look"
-    assert called.mcp.tool.annotations == {"sideEffects": "execute", "readOnlyHint": False}
+    session = driver.session({"anthropic": Wire(replies())}, tools=[look], policy=Pipeline([note]), extensions=host)
+    driver.ask(session, "Look at a.txt")
+    at_input, at_output, at_call = extensions_at[INPUT], extensions_at[OUTPUT], extensions_at["cmf.tool_pre_invoke"]
+    assert at_input.security.subject.id == "u1"
+    assert (at_input.agent.session_id, at_input.agent.turn, at_input.agent.input) == ("sess_1", 0, "Look at a.txt")
+    assert at_input.llm.model_id == ANTHROPIC
+    assert "tool_use" in at_input.llm.capabilities
+    assert (at_output.completion.stop_reason, at_output.completion.tokens.total_tokens) == ("call", 17)
+    assert at_call.mcp.tool.name == "look"
+    assert at_call.mcp.tool.annotations == {"sideEffects": "execute", "readOnlyHint": False}
 
 
 def test_coroutines_need_an_async_session() -> None:
@@ -406,10 +410,10 @@ def test_extensions_without_a_policy_are_refused() -> None:
 
 def test_a_session_without_a_policy_loads_none() -> None:
     """Neither the pipeline nor the rooms of the session that need it."""
-    asked = (
+    program = (
         "import sys; from dragoman import Session; Session('anthropic:claude-opus-5-5');"
         "late = ('.policing', '.gate', '.describing', 'canonical.view');"
         "print([name for name in sys.modules if 'dragoman.policy' in name or name.endswith(late)])"
     )
-    found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

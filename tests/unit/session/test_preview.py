@@ -15,7 +15,7 @@ from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.routing import Refusal
 from dragoman.session import Preview, Session, tool
 from tests.unit.adapter.toy import ToyAdapter
-from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
 SMALL = "ollama:phi3:mini"
@@ -32,8 +32,8 @@ def look(at: str) -> str:
 
 def test_both_sizes_are_those_of_each_models_own_request() -> None:
     """The same history and tools, counted as the present model has them and as the other one would."""
-    told = [Message.user("word " * 4000)]
-    session = Session(ANTHROPIC, messages=told, tools=[look])
+    history = [Message.user("word " * 4000)]
+    session = Session(ANTHROPIC, messages=history, tools=[look])
     seen = session.preview(OLLAMA)
     tools = session.toolbox.definitions
     assert (seen.present_model, seen.model) == (ANTHROPIC, OLLAMA)
@@ -41,12 +41,12 @@ def test_both_sizes_are_those_of_each_models_own_request() -> None:
     assert seen.input_tokens == get_adapter(OLLAMA).estimate_input_tokens(session.messages, tools)
 
 
-def test_the_next_turn_is_read_and_answered(way: Way) -> None:
+def test_the_next_turn_is_read_and_answered(driver: Driver) -> None:
     """The history once, and an answer as long as those so far on average, at that model's prices of the day."""
     wire = Wire([handwritten_anthropic("One.", usage=(10, 100)), handwritten_anthropic("Two.", usage=(10, 301))])
-    session = way.session({"anthropic": wire})
+    session = driver.session({"anthropic": wire})
     for question in "12":
-        way.ask(session, question)
+        driver.ask(session, question)
     seen = session.preview(SONNET)
     assert seen.answer_tokens == 201
     turn = TokenUsage(input_tokens=seen.input_tokens, output_tokens=201)
@@ -73,11 +73,11 @@ def test_before_the_first_answer_its_length_is_unknown(model: str, status: CostS
 def test_the_window_holds_the_answer_too() -> None:
     """History and requested output together; the refusal says what to do, and ends with its name."""
     window = get_adapter(SMALL).capabilities.max_context_tokens
-    told = [Message.user("word " * (window // 2))]
-    assert Session(ANTHROPIC, messages=told).preview(SMALL).fits
-    room = window - Session(ANTHROPIC, messages=told).preview(SMALL).input_tokens
-    assert Session(ANTHROPIC, messages=told, options=AdapterOptions(max_output_tokens=room)).preview(SMALL).fits
-    session = Session(ANTHROPIC, messages=told, options=AdapterOptions(max_output_tokens=room + 1))
+    history = [Message.user("word " * (window // 2))]
+    assert Session(ANTHROPIC, messages=history).preview(SMALL).fits
+    room = window - Session(ANTHROPIC, messages=history).preview(SMALL).input_tokens
+    assert Session(ANTHROPIC, messages=history, options=AdapterOptions(max_output_tokens=room)).preview(SMALL).fits
+    session = Session(ANTHROPIC, messages=history, options=AdapterOptions(max_output_tokens=room + 1))
     seen = session.preview(SMALL)
     (reason,) = seen.reasons
     assert seen.refusals == (Refusal.EXCEEDS_CONTEXT_WINDOW,)
@@ -109,16 +109,16 @@ def test_the_machine_form_is_json_with_every_field() -> None:
     session = Session(ANTHROPIC, messages=[Message.user([image])], clock=lambda: NOW)
     for model in (OLLAMA, SONNET, UNKNOWN):
         seen = session.preview(model)
-        told = json.loads(json.dumps(seen.as_dict()))
-        assert told == json.loads(seen.to_json())
-        assert set(told) == {
+        document = json.loads(json.dumps(seen.as_dict()))
+        assert document == json.loads(seen.to_json())
+        assert set(document) == {
             "model", "reasons", "losses", "input_tokens", "max_context_tokens", "input_cost_usd", "refusals",
             "present_model", "present_tokens", "max_output_tokens", "answer_tokens", "next_turn_cost_usd",
             "next_turn_cost_status", "fits",
         }  # fmt: skip
-        assert told["fits"] is seen.fits
-        assert told["refusals"] == list(seen.refusals)
-        price = told["input_cost_usd"]
+        assert document["fits"] is seen.fits
+        assert document["refusals"] == list(seen.refusals)
+        price = document["input_cost_usd"]
         assert price is None if seen.input_cost_usd is None else Decimal(price) == seen.input_cost_usd
     assert session.preview(OLLAMA).as_dict()["losses"] == [
         {"kind": "media", "message_id": session.messages[0].id, "block_index": 0,

@@ -21,9 +21,9 @@ from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.routing import NoModelError, Router, Rule, When
 from dragoman.session import Budget, Session, tool
-from dragoman.session.budget import Spent
+from dragoman.session.budget import Spend
 from dragoman.store import Store
-from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Body, Way, Wire, texts, types
+from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Body, Driver, Wire, texts, types
 from tests.unit.session.handwritten_replies import (
     Call,
     handwritten_anthropic,
@@ -60,285 +60,292 @@ def wires(anthropic: list[Any] | None = None, ollama: list[Any] | None = None) -
     }
 
 
-def failing(status: int) -> list[httpx.Response]:
+def failing_responses(status: int) -> list[httpx.Response]:
     """A provider that fails so however often it is asked, with all tries of one call."""
     error = {"type": "error", "error": {"type": KINDS[status], "message": "no"}}
     return [httpx.Response(status, json=error) for _ in range(30)]
 
 
-def unreached() -> list[Exception]:
+def network_errors() -> list[Exception]:
     return [httpx.ConnectError("nobody there") for _ in range(30)]
 
 
-def noted(reply: Message) -> RoutingDecisionRecord:
+def routing_record(reply: Message) -> RoutingDecisionRecord:
     assert reply.metadata.routing is not None
     return reply.metadata.routing
 
 
 def record(session: Any) -> tuple[str, str, str]:
     """Who answered last, by which policy and why."""
-    routing = noted(session.messages[-1])
+    routing = routing_record(session.messages[-1])
     return routing.chosen_model, str(routing.mode), routing.reason
 
 
-def test_a_mention_is_for_one_turn_and_is_not_sent(way: Way) -> None:
+def test_a_mention_is_for_one_turn_and_is_not_sent(driver: Driver) -> None:
     """It is taken out of what is sent and of the history; the next turn goes where the session was set to."""
-    talk = wires()
-    session = way.session(talk, router=router())
-    assert way.ask(session, "@house Who says so?").text == "Qwen says so."
+    provider = wires()
+    session = driver.session(provider, router=router())
+    assert driver.ask(session, "@house Who says so?").text == "Qwen says so."
     assert record(session) == (OLLAMA, "override", "the text begins with @house")
-    assert talk["ollama"].requests[0]["messages"][-1]["content"] == "Who says so?"
+    assert provider["ollama"].requests[0]["messages"][-1]["content"] == "Who says so?"
     assert texts(session)[0] == ("user", "Who says so?")
-    assert way.ask(session, "And now?").text == "Opus says so."
+    assert driver.ask(session, "And now?").text == "Opus says so."
     assert record(session) == (ANTHROPIC, "manual", "the session was set to it")
 
 
-def test_a_mention_of_nobody_is_an_error_and_leaves_no_trace(way: Way) -> None:
+def test_a_mention_of_nobody_is_an_error_and_leaves_no_trace(driver: Driver) -> None:
     """A slip of the pen is not answered by another model."""
-    talk = wires()
-    session = way.session(talk, router=router())
+    provider = wires()
+    session = driver.session(provider, router=router())
     with pytest.raises(UnknownProviderError, match="backslash"):
-        way.ask(session, "@hose Hi")
+        driver.ask(session, "@hose Hi")
     assert session.messages == ()
-    assert talk["anthropic"].requests == []
-    way.ask(session, "\\@hose Hi")
+    assert provider["anthropic"].requests == []
+    driver.ask(session, "\\@hose Hi")
     assert texts(session)[0] == ("user", "@hose Hi")
 
 
 @STREAMED
-def test_an_argument_is_for_one_turn(way: Way, streamed: bool) -> None:
+def test_an_argument_is_for_one_turn(driver: Driver, streamed: bool) -> None:
     """It goes before the model that the session was set to, and may be an alias."""
-    session = way.session(wires(), router=router())
-    (way.stream if streamed else way.ask)(session, "Who?", model="house")
+    session = driver.session(wires(), router=router())
+    (driver.stream if streamed else driver.ask)(session, "Who?", model="house")
     assert record(session) == (OLLAMA, "override", "asked for with this message")
-    way.ask(session, "Who?")
+    driver.ask(session, "Who?")
     assert record(session)[0] == ANTHROPIC
 
 
 @STREAMED
-def test_without_a_router_the_session_decides(way: Way, streamed: bool) -> None:
+def test_without_a_router_the_session_decides(driver: Driver, streamed: bool) -> None:
     """A mention is text, and a model for one message is refused at once."""
-    session = way.session(wires())
+    session = driver.session(wires())
     with pytest.raises(ConfigurationError, match="router"):
-        (way.stream if streamed else way.ask)(session, "Hi", model=OLLAMA)
-    way.ask(session, "@house Hi")
+        (driver.stream if streamed else driver.ask)(session, "Hi", model=OLLAMA)
+    driver.ask(session, "@house Hi")
     assert texts(session)[0] == ("user", "@house Hi")
     assert record(session) == (ANTHROPIC, "manual", "the session's model")
 
 
-def test_a_session_without_model_and_router_is_refused(way: Way) -> None:
+def test_a_session_without_model_and_router_is_refused(driver: Driver) -> None:
     """Nobody could answer."""
     with pytest.raises(ConfigurationError, match="needs a model"):
-        way.session({}, None)
+        driver.session({}, None)
 
 
-def test_rules_decide_where_the_session_is_set_to_nothing(way: Way) -> None:
+def test_rules_decide_where_the_session_is_set_to_nothing(driver: Driver) -> None:
     """A default answers what no rule fits; `swap` sets the session to a model, which goes before the rules."""
     rules = [Rule(name="tools", model="house", when=When(text_contains=("look",)))]
-    session = way.session(wires(), None, router=router(rules=rules, global_default=ANTHROPIC))
+    session = driver.session(wires(), None, router=router(rules=rules, global_default=ANTHROPIC))
     assert session.model is None
-    way.ask(session, "Have a look.")
+    driver.ask(session, "Have a look.")
     assert record(session) == (OLLAMA, "rule", "the rule 'tools' fits")
-    assert noted(session.messages[-1]).rule_name == "tools"
-    way.ask(session, "Hi")
+    assert routing_record(session.messages[-1]).rule_name == "tools"
+    driver.ask(session, "Hi")
     assert record(session) == (ANTHROPIC, "default", "the global default")
     session.swap("house")
     assert session.model == OLLAMA
-    way.ask(session, "Hi")
+    driver.ask(session, "Hi")
     assert record(session) == (OLLAMA, "manual", "the session was set to it")
 
 
-def test_rules_know_what_was_spent_and_by_whom(way: Way) -> None:
+def test_rules_know_what_was_spent_and_by_whom(driver: Driver) -> None:
     """What the session's replies cost, from nothing on."""
     dear = Rule(name="dear", model=OLLAMA, when=When(spent_over_usd=Decimal(0), users=frozenset({"ann"})))
-    session = way.session(wires(), None, user_id="ann", router=router(rules=[dear], global_default=ANTHROPIC))
-    way.ask(session, "Hi")
-    way.ask(session, "Hi")
+    session = driver.session(wires(), None, user_id="ann", router=router(rules=[dear], global_default=ANTHROPIC))
+    driver.ask(session, "Hi")
+    driver.ask(session, "Hi")
     assert [message.metadata.model for message in session.messages if message.metadata.model] == [ANTHROPIC, OLLAMA]
 
 
 @STREAMED
-def test_where_nobody_can_answer_nothing_is_sent(way: Way, streamed: bool) -> None:
+def test_where_nobody_can_answer_nothing_is_sent(driver: Driver, streamed: bool) -> None:
     """The error names every candidate; the history is as before."""
-    talk = wires()
-    session = way.session(talk, max_rounds=1, router=router(), system="Be kind.")
+    provider = wires()
+    session = driver.session(provider, max_rounds=1, router=router(), system="Be kind.")
     before = session.messages
     with pytest.raises(NoModelError) as caught:
-        (way.stream if streamed else way.ask)(session, "Hi", max_output_tokens=10**9)
+        (driver.stream if streamed else driver.ask)(session, "Hi", max_output_tokens=10**9)
     assert caught.value.reasons == {ANTHROPIC: ("exceeds_context_window",)}
     assert session.messages == before
-    assert talk["anthropic"].requests == []
+    assert provider["anthropic"].requests == []
 
 
 @STREAMED
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (lambda: failing(529), "rate_limit"),
-        (lambda: failing(500), "server_error"),
-        (lambda: failing(401), "auth"),
-        (lambda: failing(404), "invalid_request"),
-        (unreached, "network"),
+        (lambda: failing_responses(529), "rate_limit"),
+        (lambda: failing_responses(500), "server_error"),
+        (lambda: failing_responses(401), "auth"),
+        (lambda: failing_responses(404), "invalid_request"),
+        (network_errors, "network"),
     ],
     ids=["529", "500", "401", "404", "unreached"],
 )
 def test_the_next_steps_in_before_anything_was_shown(
-    way: Way, streamed: bool, failure: Callable[[], list[Any]], kind: str
+    driver: Driver, streamed: bool, failure: Callable[[], list[Any]], kind: str
 ) -> None:
     """On record, once its own tries are used up; and the turn leaves one question and one answer."""
-    session = way.session(wires(failure()), router=router(global_default="house"))
+    session = driver.session(wires(failure()), router=router(global_default="house"))
     if streamed:
         shown = ["message_start", "text_delta", "usage_update", "message_complete"]
-        assert types(way.stream(session, "Who?")) == shown
+        assert types(driver.stream(session, "Who?")) == shown
     else:
-        way.ask(session, "Who?")
+        driver.ask(session, "Who?")
     assert texts(session) == [("user", "Who?"), ("assistant", "Qwen says so.")]
     assert record(session) == (OLLAMA, "default", f"the global default; passed over: {ANTHROPIC} ({kind})")
     assert session.model == ANTHROPIC
 
 
-def test_what_was_shown_is_nobody_elses(way: Way) -> None:
+def test_what_was_shown_is_nobody_elses(driver: Driver) -> None:
     """A stream that breaks after its first words stays broken: the error is the caller's."""
-    talk = wires([OPUS.frames[:4]])
-    session = way.session(talk, router=router(global_default="house"))
+    provider = wires([OPUS.frames[:4]])
+    session = driver.session(provider, router=router(global_default="house"))
     with pytest.raises(StreamTruncatedError):
-        way.stream(session, "Who?")
-    assert talk["ollama"].requests == []
+        driver.stream(session, "Who?")
+    assert provider["ollama"].requests == []
     assert session.messages == ()
 
 
-def test_a_turn_is_locked_from_its_second_round_on(way: Way) -> None:
+def test_a_turn_is_locked_from_its_second_round_on(driver: Driver) -> None:
     """The model that called a tool is the one that reads the result, or nobody is."""
-    talk = wires([handwritten_anthropic(Call("t1", "look", {"at": "it"})), *failing(500)])
-    session = way.session(talk, tools=[look], router=router(global_default="house"))
+    provider = wires([handwritten_anthropic(Call("t1", "look", {"at": "it"})), *failing_responses(500)])
+    session = driver.session(provider, tools=[look], router=router(global_default="house"))
     with pytest.raises(ServerError):
-        way.ask(session, "Look.")
-    assert talk["ollama"].requests == []
+        driver.ask(session, "Look.")
+    assert provider["ollama"].requests == []
     assert [role for role, _ in texts(session)] == ["user", "assistant", "tool"]
 
 
-def test_who_stepped_in_has_the_rest_of_the_turn(way: Way) -> None:
+def test_who_stepped_in_has_the_rest_of_the_turn(driver: Driver) -> None:
     """All its rounds, each with the record of how it came to it."""
-    talk = wires(failing(500), [handwritten_ollama(Call("c1", "look", {"at": "it"})), QWEN])
-    session = way.session(talk, tools=[look], router=router(global_default="house"))
-    way.ask(session, "Look.")
+    provider = wires(failing_responses(500), [handwritten_ollama(Call("c1", "look", {"at": "it"})), QWEN])
+    session = driver.session(provider, tools=[look], router=router(global_default="house"))
+    driver.ask(session, "Look.")
     replies = [message.metadata for message in session.messages if message.metadata.model]
     assert [reply.model for reply in replies] == [OLLAMA, OLLAMA]
     assert replies[0].routing == replies[1].routing
-    assert len(talk["anthropic"].requests) == 3
+    assert len(provider["anthropic"].requests) == 3
 
 
-def test_a_key_that_is_missing_hands_over(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_missing_hands_over(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the transport finds out; nothing was sent. Without another candidate the error stands."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    session = way.session(wires(), router=router(global_default="house"))
+    session = driver.session(wires(), router=router(global_default="house"))
     del session.providers["anthropic"]["api_key"]
-    way.ask(session, "Who?")
+    driver.ask(session, "Who?")
     assert record(session)[2] == f"the global default; passed over: {ANTHROPIC} (not_configured)"
-    alone = way.session(wires(), router=router())
+    alone = driver.session(wires(), router=router())
     del alone.providers["anthropic"]["api_key"]
     with pytest.raises(MissingKeyError):
-        way.ask(alone, "Who?")
+        driver.ask(alone, "Who?")
 
 
-def test_a_request_that_is_wrong_is_handed_to_nobody(way: Way) -> None:
+def test_a_request_that_is_wrong_is_handed_to_nobody(driver: Driver) -> None:
     """Another model would say the same, or answer what was not asked."""
-    talk = wires(failing(400))
-    session = way.session(talk, router=router(global_default="house"))
+    provider = wires(failing_responses(400))
+    session = driver.session(provider, router=router(global_default="house"))
     with pytest.raises(InvalidRequestError):
-        way.ask(session, "Who?")
-    assert talk["ollama"].requests == []
+        driver.ask(session, "Who?")
+    assert provider["ollama"].requests == []
 
 
-def test_the_last_error_tells_of_those_before(way: Way) -> None:
+def test_the_last_error_tells_of_those_before(driver: Driver) -> None:
     """The caller learns what became of every model that was asked, and the history is as before."""
-    session = way.session(wires(failing(529), failing(500)), router=router(global_default="house"))
+    session = driver.session(
+        wires(failing_responses(529), failing_responses(500)), router=router(global_default="house")
+    )
     with pytest.raises(ServerError) as caught:
-        way.ask(session, "Who?")
+        driver.ask(session, "Who?")
     assert any(ANTHROPIC in note for note in caught.value.__notes__)
     assert session.messages == ()
 
 
-def test_five_failures_take_a_model_out(way: Way) -> None:
+def test_five_failures_take_a_model_out(driver: Driver) -> None:
     """A call counts once, with all its tries; then the next candidate is asked at once, and a success lets it in."""
-    talk = wires([*failing(500)[:15], OPUS], [QWEN] * 6)
+    provider = wires([*failing_responses(500)[:15], OPUS], [QWEN] * 6)
     made = router(global_default="house")
-    session = way.session(talk, router=made)
+    session = driver.session(provider, router=made)
     for _ in range(5):
-        way.ask(session, "Who?")
-    assert len(talk["anthropic"].requests) == 15
-    way.ask(session, "Who?")
-    assert len(talk["anthropic"].requests) == 15
+        driver.ask(session, "Who?")
+    assert len(provider["anthropic"].requests) == 15
+    driver.ask(session, "Who?")
+    assert len(provider["anthropic"].requests) == 15
     assert record(session)[2] == f"the global default; passed over: {ANTHROPIC} (provider_unavailable)"
     assert made.availability.outage(ANTHROPIC, NOW) is not None
     made.availability.report(ANTHROPIC, None, NOW)
-    assert way.ask(session, "Who?").text == "Opus says so."
+    assert driver.ask(session, "Who?").text == "Opus says so."
 
 
-def test_what_one_session_learns_all_of_a_router_know(way: Way) -> None:
+def test_what_one_session_learns_all_of_a_router_know(driver: Driver) -> None:
     """A key that is wrong takes the provider out, for the next session too."""
-    made, talk = router(global_default="house"), wires()
+    made, provider = router(global_default="house"), wires()
     with pytest.raises(AuthenticationError):
-        way.ask(way.session({"anthropic": Wire(failing(401))}, router=Router(availability=made.availability)), "Hi")
-    session = way.session(talk, router=made)
-    way.ask(session, "Hi")
-    assert talk["anthropic"].requests == []
+        driver.ask(
+            driver.session({"anthropic": Wire(failing_responses(401))}, router=Router(availability=made.availability)),
+            "Hi",
+        )
+    session = driver.session(provider, router=made)
+    driver.ask(session, "Hi")
+    assert provider["anthropic"].requests == []
     assert record(session)[0] == OLLAMA
 
 
-def test_a_broken_stream_counts_and_a_left_one_does_not(way: Way) -> None:
+def test_a_broken_stream_counts_and_a_left_one_does_not(driver: Driver) -> None:
     """Who leaves says nothing about the provider."""
-    told: list[Any] = []
+    reports: list[Any] = []
     made = router()
-    made.availability.report = lambda model, error, at: told.append((model, type(error)))  # type: ignore[method-assign]
-    session = way.session(wires([OPUS, OPUS.frames[:4], Body(OPUS.frames), OPUS]), router=made)
-    way.ask(session, "Hi")
+    made.availability.report = lambda model, error, at: reports.append((model, type(error)))  # type: ignore[method-assign]
+    session = driver.session(wires([OPUS, OPUS.frames[:4], Body(OPUS.frames), OPUS]), router=made)
+    driver.ask(session, "Hi")
     with pytest.raises(StreamTruncatedError):
-        way.stream(session, "Hi")
-    way.stream(session, "Hi", until="text_delta")
-    assert told == [(ANTHROPIC, type(None)), (ANTHROPIC, StreamTruncatedError)]
+        driver.stream(session, "Hi")
+    driver.stream(session, "Hi", until="text_delta")
+    assert reports == [(ANTHROPIC, type(None)), (ANTHROPIC, StreamTruncatedError)]
 
 
-def test_budgets_hold_for_the_model_that_is_asked(way: Way) -> None:
+def test_budgets_hold_for_the_model_that_is_asked(driver: Driver) -> None:
     """What the failed model held is given back; what the next one may cost is checked at its own prices."""
     budget = Budget(usd="0.01", per="user")
-    free = way.session(wires(failing(500)), router=router(global_default="house"), budgets=[budget])
-    way.ask(free, "Hi", max_output_tokens=100)
-    assert budget.of_user(None).held == Spent()
-    assert budget.spent_by(None) == Spent(tokens=17)
-    dear = way.session(wires(None, failing(500)), OLLAMA, router=router(global_default=ANTHROPIC), budgets=[budget])
+    free = driver.session(wires(failing_responses(500)), router=router(global_default="house"), budgets=[budget])
+    driver.ask(free, "Hi", max_output_tokens=100)
+    assert budget.account_for(None).reserved == Spend()
+    assert budget.spend_of(None) == Spend(tokens=17)
+    dear = driver.session(
+        wires(None, failing_responses(500)), OLLAMA, router=router(global_default=ANTHROPIC), budgets=[budget]
+    )
     with pytest.raises(BudgetExceededError):
-        way.ask(dear, "Hi", max_output_tokens=5000)
+        driver.ask(dear, "Hi", max_output_tokens=5000)
     assert dear.messages == ()
 
 
-def test_what_a_broken_reply_was_billed_stays_billed(way: Way) -> None:
+def test_what_a_broken_reply_was_billed_stays_billed(driver: Driver) -> None:
     """Though another model answered."""
     broken = [OPUS.frames[0], handwritten_overloaded()]
-    session = way.session(wires([broken] * 3), router=router(global_default="house"))
-    way.stream(session, "Hi")
+    session = driver.session(wires([broken] * 3), router=router(global_default="house"))
+    driver.stream(session, "Hi")
     assert {attempt.metadata.model for attempt in session.attempts} == {ANTHROPIC}
-    assert noted(session.attempts[0]).chosen_model == ANTHROPIC
+    assert routing_record(session.attempts[0]).chosen_model == ANTHROPIC
     assert record(session)[0] == OLLAMA
 
 
-def test_a_summary_is_written_by_the_sessions_model_or_a_default(way: Way) -> None:
+def test_a_summary_is_written_by_the_sessions_model_or_a_default(driver: Driver) -> None:
     """What is to be told may be too long for any model, so its size decides nothing."""
-    session = way.session(wires(), None, router=router(global_default="house"))
-    way.ask(session, "One.")
-    way.ask(session, "Two.")
-    summary = way.compact(session, keep_last=1)
+    session = driver.session(wires(), None, router=router(global_default="house"))
+    driver.ask(session, "One.")
+    driver.ask(session, "Two.")
+    summary = driver.compact(session, keep_last=1)
     assert summary.metadata.model == OLLAMA
     session.swap(ANTHROPIC)
-    way.ask(session, "Three.")
-    assert way.compact(session, keep_last=1).metadata.model == ANTHROPIC
+    driver.ask(session, "Three.")
+    assert driver.compact(session, keep_last=1).metadata.model == ANTHROPIC
 
 
-def test_a_session_that_is_set_to_no_model_is_stored_and_loaded(way: Way, tmp_path: Any) -> None:
+def test_a_session_that_is_set_to_no_model_is_stored_and_loaded(driver: Driver, tmp_path: Any) -> None:
     """As JSON and in a store; without a router somebody has to say who goes on."""
     store = Store(f"sqlite:///{tmp_path}/kept.db")
-    session = way.session(wires(), None, router=router(global_default="house"), store=store)
-    way.ask(session, "Hi")
+    session = driver.session(wires(), None, router=router(global_default="house"), store=store)
+    driver.ask(session, "Hi")
     made = router(global_default="house")
     assert Session.load(session.dump(), router=made).model is None
     assert Session.load(session.dump(), router=made, model="house").model == OLLAMA
@@ -352,16 +359,16 @@ def test_a_session_that_is_set_to_no_model_is_stored_and_loaded(way: Way, tmp_pa
     store.close()
 
 
-def test_a_turn_that_begins_later_sees_what_was_left_before(way: Way) -> None:
+def test_a_turn_that_begins_later_sees_what_was_left_before(driver: Driver) -> None:
     """The choice is made when the turn begins, with what the stream before it left in the history."""
     seen: list[int] = []
 
     def recommend(request: Any) -> None:
         seen.append(request.tokens_on(ANTHROPIC))
 
-    session = way.session(wires(), router=router(recommender=recommend))
-    way.stream(session, "Hi", until="text_delta")
+    session = driver.session(wires(), router=router(recommender=recommend))
+    driver.stream(session, "Hi", until="text_delta")
     assert session.messages[-1].metadata.status is MessageStatus.CANCELLED
-    assert noted(session.messages[-1]).mode is RoutingMode.MANUAL
-    way.stream(session, "Hi")
+    assert routing_record(session.messages[-1]).mode is RoutingMode.MANUAL
+    driver.stream(session, "Hi")
     assert seen[0] < seen[1]

@@ -13,8 +13,8 @@ from dragoman.limits import Limits
 from dragoman.policy import Extensions, Pipeline
 from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, ask
-from dragoman.session.settings import Options, Settings
-from tests.unit.session.actors import ANTHROPIC, SyncWay, Wire
+from dragoman.session.settings import SessionSettings, TurnOptions
+from tests.unit.session.actors import ANTHROPIC, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
 LATE = {
@@ -35,7 +35,9 @@ def test_settings_are_those_of_the_constructor() -> None:
     """The dictionary for load and ask names the constructor's arguments, with their types."""
     hints = get_type_hints(Session.__init__, localns=LATE)
     del hints["return"]
-    assert get_type_hints(Settings, localns=LATE) == {name: hint for name, hint in hints.items() if name not in STORED}
+    assert get_type_hints(SessionSettings, localns=LATE) == {
+        name: hint for name, hint in hints.items() if name not in STORED
+    }
 
 
 def test_options_are_those_of_adapters() -> None:
@@ -44,7 +46,7 @@ def test_options_are_those_of_adapters() -> None:
     hints = get_type_hints(AdapterOptions)
     named = {field.name for field in fields(AdapterOptions)} - {"stream", "context"}
     hints["output_schema"] |= MessageBodySchema
-    assert get_type_hints(Options, localns=LATE) == {name: hints[name] for name in named}
+    assert get_type_hints(TurnOptions, localns=LATE) == {name: hints[name] for name in named}
 
 
 @pytest.mark.parametrize("kind", [Session, AsyncSession])
@@ -76,6 +78,6 @@ def test_a_misspelt_argument_is_a_type_error(call: Any) -> None:
 def test_one_question_needs_no_session() -> None:
     """ask() makes one, asks, and closes it."""
     wire = Wire([handwritten_anthropic("Blue.")])
-    settings = SyncWay().session({"anthropic": wire}).providers
+    settings = SyncDriver().session({"anthropic": wire}).providers
     assert ask(ANTHROPIC, "Which colour?", system="One word.", providers=settings).text == "Blue."
     assert wire.requests[0]["system"] == "One word."

@@ -58,7 +58,7 @@ SPAN = {
 }  # fmt: skip
 
 
-def taking(hint: Any, default: Any = inspect.Parameter.empty) -> Callable[..., Any]:
+def function_with(hint: Any, default: Any = inspect.Parameter.empty) -> Callable[..., Any]:
     """A function with one parameter ``x`` of that type."""
 
     def take(**arguments: Any) -> Any:
@@ -110,7 +110,7 @@ def taking(hint: Any, default: Any = inspect.Parameter.empty) -> Callable[..., A
 )  # fmt: skip
 def test_types_become_schemas_of_the_subset(hint: Any, schema: dict[str, Any]) -> None:
     """References are inlined, unions are lists of types, and the subset's check has nothing to say."""
-    found = read(taking(hint))
+    found = read(function_with(hint))
     assert found.problems == ()
     assert found.schema["properties"]["x"] == schema
     assert schema_problems(found.schema) == []
@@ -138,7 +138,7 @@ def test_types_become_schemas_of_the_subset(hint: Any, schema: dict[str, Any]) -
 def test_what_the_subset_cannot_say_is_refused_by_path(hint: Any, problem: str) -> None:
     """Never a guess, and never another exception."""
     with pytest.raises(ToolSchemaError) as caught:
-        tool(taking(hint))
+        tool(function_with(hint))
     assert any(problem in found for found in caught.value.problems)
 
 
@@ -174,7 +174,7 @@ def test_positional_parameters_cannot_be_named() -> None:
 )  # fmt: skip
 def test_defaults_are_shown_where_they_are_json(default: Any, shown: dict[str, Any]) -> None:
     """A parameter with a default is not required."""
-    found = read(taking(Any, default))
+    found = read(function_with(Any, default))
     assert found.schema["properties"]["x"] == shown
     assert "required" not in found.schema
 
@@ -300,6 +300,6 @@ def test_annotations_written_as_text_are_resolved() -> None:
 
 def test_the_schema_shares_nothing_with_the_type() -> None:
     """Two tools with one type do not get into each other's way."""
-    first, second = (ToolDefinition(name="t", input_schema=read(taking(Point)).schema) for _ in range(2))
+    first, second = (ToolDefinition(name="t", input_schema=read(function_with(Point)).schema) for _ in range(2))
     first.input_schema["properties"]["x"]["properties"].clear()
     assert second.input_schema["properties"]["x"] == POINT

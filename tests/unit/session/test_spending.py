@@ -8,7 +8,7 @@ import pytest
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.session.spending import Cost, cost_on, total_cost, total_usage
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic, handwritten_ollama
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -21,7 +21,7 @@ def reply(usd: str | None, status: CostStatus, model: str = "a:x", **counts: int
     return Message.assistant("Yes.", metadata=MessageMetadata(model=model, provider=model[0], usage=usage))
 
 
-UNTOLD = Message.assistant("Yes.", metadata=MessageMetadata(model="u:x", provider="u"))
+WITHOUT_USAGE = Message.assistant("Yes.", metadata=MessageMetadata(model="u:x", provider="u"))
 QUESTION = Message.user("?")
 
 
@@ -36,8 +36,8 @@ QUESTION = Message.user("?")
         ([reply("0.5", PRICED), reply(None, UNPRICED)], "0.5", PARTIAL, 2),
         ([reply("0.5", PARTIAL)], "0.5", PARTIAL, 1),
         ([reply(None, UNPRICED)], None, UNPRICED, 1),
-        ([reply("0.5", PRICED), UNTOLD], "0.5", PARTIAL, 2),
-        ([UNTOLD], None, UNPRICED, 1),
+        ([reply("0.5", PRICED), WITHOUT_USAGE], "0.5", PARTIAL, 2),
+        ([WITHOUT_USAGE], None, UNPRICED, 1),
     ],
 )
 def test_costs_add_up_and_say_what_they_are(
@@ -105,28 +105,28 @@ def test_the_same_replies_cost_otherwise_elsewhere(
     model: str, history: list[TokenUsage | None], usd: int | None, status: CostStatus
 ) -> None:
     """Token for token, at that model's prices; a reply without counts stays unknown."""
-    told = [
+    history = [
         Message.assistant(
             "!", metadata=MessageMetadata(provider="p", usage=None if usage is None else Usage(**dict(usage)))
         )
         for usage in history
     ]
-    cost = cost_on(told, model, PerToken(), NOW)
+    cost = cost_on(history, model, PerToken(), NOW)
     assert (cost.usd, cost.status) == (None if usd is None else Decimal(usd), status)
     assert set(cost.by_model) <= {model}
 
 
-def test_a_session_counts_across_models(way: Way) -> None:
+def test_a_session_counts_across_models(driver: Driver) -> None:
     """Two models, one bill, by the bundled prices of the day; cost_on is what all of it would cost on one of them."""
     wires = {
         "anthropic": Wire([handwritten_anthropic("One.", usage=(1000, 100))]),
         "ollama": Wire([handwritten_ollama("Two.", usage=(500, 50))]),
     }
-    session = way.session(wires)
+    session = driver.session(wires)
     assert str(session.cost) == "$0 (nothing asked yet)"
-    way.ask(session, "1")
+    driver.ask(session, "1")
     session.swap(OLLAMA)
-    way.ask(session, "2")
+    driver.ask(session, "2")
     assert session.usage == TokenUsage(input_tokens=1500, output_tokens=150)
     assert session.cost.status is PRICED
     assert session.cost.by_model[OLLAMA] == 0

@@ -13,10 +13,10 @@ from dragoman.canonical.blocks import ImageBlock, MediaSource, ToolUseBlock, Unk
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import CostStatus
 from dragoman.session import AsyncSession, Session, tool
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, Way, Wire, counted_ids, texts
+from tests.unit.session.actors import ANTHROPIC, OLLAMA, Driver, Wire, counted_ids, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
-MUSEUM = Path(__file__).parents[2] / "museum" / "session_v1.json"
+OLD_SNAPSHOT = Path(__file__).parents[2] / "museum" / "session_v1.json"
 
 
 @tool(side_effects="none")
@@ -25,41 +25,41 @@ def look(at: str) -> str:
     return f"{at}: fine"
 
 
-def told(way: Way) -> Any:
+def two_provider_session(driver: Driver) -> Any:
     """A session that has spoken with two providers, with calls at both."""
     wires = {
         "anthropic": Wire([handwritten_anthropic(Thought("Hm."), Call("toolu_A", "look", {"at": "a", "no": None})),
                            handwritten_anthropic("Fine.")]),
         "ollama": Wire([handwritten_ollama(Call("call|1", "look", {"at": "b"})), handwritten_ollama("Fine too.")]),
     }  # fmt: skip
-    session = way.session(wires, system="Be brief.", tools=[look])
-    way.ask(session, "Look at a.")
+    session = driver.session(wires, system="Be brief.", tools=[look])
+    driver.ask(session, "Look at a.")
     session.swap(OLLAMA)
-    way.ask(session, "Look at b.")
+    driver.ask(session, "Look at b.")
     return session
 
 
-def test_a_session_goes_on_where_it_was_stored(way: Way) -> None:
+def test_a_session_goes_on_where_it_was_stored(driver: Driver) -> None:
     """Everything comes back: history, model, and the ids under which each provider knows the calls."""
-    session = told(way)
-    stored = session.dump()
+    session = two_provider_session(driver)
+    data = session.dump()
     wire = Wire([handwritten_ollama("Both.")])
-    fresh = way.session({"ollama": wire})
-    back = type(session).load(stored, tools=[look], providers=fresh.providers)
+    fresh = driver.session({"ollama": wire})
+    back = type(session).load(data, tools=[look], providers=fresh.providers)
     assert (back.messages, back.model, back.session_id) == (session.messages, session.model, session.session_id)
     assert back.tool_ids.dump() == session.tool_ids.dump()
-    assert back.dump() == stored
+    assert back.dump() == data
     assert (back.cost, back.usage) == (session.cost, session.usage)
-    way.ask(back, "And?")
+    driver.ask(back, "And?")
     sent = [call["id"] for message in wire.requests[0]["messages"] for call in message.get("tool_calls", ())]
     assert sent == [
         session.tool_ids.dump()["sent"]["ollama"][call.id] for m in session.messages for call in m.tool_uses
     ]
 
 
-def test_what_no_version_knows_survives(way: Way) -> None:
+def test_what_no_version_knows_survives(driver: Driver) -> None:
     """Unknown blocks and fields, None inside arguments, and everything an adapter noted."""
-    session = told(way)
+    session = two_provider_session(driver)
     raw = json.loads(session.dump())
     raw["messages"][1]["content"].append({"type": "hologram", "depth": 3})
     raw["messages"][1]["mood"] = "curious"
@@ -75,19 +75,19 @@ def test_what_no_version_knows_survives(way: Way) -> None:
 
 def test_new_ids_come_from_the_new_program() -> None:
     """A loaded session mints tool ids with the factory that it is given."""
-    stored = Session(ANTHROPIC).dump()
-    back = Session.load(stored, new_id=counted_ids())
+    data = Session(ANTHROPIC).dump()
+    back = Session.load(data, new_id=counted_ids())
     assert back.tool_ids.receive("anthropic", "toolu_1") == "tu_" + counted_ids()()
 
 
 def test_loading_onto_another_model_is_a_swap() -> None:
     """It is refused with reasons where that model cannot carry the history."""
     image = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
-    stored = Session(ANTHROPIC, messages=[Message.user([image])]).dump()
-    assert AsyncSession.load(stored, model="anthropic:claude-sonnet-4-5").model == "anthropic:claude-sonnet-4-5"
+    data = Session(ANTHROPIC, messages=[Message.user([image])]).dump()
+    assert AsyncSession.load(data, model="anthropic:claude-sonnet-4-5").model == "anthropic:claude-sonnet-4-5"
     with pytest.raises(SwapRefusedError, match="no_vision_support"):
-        Session.load(stored, model=OLLAMA)
-    gone = stored.replace(ANTHROPIC.encode(), b"gone:model")
+        Session.load(data, model=OLLAMA)
+    gone = data.replace(ANTHROPIC.encode(), b"gone:model")
     assert Session.load(gone, model=ANTHROPIC).model == ANTHROPIC
 
 
@@ -117,8 +117,8 @@ def test_what_is_no_stored_session_is_a_configuration_error(data: bytes | str) -
 @pytest.mark.parametrize("kind", [Session, AsyncSession])
 def test_the_first_version_is_read_for_ever(kind: type[Session] | type[AsyncSession]) -> None:
     """A session as version 1 wrote it, with every kind of block: never change the file."""
-    stored = MUSEUM.read_bytes()
-    session = kind.load(stored)
+    data = OLD_SNAPSHOT.read_bytes()
+    session = kind.load(data)
     assert session.model == OLLAMA
     assert session.session_id == "sess_museum"
     assert {block.type for message in session.messages for block in message.content} == {
@@ -127,7 +127,7 @@ def test_the_first_version_is_read_for_ever(kind: type[Session] | type[AsyncSess
     }  # fmt: skip
     assert rules.check(session.messages) == []
     call = next(block for m in session.messages for block in m.content if isinstance(block, ToolUseBlock))
-    assert session.tool_ids.native(call.id, "anthropic") == "toolu_A"
+    assert session.tool_ids.native_id(call.id, "anthropic") == "toolu_A"
     assert session.cost.usd == Decimal("0.000364")
     assert session.cost.status is CostStatus.PARTIAL
     assert {message.metadata.status for message in session.messages} >= {MessageStatus.CANCELLED}

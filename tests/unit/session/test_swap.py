@@ -15,7 +15,7 @@ from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, Thinki
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.session import AsyncSession, Session, tool
 from tests.systems import needs_files
-from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, SyncWay, Way, Wire, texts
+from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Driver, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
 NO_TOOLS = "ollama:phi3:mini"
@@ -41,25 +41,25 @@ def wires() -> dict[str, Wire]:
     }
 
 
-def test_a_session_moves_there_and_back_with_its_tools(way: Way) -> None:
+def test_a_session_moves_there_and_back_with_its_tools(driver: Driver) -> None:
     """Calls before and after the swap: each provider gets legal ids, its own where it gave one, and every result."""
-    talk = wires()
-    session = way.session(talk, tools=[look])
-    way.ask(session, "Look at a.")
+    provider = wires()
+    session = driver.session(provider, tools=[look])
+    driver.ask(session, "Look at a.")
     session.swap(OLLAMA)
     assert session.model == OLLAMA
-    way.ask(session, "Look at b.")
+    driver.ask(session, "Look at b.")
     session.swap(ANTHROPIC)
-    way.ask(session, "All?")
+    driver.ask(session, "All?")
     assert [text for role, text in texts(session) if role == "tool"] == ["a: fine", "b: fine"]
 
-    foreign: list[dict[str, Any]] = talk["ollama"].requests[1]["messages"]
+    foreign: list[dict[str, Any]] = provider["ollama"].requests[1]["messages"]
     calls = [call["id"] for message in foreign for call in message.get("tool_calls", ())]
     answers = [(message["tool_call_id"], message["content"]) for message in foreign if message["role"] == "tool"]
     assert calls[1] == "call|1"
     assert answers == [(calls[0], "a: fine"), ("call|1", "b: fine")]
 
-    native = talk["anthropic"].requests[2]["messages"]
+    native = provider["anthropic"].requests[2]["messages"]
     parts = [part for message in native for part in message["content"] if isinstance(part, dict)]
     used = [part["id"] for part in parts if part["type"] == "tool_use"]
     answered = [part["tool_use_id"] for part in parts if part["type"] == "tool_result"]
@@ -70,30 +70,30 @@ def test_a_session_moves_there_and_back_with_its_tools(way: Way) -> None:
     assert any(part["type"] == "thinking" and part["signature"] == "c2lnbmVk" for part in parts)
 
 
-def test_ids_once_sent_stay_the_same(way: Way) -> None:
+def test_ids_once_sent_stay_the_same(driver: Driver) -> None:
     """What went before is a prefix of what goes now, to the same target, whatever happened in between."""
-    talk = wires()
-    session = way.session(talk, tools=[look])
-    way.ask(session, "Look at a.")
+    provider = wires()
+    session = driver.session(provider, tools=[look])
+    driver.ask(session, "Look at a.")
     session.swap(OLLAMA)
-    way.ask(session, "Look at b.")
-    first, second = (request["messages"] for request in talk["ollama"].requests)
+    driver.ask(session, "Look at b.")
+    first, second = (request["messages"] for request in provider["ollama"].requests)
     assert second[: len(first)] == first
 
 
-def refused(session: Any, model: str) -> tuple[str, ...]:
+def refusal_reasons(session: Any, model: str) -> tuple[str, ...]:
     with pytest.raises(SwapRefusedError) as caught:
         session.swap(model)
     return caught.value.reasons
 
 
-def test_a_refused_swap_names_every_reason_and_changes_nothing(way: Way) -> None:
+def test_a_refused_swap_names_every_reason_and_changes_nothing(driver: Driver) -> None:
     """Images, tools, a schema and the size: all of them, by name, and the active model stays."""
     long = [Message.user([TextBlock(text="word " * 200_000), IMAGE])]
     options = AdapterOptions(output_schema={"type": "object"})
-    session = way.session({"anthropic": Wire([])}, tools=[look], messages=long, options=options)
+    session = driver.session({"anthropic": Wire([])}, tools=[look], messages=long, options=options)
     before = session.dump()
-    named = [reason.rpartition(": ")[2] for reason in refused(session, NO_TOOLS)]
+    named = [reason.rpartition(": ")[2] for reason in refusal_reasons(session, NO_TOOLS)]
     assert named == list(session.preview(NO_TOOLS).refusals)
     assert named == ["no_vision_support", "no_tool_support", "exceeds_context_window"]
     assert session.model == ANTHROPIC
@@ -103,15 +103,17 @@ def test_a_refused_swap_names_every_reason_and_changes_nothing(way: Way) -> None
 def test_an_image_in_a_tools_answer_counts_as_well() -> None:
     """A model without eyes cannot carry it, wherever it is."""
     call = ToolUseBlock(id="tu_1", name="look")
-    told = [Message.user("?"), Message.assistant([call]), Message.tool("tu_1", [IMAGE])]
-    assert refused(Session(ANTHROPIC, messages=told), OLLAMA) == ("the history holds images: no_vision_support",)
+    history = [Message.user("?"), Message.assistant([call]), Message.tool("tu_1", [IMAGE])]
+    assert refusal_reasons(Session(ANTHROPIC, messages=history), OLLAMA) == (
+        "the history holds images: no_vision_support",
+    )
 
 
 def test_a_critical_loss_refuses_the_swap() -> None:
     """A block that may not be lost, and would be."""
     marked = Message.assistant([ThinkingBlock(text="Hm.", signature="s")], metadata=MessageMetadata(critical=True))
     session = Session(ANTHROPIC, messages=[Message.user("?"), marked])
-    (reason,) = refused(session, OLLAMA)
+    (reason,) = refusal_reasons(session, OLLAMA)
     assert "marked critical" in reason
 
 
@@ -139,32 +141,34 @@ def lossy() -> list[Message]:
 
 
 @pytest.mark.parametrize("model", [OLLAMA, "anthropic:claude-sonnet-4-5", "anthropic:claude-3-haiku"])
-def test_a_preview_is_what_the_next_request_reports(way: Way, model: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_preview_is_what_the_next_request_reports(
+    driver: Driver, model: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """The losses that were previewed are those of the request that is then sent."""
     provider = model.partition(":")[0]
     reply = handwritten_anthropic("Ok.") if provider == "anthropic" else handwritten_ollama("Ok.")
-    session = way.session({provider: Wire([reply])}, messages=lossy(), tools=[look])
+    session = driver.session({provider: Wire([reply])}, messages=lossy(), tools=[look])
     seen = session.preview(model)
     assert seen.losses
     assert session.swap(model) == seen
     context = RequestContext(model=model, tool_ids=ToolIdMap.load(session.tool_ids.dump()))
-    said = [*session.messages, Message.user("So?")]
-    wire = get_adapter(model).to_wire(said, session.toolbox.definitions, session.options.with_context(context))
+    messages = [*session.messages, Message.user("So?")]
+    wire = get_adapter(model).to_wire(messages, session.toolbox.definitions, session.options.with_context(context))
     assert wire.losses == seen.losses
     caplog.clear()
     with caplog.at_level(logging.INFO, "dragoman.projection"):
-        way.ask(session, "So?")
+        driver.ask(session, "So?")
     assert [(r.__dict__["loss_kind"], r.__dict__["message_id"]) for r in caplog.records] == [
         (loss.kind, loss.message_id) for loss in seen.losses
     ]
     assert LossKind.PREFILL not in {loss.kind for loss in seen.losses}
 
 
-def test_a_preview_changes_nothing(way: Way) -> None:
+def test_a_preview_changes_nothing(driver: Driver) -> None:
     """Not the history, not the model, not the id map: a preview of every model leaves the dump as it was."""
-    talk = wires()
-    session = way.session(talk, tools=[look])
-    way.ask(session, "Look at a.")
+    provider = wires()
+    session = driver.session(provider, tools=[look])
+    driver.ask(session, "Look at a.")
     before = session.dump()
     for model in (OLLAMA, "anthropic:claude-sonnet-4-5", NO_TOOLS):
         session.preview(model)
@@ -185,20 +189,20 @@ def test_a_preview_tells_size_and_price() -> None:
     assert session.preview("anthropic:claude-nobody-9").input_cost_usd is None
 
 
-def test_a_swap_in_mid_turn_waits_for_the_next(way: Way) -> None:
+def test_a_swap_in_mid_turn_waits_for_the_next(driver: Driver) -> None:
     """A turn is locked to its model: a tool that swaps decides about the next turn only."""
 
     def move(to: str) -> str:
         """Move to another model."""
         return session.swap(to).model
 
-    talk = {
+    provider = {
         "anthropic": Wire([handwritten_anthropic(Call("t1", "move", {"to": OLLAMA})), handwritten_anthropic("Moved.")]),
         "ollama": Wire([handwritten_ollama("Here.")]),
     }
-    session: Session | AsyncSession = way.session(talk, tools=[move])
-    assert way.ask(session, "Move.").metadata.provider == "anthropic"
-    assert way.ask(session, "Where?").metadata.provider == "ollama"
+    session: Session | AsyncSession = driver.session(provider, tools=[move])
+    assert driver.ask(session, "Move.").metadata.provider == "anthropic"
+    assert driver.ask(session, "Where?").metadata.provider == "ollama"
     models = [message.metadata.routing.chosen_model for message in session.messages if message.metadata.routing]
     assert models == [ANTHROPIC, ANTHROPIC, OLLAMA]
 
@@ -208,14 +212,16 @@ def test_files_that_cannot_be_read_refuse_the_swap(tmp_path: Path) -> None:
     """What the next request could not send, no model can carry."""
     image = ImageBlock(source=MediaSource(kind="file_ref", data="gone.png"))
     session = Session(ANTHROPIC, messages=[Message.user([image])], workspace=tmp_path)
-    assert refused(session, "ollama:gemma3:4b") == ("the file 'gone.png' is not there: put it into the workspace",)
+    assert refusal_reasons(session, "ollama:gemma3:4b") == (
+        "the file 'gone.png' is not there: put it into the workspace",
+    )
     (tmp_path / "gone.png").write_bytes(b"hi")
     assert {loss.severity for loss in session.swap("ollama:gemma3:4b").losses} <= {Severity.INFO}
 
 
 def test_a_swap_is_no_message() -> None:
     """The history records who said what; a swap says nothing."""
-    way = SyncWay()
-    session = way.session(wires())
+    driver = SyncDriver()
+    session = driver.session(wires())
     session.swap(OLLAMA)
     assert session.messages == ()

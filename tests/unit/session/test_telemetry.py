@@ -22,7 +22,7 @@ from dragoman.adapter.errors import ServerError
 from dragoman.events import EventBus, LlmCallCompleted, LlmCallStarted, Telemetry, TurnStarted, conventions
 from dragoman.routing import Router
 from dragoman.session import Session, tool
-from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, AsyncWay, Body, SyncWay, Way, Wire
+from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Body, Driver, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
 
 SECRET = "the word that nobody may read"
@@ -39,7 +39,7 @@ def look(at: str) -> str:
 
 
 @dataclass
-class Watched:
+class TelemetryRecorder:
     """A program with OpenTelemetry's SDK, whose spans and metrics stay in memory."""
 
     bus: EventBus
@@ -78,19 +78,19 @@ class Watched:
         ]
 
 
-def watched(**how: Any) -> Watched:
+def new_recorder(**how: Any) -> TelemetryRecorder:
     exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
     tracers, meters = TracerProvider(), MeterProvider([reader])
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
     telemetry = Telemetry(tracer_provider=tracers, meter_provider=meters, **how)
     bus = EventBus(strict=True)
     bus.subscribe(telemetry)
-    return Watched(bus, telemetry, tracers, exporter, reader)
+    return TelemetryRecorder(bus, telemetry, tracers, exporter, reader)
 
 
 @pytest.fixture
-def seen() -> Iterator[Watched]:
-    made = watched()
+def seen() -> Iterator[TelemetryRecorder]:
+    made = new_recorder()
     yield made
     made.bus.close()
     made.telemetry.close()
@@ -101,16 +101,16 @@ def facts(span: ReadableSpan) -> dict[str, Any]:
 
 
 @STREAMED
-def test_a_turn_holds_its_requests_and_tools(way: Way, seen: Watched, streamed: bool) -> None:
+def test_a_turn_holds_its_requests_and_tools(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
     """One trace, and each span tells in the conventions' words what it knows."""
-    talk = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
-    session = way.session({"anthropic": talk}, tools=[look], events=seen.bus, user_id="usr_1", team_id="team_1")
-    (way.stream if streamed else way.ask)(session, f"Say {SECRET}.")
+    provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
+    session = driver.session({"anthropic": provider}, tools=[look], events=seen.bus, user_id="usr_1", team_id="team_1")
+    (driver.stream if streamed else driver.ask)(session, f"Say {SECRET}.")
     chat = "chat claude-opus-5-5"
     assert seen.tree == {"": ["invoke_agent"], "invoke_agent": [chat, "execute_tool look", chat]}
     assert len({span.context.trace_id for span in seen.spans if span.context}) == 1
-    told = facts(seen.span(chat, 1))
-    assert {name: value for name, value in told.items() if name.startswith("gen_ai.")} == {
+    attributes = facts(seen.span(chat, 1))
+    assert {name: value for name, value in attributes.items() if name.startswith("gen_ai.")} == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "anthropic",
         "gen_ai.request.model": "claude-opus-5-5",
@@ -122,7 +122,7 @@ def test_a_turn_holds_its_requests_and_tools(way: Way, seen: Watched, streamed: 
         "gen_ai.usage.cache_read.input_tokens": 0,
         "gen_ai.usage.cache_creation.input_tokens": 0,
     }
-    assert told["dragoman.cost.usd"] == format(session.messages[-1].usage.cost_usd, "f")
+    assert attributes["dragoman.cost.usd"] == format(session.messages[-1].usage.cost_usd, "f")
     assert facts(seen.span(chat))["gen_ai.response.finish_reasons"] == ("tool_call",)
     tool_span, turn = seen.span("execute_tool look"), seen.span("invoke_agent")
     assert facts(tool_span)["gen_ai.tool.name"] == "look"
@@ -133,13 +133,13 @@ def test_a_turn_holds_its_requests_and_tools(way: Way, seen: Watched, streamed: 
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_turn_is_below_the_span_in_which_the_program_asks(seen: Watched, asynchronous: bool) -> None:
+def test_a_turn_is_below_the_span_in_which_the_program_asks(seen: TelemetryRecorder, asynchronous: bool) -> None:
     """Though handlers run in a thread of their own, and tasks have contexts of their own."""
     tracer = seen.tracers.get_tracer("program")
 
     async def main(number: int) -> None:
         with tracer.start_as_current_span(f"task {number}"):
-            session: Any = AsyncWay().session({"anthropic": Wire([FINE])}, events=seen.bus)
+            session: Any = AsyncDriver().session({"anthropic": Wire([FINE])}, events=seen.bus)
             await session.ask("Hi")
             await session.close()
 
@@ -151,20 +151,20 @@ def test_a_turn_is_below_the_span_in_which_the_program_asks(seen: Watched, async
         tree = {"": ["task 1", "task 2"], "task 1": ["invoke_agent"], "task 2": ["invoke_agent"]}
     else:
         with tracer.start_as_current_span("program"):
-            SyncWay().session({"anthropic": Wire([FINE])}, events=seen.bus).ask("Hi")
+            SyncDriver().session({"anthropic": Wire([FINE])}, events=seen.bus).ask("Hi")
         tree = {"": ["program"], "program": ["invoke_agent"]}
     assert {name: below for name, below in seen.tree.items() if name != "invoke_agent"} == tree
 
 
 @STREAMED
-def test_content_stays_out_unless_it_is_asked_for(way: Way, streamed: bool) -> None:
+def test_content_stays_out_unless_it_is_asked_for(driver: Driver, streamed: bool) -> None:
     """Nothing of what is said, by anybody, in any attribute, status or event; with ``content`` all of it."""
     for content in (False, True):
-        made = watched(content=content, agent_name="guide")
+        made = new_recorder(content=content, agent_name="guide")
         calls = [Call("t1", "look", {"at": SECRET}), Call("t2", "look", {"at": "nothing"})]
-        talk = Wire([handwritten_anthropic(*calls), FINE])
-        session = way.session({"anthropic": talk}, tools=[look], events=made.bus, system=SECRET)
-        (way.stream if streamed else way.ask)(session, SECRET)
+        provider = Wire([handwritten_anthropic(*calls), FINE])
+        session = driver.session({"anthropic": provider}, tools=[look], events=made.bus, system=SECRET)
+        (driver.stream if streamed else driver.ask)(session, SECRET)
         everything = "".join(span.to_json() for span in made.spans)
         assert (SECRET in everything) is content
         if content:
@@ -175,11 +175,11 @@ def test_content_stays_out_unless_it_is_asked_for(way: Way, streamed: bool) -> N
             ]
             called, *_ = json.loads(facts(first)["gen_ai.output.messages"])
             call = session.messages[2].tool_uses[0]
-            asked = {"type": "tool_call", "id": call.id, "name": "look", "arguments": {"at": SECRET}}
-            assert (called["parts"][0], called["finish_reason"]) == (asked, "tool_call")
+            call_part = {"type": "tool_call", "id": call.id, "name": "look", "arguments": {"at": SECRET}}
+            assert (called["parts"][0], called["finish_reason"]) == (call_part, "tool_call")
             answered = json.loads(facts(last)["gen_ai.input.messages"])[3]
-            told = {"type": "tool_call_response", "id": call.id, "response": f"{SECRET}: {SECRET}"}
-            assert answered == {"role": "tool", "parts": [told]}
+            result_part = {"type": "tool_call_response", "id": call.id, "response": f"{SECRET}: {SECRET}"}
+            assert answered == {"role": "tool", "parts": [result_part]}
             ran = facts(made.span("execute_tool look"))
             assert json.loads(ran["gen_ai.tool.call.arguments"]) == {"at": SECRET}
             assert json.loads(ran["gen_ai.tool.call.result"]) == f"{SECRET}: {SECRET}"
@@ -187,15 +187,15 @@ def test_content_stays_out_unless_it_is_asked_for(way: Way, streamed: bool) -> N
 
 
 @STREAMED
-def test_a_failover_has_a_span_for_each_model(way: Way, seen: Watched, streamed: bool) -> None:
+def test_a_failover_has_a_span_for_each_model(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
     """The one that failed says how, in its status too; the turn itself went well."""
     error = {"type": "error", "error": {"type": "api_error", "message": SECRET}}
     wires = {
         "anthropic": Wire([httpx.Response(500, json=error) for _ in range(3)]),
         "ollama": Wire([handwritten_ollama("Here.")]),
     }
-    session = way.session(wires, router=Router(global_default=OLLAMA, clock=lambda: NOW), events=seen.bus)
-    (way.stream if streamed else way.ask)(session, "Hi")
+    session = driver.session(wires, router=Router(global_default=OLLAMA, clock=lambda: NOW), events=seen.bus)
+    (driver.stream if streamed else driver.ask)(session, "Hi")
     assert seen.tree["invoke_agent"] == ["chat claude-opus-5-5", "chat qwen3"]
     failed, turn = seen.span("chat claude-opus-5-5"), seen.span("invoke_agent")
     assert failed.status.status_code is StatusCode.ERROR
@@ -206,41 +206,41 @@ def test_a_failover_has_a_span_for_each_model(way: Way, seen: Watched, streamed:
     assert chosen == [ANTHROPIC, OLLAMA]
 
 
-def test_a_broken_stream_that_is_asked_again_has_two_spans(way: Way, seen: Watched) -> None:
+def test_a_broken_stream_that_is_asked_again_has_two_spans(driver: Driver, seen: TelemetryRecorder) -> None:
     """A retry is a request of its own."""
-    session = way.session({"anthropic": Wire([Body(FINE.frames[:1]), FINE])}, events=seen.bus)
-    way.stream(session, "Hi")
+    session = driver.session({"anthropic": Wire([Body(FINE.frames[:1]), FINE])}, events=seen.bus)
+    driver.stream(session, "Hi")
     assert seen.tree["invoke_agent"] == ["chat claude-opus-5-5"] * 2
     assert [facts(span).get("error.type") for span in seen.spans] == ["network", None, None]
 
 
 @STREAMED
-def test_a_turn_that_fails_says_so(way: Way, seen: Watched, streamed: bool) -> None:
+def test_a_turn_that_fails_says_so(driver: Driver, seen: TelemetryRecorder, streamed: bool) -> None:
     """With the class of the error that ended it."""
-    session = way.session({"anthropic": Wire([httpx.Response(500) for _ in range(3)])}, events=seen.bus)
+    session = driver.session({"anthropic": Wire([httpx.Response(500) for _ in range(3)])}, events=seen.bus)
     with pytest.raises(ServerError):
-        (way.stream if streamed else way.ask)(session, "Hi")
+        (driver.stream if streamed else driver.ask)(session, "Hi")
     turn = seen.span("invoke_agent")
     assert (turn.status.status_code, facts(turn)["error.type"]) == (StatusCode.ERROR, "server_error")
 
 
-def test_a_turn_that_is_left_says_so(way: Way, seen: Watched) -> None:
+def test_a_turn_that_is_left_says_so(driver: Driver, seen: TelemetryRecorder) -> None:
     """Its request, too, and a tool that had failed before says its own."""
-    session = way.session({"anthropic": Wire([Body(FINE.frames)])}, events=seen.bus)
-    way.stream(session, "Hi", until="text_delta")
+    session = driver.session({"anthropic": Wire([Body(FINE.frames)])}, events=seen.bus)
+    driver.stream(session, "Hi", until="text_delta")
     assert [facts(span)["error.type"] for span in seen.spans] == ["cancelled", "cancelled"]
     broken = Wire([handwritten_anthropic(Call("t1", "look", {"at": "nothing"})), FINE])
-    way.ask(way.session({"anthropic": broken}, tools=[look], events=seen.bus), "Hi")
+    driver.ask(driver.session({"anthropic": broken}, tools=[look], events=seen.bus), "Hi")
     assert facts(seen.span("execute_tool look"))["error.type"] == "execution_error"
 
 
-def test_metrics_tell_time_and_tokens(way: Way, seen: Watched) -> None:
+def test_metrics_tell_time_and_tokens(driver: Driver, seen: TelemetryRecorder) -> None:
     """By model and provider; the prompt's tokens are all of them, cached ones too."""
-    talk = Wire([FINE, *(httpx.Response(500) for _ in range(3))])
-    session = way.session({"anthropic": talk}, events=seen.bus)
-    way.ask(session, "Hi")
+    provider = Wire([FINE, *(httpx.Response(500) for _ in range(3))])
+    session = driver.session({"anthropic": provider}, events=seen.bus)
+    driver.ask(session, "Hi")
     with pytest.raises(ServerError):
-        way.ask(session, "Hi")
+        driver.ask(session, "Hi")
     tokens = {point.attributes["gen_ai.token.type"]: point for point in seen.points(conventions.TOKENS)}
     assert {kind: (point.sum, point.count) for kind, point in tokens.items()} == {"input": (100, 1), "output": (20, 1)}
     assert dict(tokens["input"].attributes) == {
@@ -253,23 +253,23 @@ def test_metrics_tell_time_and_tokens(way: Way, seen: Watched) -> None:
     assert {tuple(point.explicit_bounds) for point in spans} == {tuple(conventions.DURATION_BUCKETS)}
 
 
-def test_sessions_side_by_side_keep_their_spans_apart(seen: Watched) -> None:
+def test_sessions_side_by_side_keep_their_spans_apart(seen: TelemetryRecorder) -> None:
     """Eight threads, each below a span of its own: every request is in its own trace, below its own turn."""
-    tracer, way = seen.tracers.get_tracer("program"), SyncWay()
+    tracer, driver = seen.tracers.get_tracer("program"), SyncDriver()
     ready = threading.Barrier(8)
 
-    def talk(number: int) -> None:
+    def ask_in_thread(number: int) -> None:
         replies = [handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE] * 3
-        session = way.session({"anthropic": Wire(replies)}, tools=[look], events=seen.bus)
+        session = driver.session({"anthropic": Wire(replies)}, tools=[look], events=seen.bus)
         assert isinstance(session, Session)
         object.__setattr__(session, "session_id", f"sess_{number}")
-        session._teller.session_id = f"sess_{number}"  # type: ignore[union-attr]
+        session._telemetry.session_id = f"sess_{number}"  # type: ignore[union-attr]
         ready.wait()
         for _ in range(3):
             with tracer.start_as_current_span(f"program {number}"):
                 session.ask("Look.")
 
-    threads = [threading.Thread(target=talk, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=ask_in_thread, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -288,7 +288,7 @@ def test_sessions_side_by_side_keep_their_spans_apart(seen: Watched) -> None:
     assert not seen.telemetry._seen
 
 
-def test_what_was_missed_leaves_nothing_open(seen: Watched) -> None:
+def test_what_was_missed_leaves_nothing_open(seen: TelemetryRecorder) -> None:
     """A request without its turn, a turn without its end: spans all the same, ended when telemetry is closed."""
     started = LlmCallStarted(model=ANTHROPIC, provider="anthropic", request_id="r1")
     seen.bus.emit(started, session_id="s", turn_id="t1")

@@ -16,7 +16,7 @@ from dragoman.adapter.errors import ToolSchemaError
 from dragoman.canonical.blocks import ImageBlock, MediaSource, ResourceBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.session import Session, Tool, Toolbox, calls, tool
-from tests.unit.session.actors import ANTHROPIC, SyncWay, Wire
+from tests.unit.session.actors import ANTHROPIC, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 
 
@@ -33,15 +33,15 @@ class Span:
     start: int
 
 
-def asked(function: Callable[..., Any], raw: str | None = None, **arguments: Any) -> calls.Prepared:
+def prepare_call(function: Callable[..., Any], raw: str | None = None, **arguments: Any) -> calls.PreparedCall:
     """A call of a tool, checked."""
     made = tool(function)
     return Toolbox([made]).prepare(ToolUseBlock(id="tu_1", name=made.name, input=arguments, raw_input=raw))
 
 
-def answer(function: Callable[..., Any], **arguments: Any) -> str:
+def answer_text(function: Callable[..., Any], **arguments: Any) -> str:
     """What the model reads."""
-    result = calls.run(asked(function, **arguments))
+    result = calls.run(prepare_call(function, **arguments))
     (block,) = result.content
     assert isinstance(block, TextBlock)
     return ("!" if result.is_error else "") + block.text
@@ -58,7 +58,7 @@ def test_arguments_come_in_their_types() -> None:
         """Act."""
         seen.update(locals())
 
-    text = answer(
+    text = answer_text(
         act, point={"x": 1}, span={"start": 2}, day="2026-11-21", mood="good", ratio=3, many=[{"x": 4}], maybe=None
     )
     assert text == "null"
@@ -104,13 +104,13 @@ SCHEMA = "!The arguments do not fit the schema: "
 )
 def test_invalid_arguments_are_listed(arguments: dict[str, Any], text: str) -> None:
     """Everything that is wrong, by path, before anything runs."""
-    assert answer(act, **arguments) == text
+    assert answer_text(act, **arguments) == text
 
 
 def test_invalid_arguments_are_logged_by_number(caplog: pytest.LogCaptureFixture) -> None:
     """One warning, without the values: they may be secrets."""
     with caplog.at_level(logging.WARNING, "dragoman.tools"):
-        answer(act, n="sk-secret")
+        answer_text(act, n="sk-secret")
     assert caplog.messages == ["tool.input_invalid: act: 1 violations"]
 
 
@@ -123,7 +123,7 @@ def test_a_name_nobody_knows_is_answered_with_those_that_are_known() -> None:
 
 def test_arguments_that_are_no_object_are_not_guessed() -> None:
     """Half a JSON runs nothing."""
-    assert asked(act, '{"n": ').refusal == "The arguments were no complete JSON object, so the tool was not run."
+    assert prepare_call(act, '{"n": ').refusal == "The arguments were no complete JSON object, so the tool was not run."
 
 
 IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
@@ -157,7 +157,7 @@ def test_answers_are_text_blocks_or_json(value: Any, content: tuple[Any, ...] | 
         """Give."""
         return value
 
-    result = calls.run(asked(give))
+    result = calls.run(prepare_call(give))
     assert not result.is_error
     if content is not None:
         assert result.content == content
@@ -173,7 +173,7 @@ def test_an_answer_that_is_no_json_is_an_error(value: Any) -> None:
         """Give."""
         return value
 
-    assert calls.run(asked(give)).is_error
+    assert calls.run(prepare_call(give)).is_error
 
 
 def test_whatever_a_tool_raises_is_its_answer(caplog: pytest.LogCaptureFixture) -> None:
@@ -184,20 +184,20 @@ def test_whatever_a_tool_raises_is_its_answer(caplog: pytest.LogCaptureFixture) 
         raise RuntimeError("x" * length)
 
     with caplog.at_level(logging.DEBUG, "dragoman.tools"):
-        assert answer(fall, length=3) == "!RuntimeError: xxx"
-    assert len(answer(fall, length=10_000)) == 2001
+        assert answer_text(fall, length=3) == "!RuntimeError: xxx"
+    assert len(answer_text(fall, length=10_000)) == 2001
     assert [(record.levelname, bool(record.exc_info)) for record in caplog.records][:2] == [
         ("WARNING", False), ("DEBUG", True),
     ]  # fmt: skip
 
 
-def by_hand(schema: dict[str, Any], name: str = "act") -> Tool:
+def handmade_tool(schema: dict[str, Any], name: str = "act") -> Tool:
     return Tool(ToolDefinition(name=name, input_schema=schema), lambda **arguments: arguments)
 
 
 def test_a_tool_made_by_hand_gets_json() -> None:
     """Without types of its own, arguments are what the model sent."""
-    box = Toolbox([by_hand({"type": "object", "properties": {"when": {"type": "string", "format": "date"}}})])
+    box = Toolbox([handmade_tool({"type": "object", "properties": {"when": {"type": "string", "format": "date"}}})])
     prepared = box.prepare(ToolUseBlock(id="tu_1", name="act", input={"when": "2026-11-21"}))
     assert prepared.arguments == {"when": "2026-11-21"}
 
@@ -205,15 +205,15 @@ def test_a_tool_made_by_hand_gets_json() -> None:
 @pytest.mark.parametrize(
     ("tools", "problems"),
     [
-        ([by_hand({"type": "string"})], ["$.type: a tool's input is an object"]),
-        ([by_hand({"type": "object", "oneOf": []})], ["$: the keyword 'oneOf' is outside the subset"]),
-        ([by_hand({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"not": {}}}}, "Act")],
+        ([handmade_tool({"type": "string"})], ["$.type: a tool's input is an object"]),
+        ([handmade_tool({"type": "object", "oneOf": []})], ["$: the keyword 'oneOf' is outside the subset"]),
+        ([handmade_tool({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"not": {}}}}, "Act")],
          ["name: 'Act' is not snake_case of at most 64 characters",
           "$.properties.a: the keyword '$ref' is outside the subset",
           "$.properties.b: the keyword 'not' is outside the subset"]),
-        ([by_hand({"type": "object", "properties": {"a": {"pattern": "("}}})],
+        ([handmade_tool({"type": "object", "properties": {"a": {"pattern": "("}}})],
          ['$.properties.a.pattern: "(" is not a "regex"']),
-        ([by_hand({"type": "object", "properties": {"a": {"minimum": "x"}}})],
+        ([handmade_tool({"type": "object", "properties": {"a": {"minimum": "x"}}})],
          ['$.properties.a.minimum: "x" is not of type "number"']),
         ([act, act], ["name: 'act' is registered already"]),
     ],
@@ -239,7 +239,7 @@ def test_several_calls_run_side_by_side_in_their_callers_context() -> None:
         return seen
 
     three = [Call(f"t{n}", "meet", {"n": n}) for n in range(3)]
-    session = SyncWay().session({"anthropic": Wire([handwritten_anthropic(*three), handwritten_anthropic("Ok.")])},
+    session = SyncDriver().session({"anthropic": Wire([handwritten_anthropic(*three), handwritten_anthropic("Ok.")])},
                                 tools=[meet])  # fmt: skip
     user.set("somebody")
     session.ask("Go")

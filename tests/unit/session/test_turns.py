@@ -13,7 +13,7 @@ from dragoman.canonical import rules
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message, StopReason
 from dragoman.session import AsyncSession, Session, ToolAnswered, tool
-from tests.unit.session.actors import ANTHROPIC, Patience, SyncWay, Way, Wire, texts, types
+from tests.unit.session.actors import ANTHROPIC, Driver, FakeTime, SyncDriver, Wire, texts, types
 from tests.unit.session.handwritten_replies import Call, Part, Thought, handwritten_anthropic
 
 
@@ -33,11 +33,11 @@ def anthropic(*rounds: tuple[Part, ...], **settings: Any) -> dict[str, Wire]:
     return {"anthropic": Wire([handwritten_anthropic(*parts, **settings) for parts in rounds])}
 
 
-def test_ask_keeps_what_was_said_and_the_reply(way: Way) -> None:
+def test_ask_keeps_what_was_said_and_the_reply(driver: Driver) -> None:
     """One question, one answer, and a history that obeys the invariants."""
     wires = anthropic(("Hello ", "there."))
-    session = way.session(wires, system="Be brief.")
-    reply = way.ask(session, "Hi")
+    session = driver.session(wires, system="Be brief.")
+    reply = driver.ask(session, "Hi")
     assert reply.text == "Hello there."
     assert texts(session) == [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello there.")]
     assert session.messages[-1] == reply
@@ -46,11 +46,11 @@ def test_ask_keeps_what_was_said_and_the_reply(way: Way) -> None:
     assert "stream" not in wires["anthropic"].requests[0]
 
 
-def test_stream_shows_the_turn_as_it_happens(way: Way) -> None:
+def test_stream_shows_the_turn_as_it_happens(driver: Driver) -> None:
     """A stream's events are those of each reply in order, with the tools' answers between them."""
     wires = anthropic((Thought("Hm."), "Adding.", Call("toolu_1", "add", {"a": 2, "b": 3})), ("It is 5.",))
-    session = way.session(wires, tools=[add])
-    events = way.stream(session, "2 + 3?")
+    session = driver.session(wires, tools=[add])
+    events = driver.stream(session, "2 + 3?")
     assert types(events) == [
         "message_start", "usage_update", "thinking_delta", "text_delta", "tool_use_start", "tool_use_input_delta",
         "tool_use_end", "usage_update", "message_complete", "tool_answered",
@@ -75,16 +75,16 @@ def test_stream_shows_the_turn_as_it_happens(way: Way) -> None:
     ],
     ids=["one", "two", "failing", "one of two failing", "unknown", "invalid"],
 )
-def test_every_call_is_answered_in_order(way: Way, calls: list[Call], answers: list[str]) -> None:
+def test_every_call_is_answered_in_order(driver: Driver, calls: list[Call], answers: list[str]) -> None:
     """Whatever a call is worth, its answer stands where the call stood, and errors are marked as such."""
-    session = way.session(anthropic(tuple(calls), ("Done.",)), tools=[add, fail])
-    assert way.ask(session, "Go").text == "Done."
+    session = driver.session(anthropic(tuple(calls), ("Done.",)), tools=[add, fail])
+    assert driver.ask(session, "Go").text == "Done."
     results = [result for message in session.messages for result in message.tool_results]
     assert [("!" if result.is_error else "") + result.content[0].text for result in results] == answers  # type: ignore[union-attr]
     assert rules.check(session.messages) == []
 
 
-def test_malformed_arguments_are_answered_and_not_run(way: Way) -> None:
+def test_malformed_arguments_are_answered_and_not_run(driver: Driver) -> None:
     """Arguments that a stream leaves half finished run nothing, and the model is told why."""
     ran: list[str] = []
 
@@ -94,14 +94,14 @@ def test_malformed_arguments_are_answered_and_not_run(way: Way) -> None:
 
     cut = Call("t1", "delete", raw='{"path": "/tm')
     wires = {"anthropic": Wire([handwritten_anthropic(cut, stop="max_tokens"), handwritten_anthropic("Sorry.")])}
-    session = way.session(wires, tools=[delete])
-    way.stream(session, "Go")
+    session = driver.session(wires, tools=[delete])
+    driver.stream(session, "Go")
     assert not ran
     assert texts(session)[2] == ("tool", "The arguments were no complete JSON object, so the tool was not run.")
 
 
 @pytest.mark.parametrize("stop", ["refusal", "model_context_window_exceeded"])
-def test_no_call_runs_where_the_reply_is_over(way: Way, stop: str) -> None:
+def test_no_call_runs_where_the_reply_is_over(driver: Driver, stop: str) -> None:
     """After a refusal, or with a full context, calls are left alone, and the next request answers them."""
     ran: list[int] = []
 
@@ -111,10 +111,10 @@ def test_no_call_runs_where_the_reply_is_over(way: Way, stop: str) -> None:
 
     first = handwritten_anthropic(Call("t1", "act", {"n": 1}), stop=stop)
     wire = Wire([first, handwritten_anthropic("Ok.")])
-    session = way.session({"anthropic": wire}, tools=[act])
-    assert way.ask(session, "Go").tool_uses
+    session = driver.session({"anthropic": wire}, tools=[act])
+    assert driver.ask(session, "Go").tool_uses
     assert not ran
-    way.ask(session, "And now?")
+    driver.ask(session, "And now?")
     kinds = [part["type"] for message in wire.requests[1]["messages"][2:] for part in message["content"]]
     assert kinds == ["tool_result", "text"]
 
@@ -175,20 +175,20 @@ def test_a_sync_session_refuses_coroutines() -> None:
         """Fetch later."""
         return fetch(url)
 
-    way = SyncWay()
-    session = way.session(anthropic((Call("t1", "disguised", {"url": "u"}),), ("Ok.",)), tools=[disguised])
+    driver = SyncDriver()
+    session = driver.session(anthropic((Call("t1", "disguised", {"url": "u"}),), ("Ok.",)), tools=[disguised])
     session.ask("Go")
     assert texts(session)[2] == ("tool", "TypeError: the tool has to be awaited, which only an AsyncSession does")
 
 
-def test_rounds_are_limited_and_the_turn_can_go_on(way: Way) -> None:
+def test_rounds_are_limited_and_the_turn_can_go_on(driver: Driver) -> None:
     """After max_rounds rounds the turn stops with all of them kept, and ask(None) continues it."""
     again = (Call("t1", "add", {"a": 1}),)
-    session = way.session(anthropic(again, again, ("At last.",)), tools=[add], max_rounds=2)
+    session = driver.session(anthropic(again, again, ("At last.",)), tools=[add], max_rounds=2)
     with pytest.raises(TurnLimitError, match="after 2 rounds"):
-        way.ask(session, "Go")
+        driver.ask(session, "Go")
     assert [role for role, _ in texts(session)] == ["user", "assistant", "tool", "assistant", "tool"]
-    assert way.ask(session, None).text == "At last."
+    assert driver.ask(session, None).text == "At last."
     assert [role for role, _ in texts(session)].count("user") == 1
     with pytest.raises(ConfigurationError, match="at least 1"):
         Session(ANTHROPIC, max_rounds=0)
@@ -197,25 +197,27 @@ def test_rounds_are_limited_and_the_turn_can_go_on(way: Way) -> None:
 @pytest.mark.parametrize("choice", ["required", NamedTool("add")])
 def test_a_forced_tool_choice_holds_for_the_first_reply(choice: Any) -> None:
     """Kept up, a forced call would keep the model from ever answering."""
-    way = SyncWay()
+    driver = SyncDriver()
     wires = anthropic((Call("t1", "add", {"a": 1}),), ("2.",))
-    session = way.session(wires, "anthropic:claude-sonnet-5", tools=[add], options=AdapterOptions(tool_choice=choice))
+    session = driver.session(
+        wires, "anthropic:claude-sonnet-5", tools=[add], options=AdapterOptions(tool_choice=choice)
+    )
     assert session.ask("Go").text == "2."
     assert ["tool_choice" in request for request in wires["anthropic"].requests] == [True, False]
 
 
-def test_options_of_a_turn_go_before_those_of_the_session(way: Way) -> None:
+def test_options_of_a_turn_go_before_those_of_the_session(driver: Driver) -> None:
     """What ask is told holds for that turn; a misspelt option is a TypeError, before anything is sent."""
     wires = anthropic(("a",), ("b",))
-    session = way.session(wires, options=AdapterOptions(max_output_tokens=50, effort="low"))
-    way.ask(session, "1", max_output_tokens=9)
-    way.ask(session, "2")
+    session = driver.session(wires, options=AdapterOptions(max_output_tokens=50, effort="low"))
+    driver.ask(session, "1", max_output_tokens=9)
+    driver.ask(session, "2")
     sent = [(request["max_tokens"], request["output_config"]) for request in wires["anthropic"].requests]
     assert sent == [(9, {"effort": "low"}), (50, {"effort": "low"})]
     with pytest.raises(TypeError, match="max_tokens"):
-        way.ask(session, "3", max_tokens=9)
+        driver.ask(session, "3", max_tokens=9)
     with pytest.raises(TypeError, match="max_tokens"):
-        way.stream(session, "3", max_tokens=9)
+        driver.stream(session, "3", max_tokens=9)
     assert len(session.messages) == 4
 
 
@@ -223,7 +225,7 @@ IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="i
 
 
 @pytest.mark.parametrize(
-    ("said", "types_"),
+    ("prompt", "types_"),
     [
         ("Hi", ["text"]),
         (TextBlock(text="Hi"), ["text"]),
@@ -233,25 +235,25 @@ IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="i
     ],
     ids=["text", "block", "blocks", "message", "foreign message"],
 )
-def test_what_is_said_may_be_text_blocks_or_a_message(way: Way, said: Any, types_: list[str]) -> None:
+def test_what_is_said_may_be_text_blocks_or_a_message(driver: Driver, prompt: Any, types_: list[str]) -> None:
     """Every form becomes one user message, which belongs to the session unless it belonged to another."""
-    session = way.session(anthropic(("Ok.",)))
-    way.ask(session, said)
+    session = driver.session(anthropic(("Ok.",)))
+    driver.ask(session, prompt)
     assert [block.type for block in session.messages[0].content] == types_
-    assert session.messages[0].session_id == (getattr(said, "session_id", "") or "sess_1")
+    assert session.messages[0].session_id == (getattr(prompt, "session_id", "") or "sess_1")
 
 
 def test_a_paused_reply_goes_on_without_a_word() -> None:
     """A reply that paused is no error; ask(None) sends the history as it is."""
-    way = SyncWay()
+    driver = SyncDriver()
     wire = Wire([handwritten_anthropic("Half", stop="pause_turn"), handwritten_anthropic(" and half.")])
-    session = way.session({"anthropic": wire}, "anthropic:claude-opus-4-5")
+    session = driver.session({"anthropic": wire}, "anthropic:claude-opus-4-5")
     assert session.ask("Go").stop_reason is StopReason.PAUSE
     session.ask(None)
     assert [message["role"] for message in wire.requests[1]["messages"]] == ["user", "assistant"]
 
 
-def test_a_tool_cannot_ask_its_own_session(way: Way) -> None:
+def test_a_tool_cannot_ask_its_own_session(driver: Driver) -> None:
     """One turn at a time: a nested one is refused, typed, and the outer one goes on."""
     session: Any = None
 
@@ -264,22 +266,22 @@ def test_a_tool_cannot_ask_its_own_session(way: Way) -> None:
         """Ask the session itself."""
         return str(await session.ask(text))
 
-    nested = ask_again if way.name == "sync" else ask_again_async
+    nested = ask_again if driver.name == "sync" else ask_again_async
     calls = (Call("t1", nested.__name__, {"text": "x"}),)
-    session = way.session(anthropic(calls, ("Ok.",)), tools=[nested], patience=Patience())
-    assert way.ask(session, "Go").text == "Ok."
+    session = driver.session(anthropic(calls, ("Ok.",)), tools=[nested], fake_time=FakeTime())
+    assert driver.ask(session, "Go").text == "Ok."
     assert "ConfigurationError: the session is in the middle of a turn" in texts(session)[2][1]
 
 
-def test_settings_that_no_transport_takes_are_named(way: Way) -> None:
+def test_settings_that_no_transport_takes_are_named(driver: Driver) -> None:
     """A misspelt provider setting is a ConfigurationError at the first request, with nothing kept."""
-    session = way.session({}, providers={"anthropic": {"api_kee": "x"}})
+    session = driver.session({}, providers={"anthropic": {"api_kee": "x"}})
     with pytest.raises(ConfigurationError, match=r"providers\['anthropic'\].*api_kee"):
-        way.ask(session, "Hi")
+        driver.ask(session, "Hi")
     assert session.messages == ()
 
 
-def test_a_time_limit_goes_with_each_request(way: Way) -> None:
+def test_a_time_limit_goes_with_each_request(driver: Driver) -> None:
     """Whole or streamed; without a setting it is the transport's own, and None is none."""
     limits: list[float | None] = []
 
@@ -288,32 +290,32 @@ def test_a_time_limit_goes_with_each_request(way: Way) -> None:
             limits.append(request.extensions["timeout"]["read"])
             return super().__call__(request)
 
-    session = way.session({"anthropic": Watched([handwritten_anthropic("Ok.")] * 4)})
-    way.ask(session, "1")
+    session = driver.session({"anthropic": Watched([handwritten_anthropic("Ok.")] * 4)})
+    driver.ask(session, "1")
     session.providers["anthropic"]["timeout"] = 7.5
-    way.ask(session, "2")
-    way.stream(session, "3")
+    driver.ask(session, "2")
+    driver.stream(session, "3")
     session.providers["anthropic"]["timeout"] = None
-    way.ask(session, "4")
+    driver.ask(session, "4")
     assert limits == [600.0, 7.5, 7.5, None]
 
 
-def test_a_history_to_go_on_with_comes_behind_the_system_prompt(way: Way) -> None:
+def test_a_history_to_go_on_with_comes_behind_the_system_prompt(driver: Driver) -> None:
     """messages= takes a history from anywhere; what belongs to no session becomes this one's."""
     wires = anthropic(("Three.",))
-    told = [Message.user("One?"), Message.assistant("Two.")]
-    session = way.session(wires, system="Count.", messages=told)
-    way.ask(session, "And?")
+    history = [Message.user("One?"), Message.assistant("Two.")]
+    session = driver.session(wires, system="Count.", messages=history)
+    driver.ask(session, "And?")
     assert [message["role"] for message in wires["anthropic"].requests[0]["messages"]] == ["user", "assistant", "user"]
     assert wires["anthropic"].requests[0]["system"] == "Count."
     assert {message.session_id for message in session.messages} == {"sess_1"}
 
 
-def test_an_option_that_cannot_be_written_is_refused_before_sending(way: Way) -> None:
+def test_an_option_that_cannot_be_written_is_refused_before_sending(driver: Driver) -> None:
     """A value that is no JSON raises RequestError and leaves no trace."""
     wires = anthropic(("never",))
-    session = way.session(wires)
+    session = driver.session(wires)
     with pytest.raises(RequestError):
-        way.ask(session, "Hi", extra={"anthropic": {"metadata": float("nan")}})
+        driver.ask(session, "Hi", extra={"anthropic": {"metadata": float("nan")}})
     assert not wires["anthropic"].requests
     assert session.messages == ()

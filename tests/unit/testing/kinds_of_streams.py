@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from dragoman.adapter.decoding import Framing as FrameDecoder
-from dragoman.adapter.event_stream import EventStreamDecoder
+from dragoman.adapter.event_stream import AwsEventStreamDecoder
 from dragoman.adapter.framing import JsonArrayDecoder, NdjsonDecoder, SseDecoder
-from dragoman.testing.event_bytes import Framing, events_of, payload_of
+from dragoman.testing.event_bytes import Framing, event_payload, split_events
 from dragoman.testing.fault_plans import (
     Bom,
     Chain,
@@ -23,27 +23,27 @@ from dragoman.testing.fault_plans import (
 )
 from dragoman.testing.mutation import Mutate
 from tests.laws.streams import handwritten_anthropic, handwritten_bedrock, handwritten_google, handwritten_ollama
-from tests.laws.streams.said import handwritten_short
+from tests.laws.streams.said import short_reply
 
 
 def _array() -> bytes:
     """As generateContent answers without ``alt=sse``."""
-    events = events_of(handwritten_google.handwritten_stream(handwritten_short()))
-    return b"[" + b",\r\n".join(map(payload_of, events)) + b"\n]\n"
+    events = split_events(handwritten_google.handwritten_stream(short_reply()))
+    return b"[" + b",\r\n".join(map(event_payload, events)) + b"\n]\n"
 
 
 BODIES: dict[Framing, bytes] = {
-    Framing.SSE: handwritten_anthropic.handwritten_stream(handwritten_short()),
-    Framing.LINES: handwritten_ollama.handwritten_stream(handwritten_short()),
+    Framing.SSE: handwritten_anthropic.handwritten_stream(short_reply()),
+    Framing.LINES: handwritten_ollama.handwritten_stream(short_reply()),
     Framing.ARRAY: _array(),
-    Framing.AWS: handwritten_bedrock.handwritten_stream(handwritten_short()),
+    Framing.AWS: handwritten_bedrock.handwritten_stream(short_reply()),
 }
 
 _DECODERS: dict[Framing, Callable[[], FrameDecoder]] = {
     Framing.SSE: SseDecoder,
     Framing.LINES: NdjsonDecoder,
     Framing.ARRAY: JsonArrayDecoder,
-    Framing.AWS: EventStreamDecoder,
+    Framing.AWS: AwsEventStreamDecoder,
 }
 
 
@@ -70,7 +70,7 @@ def plans_for(framing: Framing) -> list[Plan]:
         DropEvent(1),
         DuplicateEvent(1),
         SwapEvents(0),
-        InjectEvent(1, events_of(body)[2]),
+        InjectEvent(1, split_events(body)[2]),
         Mutate(4),
         Chain((DropEvent(0), Cut(9, reset=True))),
     ]

@@ -14,41 +14,53 @@ from typer.testing import CliRunner
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.cli.app import app
-from dragoman.testing.conformance import LAWS, AdapterConformance, Effort, Law, Mark, Result, Scorecard, conform, page
-from dragoman.testing.conformance.finding import suites_of
+from dragoman.testing.conformance import (
+    LAWS,
+    AdapterConformance,
+    Effort,
+    Law,
+    LawResult,
+    Mark,
+    Scorecard,
+    conform,
+    page,
+)
+from dragoman.testing.conformance.finding import find_suites
 from dragoman.testing.scripted_wire import WIRE
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from dragoman.testing.stream_laws import Trial, Verdict
-from tests.unit.testing.liars_of_adapters import LIARS, Honest, Shuffler
+from tests.unit.testing.liars_of_adapters import FAULTY_ADAPTERS, CorrectAdapter, RewritesFirstMessage
 
-LITTLE = Effort(4, 2, StreamEffort(replays=0, mutations=10, stride=11, cuts=11), elsewhere=0)
+SMALL_EFFORT = Effort(4, 2, StreamEffort(replays=0, mutations=10, stride=11, cuts=11), processes=0)
 BY_NAME = {str(law): law for law in LAWS}
 
 
 class Suite(AdapterConformance):
     __test__ = False
-    adapter = Honest
+    adapter = CorrectAdapter
     models = ("actor",)
     wire = WIRE
-    effort = LITTLE
+    effort = SMALL_EFFORT
 
 
 class Liar(Suite):
     __test__ = False
-    adapter = Shuffler
+    adapter = RewritesFirstMessage
 
 
-@pytest.mark.parametrize("name", sorted({law for _, law in LIARS}))
+@pytest.mark.parametrize("name", sorted({law for _, law in FAULTY_ADAPTERS}))
 def test_an_honest_adapter_breaks_no_law(name: str) -> None:
     """What the liars are made of."""
-    card = conform(Honest("actor"), WIRE, LITTLE, [BY_NAME[name]])
+    card = conform(CorrectAdapter("actor"), WIRE, SMALL_EFFORT, [BY_NAME[name]])
     assert card.count(Mark.HOLDS) == 1, card.results[0].verdict.faults
 
 
-@pytest.mark.parametrize(("liar", "law"), LIARS, ids=lambda value: getattr(value, "__name__", value))
-def test_the_kit_finds_every_liar(liar: type[Honest], law: str) -> None:
+@pytest.mark.parametrize(
+    ("faulty_adapter", "law"), FAULTY_ADAPTERS, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_the_kit_finds_every_liar(faulty_adapter: type[CorrectAdapter], law: str) -> None:
     """An adapter with one known fault breaks the law that is there for it, and the fault is told."""
-    card = conform(liar("actor"), WIRE, LITTLE, [BY_NAME[law]])
+    card = conform(faulty_adapter("actor"), WIRE, SMALL_EFFORT, [BY_NAME[law]])
     (result,) = card.results
     assert result.mark is Mark.BROKEN
     assert result.verdict.faults
@@ -57,7 +69,7 @@ def test_the_kit_finds_every_liar(liar: type[Honest], law: str) -> None:
 
 def test_a_counterexample_is_small() -> None:
     """The history that breaks a law has no more in it than it takes."""
-    card = conform(Shuffler("actor"), WIRE, LITTLE, [BY_NAME["swap: a longer history only appends"]])
+    card = conform(RewritesFirstMessage("actor"), WIRE, SMALL_EFFORT, [BY_NAME["swap: a longer history only appends"]])
     shown = card.results[0].verdict.faults[-1]
     assert shown.startswith("foreign history [")
     assert shown.partition("]: ")[0].count(" | ") <= 2
@@ -66,13 +78,15 @@ def test_a_counterexample_is_small() -> None:
 def test_laws_have_names_and_sentences() -> None:
     """Each is known by its chapter and name, and says what it is about."""
     assert len(BY_NAME) == len(LAWS)
-    assert all(re.fullmatch(r"[A-Z].*\.", law.says) for law in LAWS)
+    assert all(re.fullmatch(r"[A-Z].*\.", law.statement) for law in LAWS)
 
 
 def test_without_a_wire_the_laws_of_replies_say_so() -> None:
     """Not tried is neither held nor broken, and never silent."""
-    card = conform(Honest("actor"), effort=LITTLE, laws=[law for law in LAWS if law.chapter in ("streams", "costs")])
-    assert {result.why_not for result in card.results if result.law.chapter == "streams"} == {
+    card = conform(
+        CorrectAdapter("actor"), effort=SMALL_EFFORT, laws=[law for law in LAWS if law.chapter in ("streams", "costs")]
+    )
+    assert {result.skip_reason for result in card.results if result.law.chapter == "streams"} == {
         "no Wire was given, which says how the provider answers"
     }
     assert (card.passed, card.complete) == (True, False)
@@ -86,7 +100,7 @@ def test_an_exception_of_an_adapter_is_a_fault() -> None:
         yield Trial("one")
         raise ZeroDivisionError("by zero")
 
-    (result,) = conform(Honest("actor"), laws=[Law("kit", "breaks", breaks)]).results
+    (result,) = conform(CorrectAdapter("actor"), laws=[Law("kit", "breaks", breaks)]).results
     assert (result.mark, result.verdict.tried) == (Mark.BROKEN, 2)
     assert result.verdict.faults == ["the law: ZeroDivisionError was raised: by zero"]
 
@@ -119,7 +133,10 @@ def test_whatever_is_on_the_page_stays_text() -> None:
 
     verdict = Verdict(payload)
     verdict.count(Trial(payload, (payload,), payload))
-    results = (Result(Law(payload, payload, law), verdict), Result(Law(payload, payload, law), Verdict("n"), payload))
+    results = (
+        LawResult(Law(payload, payload, law), verdict),
+        LawResult(Law(payload, payload, law), Verdict("n"), payload),
+    )
     written = page([Scorecard(payload, payload, results)])
     found = _Tags()
     found.feed(written)
@@ -134,27 +151,27 @@ def test_a_suite_says_what_it_lacks() -> None:
     with pytest.raises(ConfigurationError, match="set `adapter`"):
         AdapterConformance.subjects()
     with pytest.raises(ConfigurationError, match="name `models`"):
-        type("Unnamed", (AdapterConformance,), {"adapter": Honest}).subjects()  # type: ignore[attr-defined]
+        type("Unnamed", (AdapterConformance,), {"adapter": CorrectAdapter}).subjects()  # type: ignore[attr-defined]
 
 
 def test_suites_are_found() -> None:
     """By provider, by package, and by the class itself; what is none is refused."""
-    assert [suite.adapter for suite in suites_of("ollama")] == ["ollama"]
-    assert {suite.adapter for suite in suites_of("dragoman_google")} == {
+    assert [suite.adapter for suite in find_suites("ollama")] == ["ollama"]
+    assert {suite.adapter for suite in find_suites("dragoman_google")} == {
         "google",
         "google-interactions",
         "google-vertex",
     }
-    assert suites_of("any", f"{__name__}:Suite") == (Suite,)
+    assert find_suites("any", f"{__name__}:Suite") == (Suite,)
     with pytest.raises(ConfigurationError, match="no adapter of 'nobody' is installed"):
-        suites_of("nobody")
-    for kit, said in (
+        find_suites("nobody")
+    for kit, expected in (
         ("Suite", "module:Class"),
         ("no.such:Suite", "cannot be loaded"),
         ("json:dumps", "is no Adapter"),
     ):
-        with pytest.raises(ConfigurationError, match=said):
-            suites_of("any", kit)
+        with pytest.raises(ConfigurationError, match=expected):
+            find_suites("any", kit)
 
 
 def test_the_command_shows_and_writes_the_scorecard(tmp_path: Path) -> None:
@@ -227,13 +244,13 @@ def test_strategies_make_what_they_say() -> None:
     from hypothesis import given, settings
 
     from dragoman.testing import strategies
-    from dragoman.testing.conformance import Said
+    from dragoman.testing.conformance import SampleReply
 
     @settings(max_examples=30)
-    @given(tool=strategies.tools(), said=strategies.replies())
-    def check(tool: ToolDefinition, said: Said) -> None:
+    @given(tool=strategies.tools(), sample=strategies.replies())
+    def check(tool: ToolDefinition, sample: SampleReply) -> None:
         assert tool.problems() == []
-        assert [json.loads(call.arguments) for call in said.calls] == [call.input for call in said.calls]
-        assert said.text or said.calls
+        assert [json.loads(call.arguments) for call in sample.calls] == [call.input for call in sample.calls]
+        assert sample.text or sample.calls
 
     check()

@@ -8,12 +8,12 @@ from dragoman import Message, RequestContext, Session
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id, new_ulid
-from dragoman.testing import ScriptedProvider, deterministic, says
+from dragoman.testing import ScriptedProvider, deterministic, scripted_reply
 from tests.unit.testing.test_scripted import add
 
 
 def talk() -> list[Message]:
-    with ScriptedProvider(says(calls={"add": {"a": 1, "b": 2}}), "It is 3.") as provider:
+    with ScriptedProvider(scripted_reply(calls={"add": {"a": 1, "b": 2}}), "It is 3.") as provider:
         session = Session(provider.model, tools=[add])
         session.ask("What is 1 and 2?")
         return list(session.messages)

@@ -9,16 +9,16 @@ import pytest
 
 from dragoman import RequestContext, Session, get_adapter
 from dragoman.adapter.errors import ConfigurationError, DragomanError
-from dragoman.bundled import bundled
+from dragoman.bundled import bundled_path
 from dragoman.testing import AsyncCassetteTransport, Cassette, CassetteMissError, CassetteTransport, faults
 from dragoman.testing.cassette_file import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.faults import Framing
-from dragoman.testing.stream_judging import told_by_message
+from dragoman.testing.stream_judging import message_content
 from dragoman.testing.stream_laws import Effort, stream_laws
 from dragoman.transport import RetryPolicy
 from tests.unit.testing.kinds_of_streams import BODIES, CASES, payloads
 
-ANSWERS = bundled("cassettes") / "llama-server" / "answers"
+ANSWERS = bundled_path("cassettes") / "llama-server" / "answers"
 RECORDED = ["anthropic-stream", "openai-chat-stream-tools", "openai-stream"]
 every_framing = pytest.mark.parametrize("framing", BODIES)
 every_case = pytest.mark.parametrize(("framing", "plan"), CASES, ids=str)
@@ -52,28 +52,33 @@ def tape(body: bytes, *, times: int = 1) -> Cassette:
 def test_the_streams_are_what_they_are_called(framing: Framing) -> None:
     """Of several events, whose payloads the library's own decoders find as well."""
     body = BODIES[framing]
-    assert faults.framing_of(body) is framing
-    assert b"".join(faults.events_of(body)) == body
-    assert len(faults.events_of(body)) == len(payloads(framing, body)) >= 4
+    assert faults.detect_framing(body) is framing
+    assert b"".join(faults.split_events(body)) == body
+    assert len(faults.split_events(body)) == len(payloads(framing, body)) >= 4
 
 
 @every_framing
 def test_events_are_lost_doubled_moved_and_added(framing: Framing) -> None:
     """Each of them, and what is left is a stream of that framing: a decoder reads all other payloads as they were."""
     body = BODIES[framing]
-    events, said = faults.events_of(body), payloads(framing, body)
-    for n in range(len(said)):
+    events, event_payloads = faults.split_events(body), payloads(framing, body)
+    for n in range(len(event_payloads)):
         edits: list[tuple[faults.Plan, list[bytes]]] = [
-            (faults.DropEvent(n), [*said[:n], *said[n + 1 :]]),
-            (faults.DuplicateEvent(n), [*said[: n + 1], *said[n:]]),
-            (faults.InjectEvent(n, events[-2]), [*said[:n], said[-2], *said[n:]]),
+            (faults.DropEvent(n), [*event_payloads[:n], *event_payloads[n + 1 :]]),
+            (faults.DuplicateEvent(n), [*event_payloads[: n + 1], *event_payloads[n:]]),
+            (faults.InjectEvent(n, events[-2]), [*event_payloads[:n], event_payloads[-2], *event_payloads[n:]]),
         ]
-        if n + 1 < len(said):
-            edits.append((faults.SwapEvents(n), [*said[:n], said[n + 1], said[n], *said[n + 2 :]]))
+        if n + 1 < len(event_payloads):
+            edits.append(
+                (
+                    faults.SwapEvents(n),
+                    [*event_payloads[:n], event_payloads[n + 1], event_payloads[n], *event_payloads[n + 2 :]],
+                )
+            )
         for plan, left in edits:
             assert payloads(framing, b"".join(plan.apply(body))) == left, plan
-    after = faults.InjectEvent(len(said), events[-2])
-    assert payloads(framing, b"".join(after.apply(body))) == [*said, said[-2]]
+    after = faults.InjectEvent(len(event_payloads), events[-2])
+    assert payloads(framing, b"".join(after.apply(body))) == [*event_payloads, event_payloads[-2]]
 
 
 @every_case
@@ -119,7 +124,7 @@ def test_another_seed_does_something_else(framing: Framing) -> None:
     assert list(faults.plans(body, 1)) == list(faults.plans(body, 1)) != list(faults.plans(body, 2))
 
 
-def through_httpx(plan: faults.Plan, cassette: Cassette) -> Arrived:
+def read_with_httpx(plan: faults.Plan, cassette: Cassette) -> Arrived:
     arrived: list[bytes] = []
     faulty = faults.FaultyTransport(CassetteTransport(cassette), plan)
     with httpx.Client(transport=faulty) as client:
@@ -131,7 +136,7 @@ def through_httpx(plan: faults.Plan, cassette: Cassette) -> Arrived:
     return arrived, None
 
 
-async def through_async_httpx(plan: faults.Plan, cassette: Cassette) -> Arrived:
+async def read_with_async_httpx(plan: faults.Plan, cassette: Cassette) -> Arrived:
     arrived: list[bytes] = []
     faulty = faults.AsyncFaultyTransport(AsyncCassetteTransport(cassette), plan)
     async with httpx.AsyncClient(transport=faulty) as client:
@@ -149,8 +154,8 @@ def test_clients_of_both_kinds_see_what_the_plan_says(framing: Framing, plan: fa
     """The same chunks, and the HTTP library's own errors for a reset and for silence."""
     chunks, broken = arriving(plan.apply(BODIES[framing]))
     error = {ConnectionResetError: httpx.ReadError, TimeoutError: httpx.ReadTimeout, None: None}[broken]  # type: ignore[index]
-    assert through_httpx(plan, tape(BODIES[framing])) == (chunks, error)
-    assert asyncio.run(through_async_httpx(plan, tape(BODIES[framing]))) == (chunks, error)
+    assert read_with_httpx(plan, tape(BODIES[framing])) == (chunks, error)
+    assert asyncio.run(read_with_async_httpx(plan, tape(BODIES[framing]))) == (chunks, error)
 
 
 @every_framing
@@ -198,7 +203,7 @@ def test_a_recorded_stream_under_every_plan(name: str) -> None:
     assert plans == list(faults.plans(exchange, seed=3)) == list(faults.plans(exchange.response.body, seed=3))
 
     def last(plan: faults.Plan) -> object:
-        events = get_adapter(model).iter_stream(plan.apply(faults.body_of(cassette)), RequestContext(model=model))
+        events = get_adapter(model).iter_stream(plan.apply(faults.reply_body(cassette)), RequestContext(model=model))
         *_, end = events
         return end
 
@@ -209,7 +214,7 @@ def test_a_recorded_stream_under_every_plan(name: str) -> None:
         end = last(plan)
         if plan.harmless:
             harmless += 1
-            assert told_by_message(end.message) == told_by_message(whole.message), plan  # type: ignore[attr-defined]
+            assert message_content(end.message) == message_content(whole.message), plan  # type: ignore[attr-defined]
         elif end.type == "error":  # type: ignore[attr-defined]
             assert isinstance(end.error, DragomanError)  # type: ignore[attr-defined]
     assert 20 < harmless < len(plans)
@@ -308,8 +313,8 @@ def test_what_is_no_plan_and_what_is_no_transport_is_refused_at_once() -> None:
 
 def test_an_array_of_none_and_one_that_was_cut() -> None:
     """Nothing to lose is a clear error; an array without its end is not given one."""
-    assert faults.events_of(b"[]") == [b"[]"]
+    assert faults.split_events(b"[]") == [b"[]"]
     assert b"".join(faults.InjectEvent(1, b'{"n": 1}').apply(b'[{"n": 0}')) == b'[{"n": 0},\r\n{"n": 1}'
     cut = b'[{"n": 0},\n{"n": 1},\n{"n'
-    assert faults.events_of(cut) == [b'[{"n": 0},\n', b'{"n": 1},\n', b'{"n']
+    assert faults.split_events(cut) == [b'[{"n": 0},\n', b'{"n": 1},\n', b'{"n']
     assert b"".join(faults.DropEvent(0).apply(cut)) == b'[{"n": 1},\r\n{"n'

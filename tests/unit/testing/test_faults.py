@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import ConfigurationError, NetworkError, RequestTimeoutError, StreamTruncatedError
-from dragoman.adapter.event_stream import EventStreamDecoder
+from dragoman.adapter.event_stream import AwsEventStreamDecoder
 from dragoman.testing import AsyncCassetteTransport, Cassette, CassetteTransport, faults
 from dragoman.testing.cassette_file import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.event_bytes import payload_of, with_payload
+from dragoman.testing.event_bytes import event_payload, replace_payload
 from dragoman.testing.faults import Framing
 from dragoman.transport import HttpTransport
 from tests.laws.streams.handwritten_bedrock import handwritten_stream
-from tests.laws.streams.said import handwritten_short
+from tests.laws.streams.said import short_reply
 from tests.unit.adapter.toy import ToyAdapter, lines
-from tests.unit.transport.actors import ADAPTER, STREAM, WHOLE, VirtualTime
+from tests.unit.transport.actors import ADAPTER, PLAIN_REQUEST, STREAM_REQUEST, VirtualClock
 
 FIRST, SECOND = b'event: a\ndata: {"n": 0}\n\n', b": a comment\n\n"
 THIRD, LAST = b'data: {"n": 1}\n\n', b"data: [DONE]\n\n"
 SSE = FIRST + SECOND + THIRD + LAST
 LINES = b'{"n": 0}\n{"n": 1}\n{"n": 2}'
-AWS = handwritten_stream(handwritten_short())
+AWS = handwritten_stream(short_reply())
 
 
 def applied(plan: faults.Plan, body: bytes) -> bytes:
@@ -38,8 +38,8 @@ def applied(plan: faults.Plan, body: bytes) -> bytes:
 )
 def test_a_body_is_cut_into_its_events(body: bytes, framing: Framing, number: int) -> None:
     """Their join is the body; a binary message ends where it says."""
-    assert faults.framing_of(body) is framing
-    events = faults.events_of(body)
+    assert faults.detect_framing(body) is framing
+    events = faults.split_events(body)
     assert len(events) == number
     assert b"".join(events) == body
 
@@ -48,24 +48,26 @@ def test_a_body_is_cut_into_its_events(body: bytes, framing: Framing, number: in
 @pytest.mark.parametrize("body", [SSE, LINES], ids=["sse", "lines"])
 def test_line_ends_do_not_matter_for_events(body: bytes, end: bytes) -> None:
     """Each event in any of the three spellings."""
-    assert faults.events_of(body.replace(b"\n", end)) == [event.replace(b"\n", end) for event in faults.events_of(body)]
+    assert faults.split_events(body.replace(b"\n", end)) == [
+        event.replace(b"\n", end) for event in faults.split_events(body)
+    ]
 
 
 @given(st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"data: x", b"{", b"\0", b":"]), max_size=20).map(b"".join))
 def test_any_bytes_are_the_join_of_their_events(body: bytes) -> None:
     """Be they a stream or not."""
-    assert b"".join(faults.events_of(body)) == body
+    assert b"".join(faults.split_events(body)) == body
 
 
 def test_a_payload_is_exchanged_and_the_message_stays_whole() -> None:
     """Lengths and checksums of a binary message fit its new payload; a text's event keeps its other lines."""
-    event = with_payload(faults.events_of(AWS)[0], b'{"role": "assistant, at length"}')
-    (frame,) = EventStreamDecoder().feed(event)
+    event = replace_payload(faults.split_events(AWS)[0], b'{"role": "assistant, at length"}')
+    (frame,) = AwsEventStreamDecoder().feed(event)
     assert frame.event == "messageStart"
-    assert frame.data == payload_of(event) == b'{"role": "assistant, at length"}'
-    assert with_payload(faults.events_of(SSE)[0], b"{}") == b"event: a\ndata: {}\n\n"
-    assert with_payload(faults.events_of(LINES)[0], b"{}") == b"{}\n"
-    assert payload_of(b": a comment\n\n") == b""
+    assert frame.data == event_payload(event) == b'{"role": "assistant, at length"}'
+    assert replace_payload(faults.split_events(SSE)[0], b"{}") == b"event: a\ndata: {}\n\n"
+    assert replace_payload(faults.split_events(LINES)[0], b"{}") == b"{}\n"
+    assert event_payload(b": a comment\n\n") == b""
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_most_mutations_change_something() -> None:
 
 
 def tape(*bodies: bytes, status: int = 200) -> Cassette:
-    request = RecordedRequest("POST", "/chat", WHOLE.body)
+    request = RecordedRequest("POST", "/chat", PLAIN_REQUEST.body)
     headers = {"content-type": "text/event-stream", "content-length": "7"}
     return Cassette("by hand", [Exchange(request, RecordedResponse(status, body, headers)) for body in bodies])
 
@@ -196,11 +198,11 @@ def tape(*bodies: bytes, status: int = 200) -> Cassette:
 def test_a_cassette_stands_for_what_it_plays_next() -> None:
     """An exchange and its bytes are as good; one that is played to its end has none."""
     cassette = tape(SSE, LINES)
-    assert faults.body_of(cassette) == faults.body_of(cassette.exchanges[0]) == faults.body_of(SSE) == SSE
+    assert faults.reply_body(cassette) == faults.reply_body(cassette.exchanges[0]) == faults.reply_body(SSE) == SSE
     cassette.play(cassette.exchanges[0].request)
-    assert faults.body_of(cassette) == LINES
+    assert faults.reply_body(cassette) == LINES
     cassette.play(cassette.exchanges[1].request)
-    assert faults.body_of(cassette) == b""
+    assert faults.reply_body(cassette) == b""
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def test_a_client_sees_the_faults_of_its_library(plan: faults.Plan, kind: type[E
         faulty = faults.FaultyTransport(CassetteTransport(tape(SSE)), plan)
         with (
             httpx.Client(transport=faulty) as client,
-            client.stream("POST", "http://x.invalid/chat", content=WHOLE.body) as response,
+            client.stream("POST", "http://x.invalid/chat", content=PLAIN_REQUEST.body) as response,
         ):
             assert "content-length" not in response.headers
             return list(response.iter_raw())
@@ -229,7 +231,7 @@ def test_a_client_sees_the_faults_of_its_library(plan: faults.Plan, kind: type[E
         faulty = faults.AsyncFaultyTransport(AsyncCassetteTransport(tape(SSE)), plan)
         async with (
             httpx.AsyncClient(transport=faulty) as client,
-            client.stream("POST", "http://x.invalid/chat", content=WHOLE.body) as response,
+            client.stream("POST", "http://x.invalid/chat", content=PLAIN_REQUEST.body) as response,
         ):
             return [chunk async for chunk in response.aiter_raw()]
 
@@ -243,13 +245,13 @@ def test_a_client_sees_the_faults_of_its_library(plan: faults.Plan, kind: type[E
 
 def test_a_transport_retries_what_is_refused() -> None:
     """Two refusals with the seconds to wait, then the recorded reply: the cassette is asked once."""
-    cassette, time = tape(SSE), VirtualTime()
+    cassette, time = tape(SSE), VirtualClock()
     refusing = faults.FaultyTransport(
         CassetteTransport(cassette), faults.status_then_success(429, {"retry-after": "3"}, times=2)
     )
     client = httpx.Client(transport=refusing)
     transport = HttpTransport(api_key="k", base_url="http://x.invalid", client=client, timing=time.timing)
-    with transport.stream(ADAPTER, STREAM) as reply:
+    with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
         assert b"".join(reply.chunks) == SSE
     assert time.slept == [3.0, 3.0]
     assert (refusing.refused, cassette.unplayed) == (2, 0)
@@ -263,7 +265,9 @@ def test_an_async_client_is_refused_as_often() -> None:
         plan = faults.status_then_success(529, times=1, body=b"busy")
         refusing = faults.AsyncFaultyTransport(AsyncCassetteTransport(tape(SSE)), plan)
         async with httpx.AsyncClient(transport=refusing) as client:
-            return [(await client.post("http://x.invalid/chat", content=WHOLE.body)).status_code for _ in range(2)]
+            return [
+                (await client.post("http://x.invalid/chat", content=PLAIN_REQUEST.body)).status_code for _ in range(2)
+            ]
 
     assert asyncio.run(ask()) == [529, 200]
 

@@ -16,7 +16,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseInputDelta
 from dragoman.canonical.message import MessageStatus, StopReason
-from dragoman.testing import ScriptedProvider, ScriptError, block_network, says
+from dragoman.testing import ScriptedProvider, ScriptError, block_network, scripted_reply
 from dragoman.testing.conformance import LAWS, Effort, Mark, conform
 from dragoman.testing.scripted_adapter import ScriptedAdapter
 from dragoman.testing.scripted_wire import WIRE
@@ -31,17 +31,22 @@ def add(a: int, b: int) -> str:
 
 def test_a_session_plays_the_script() -> None:
     """Text, a call, its answer: a whole turn with its tools, without any network."""
-    with ScriptedProvider(says(calls={"add": {"a": 17, "b": 25}}), "It is 42.") as provider, block_network(allow=()):
+    with (
+        ScriptedProvider(scripted_reply(calls={"add": {"a": 17, "b": 25}}), "It is 42.") as provider,
+        block_network(allow=()),
+    ):
         reply = Session(provider.model, tools=[add]).ask("What is 17 and 25?")
     assert (reply.text, reply.stop_reason) == ("It is 42.", StopReason.END_TURN)
-    first, second = provider.asked
+    first, second = provider.requests
     assert (first.text, [each.name for each in first.tools]) == ("What is 17 and 25?", ["add"])
     assert second.tool_results == ["42"] == [second.text]
 
 
 def test_a_stream_comes_in_pieces() -> None:
     """Word by word, or in the pieces that were given; a call's input in two."""
-    with ScriptedProvider("It is about 7 metres.", says("It", " is"), says(calls={"add": {"a": 1, "b": 2}}), "3") as it:
+    with ScriptedProvider(
+        "It is about 7 metres.", scripted_reply("It", " is"), scripted_reply(calls={"add": {"a": 1, "b": 2}}), "3"
+    ) as it:
         session = Session(it.model, tools=[add])
         texts = [event.text for event in session.stream("How far?") if isinstance(event, TextDelta)]
         assert texts == ["It", " is", " about", " 7", " metres."]
@@ -53,7 +58,9 @@ def test_a_stream_comes_in_pieces() -> None:
 
 def test_it_says_what_it_takes_and_costs() -> None:
     """Counts are those of the script; nobody knows a price, so there is none."""
-    with ScriptedProvider(says("Hi", thinking="Hm.", input_tokens=3, cached_tokens=4, output_tokens=2, cut=True)) as it:
+    with ScriptedProvider(
+        scripted_reply("Hi", thinking="Hm.", input_tokens=3, cached_tokens=4, output_tokens=2, truncated=True)
+    ) as it:
         reply = Session(it.model).ask("Hi")
     assert reply.usage is not None
     assert (reply.usage.input_tokens, reply.usage.cached_input_tokens, reply.usage.output_tokens) == (3, 4, 2)
@@ -62,7 +69,7 @@ def test_it_says_what_it_takes_and_costs() -> None:
 
 def test_a_line_can_be_made_of_the_request() -> None:
     """A function is asked what to say."""
-    with ScriptedProvider(lambda asked: f"{asked.text}, indeed, at {asked.options.temperature}") as provider:
+    with ScriptedProvider(lambda request: f"{request.text}, indeed, at {request.options.temperature}") as provider:
         assert Session(provider.model).ask("Rain", temperature=0.5).text == "Rain, indeed, at 0.5"
 
 
@@ -80,7 +87,7 @@ def test_errors_are_raised_as_they_are() -> None:
 @pytest.mark.parametrize("error", [ServerError("gone"), ConnectionResetError("reset")])
 def test_a_stream_breaks_behind_what_it_said(error: Exception) -> None:
     """What had arrived is in the error, and is no success."""
-    with ScriptedProvider(says("It", " is", breaks=error)) as provider:
+    with ScriptedProvider(scripted_reply("It", " is", error=error)) as provider:
         session = Session(provider.model)
         with pytest.raises(Exception, match=r"gone|reset") as caught:
             list(session.stream("How far?"))
@@ -92,13 +99,13 @@ def test_a_stream_breaks_behind_what_it_said(error: Exception) -> None:
 
 def test_a_whole_reply_that_breaks_fails() -> None:
     """There is no half of it."""
-    with ScriptedProvider(says("It is", breaks=ServerError("gone"))) as provider, pytest.raises(ServerError):
+    with ScriptedProvider(scripted_reply("It is", error=ServerError("gone"))) as provider, pytest.raises(ServerError):
         Session(provider.model).ask("How far?")
 
 
 def test_a_delay_over_the_time_limit_is_a_timeout() -> None:
     """Without waiting for it."""
-    with ScriptedProvider(says("Late.", delay=3600.0)) as provider:
+    with ScriptedProvider(scripted_reply("Late.", delay=3600.0)) as provider:
         session = Session(provider.model, providers={"scripted": {"timeout": 5.0}})
         with pytest.raises(RequestTimeoutError, match="no reply in 5 s"):
             session.ask("Hello")
@@ -111,7 +118,7 @@ def test_two_play_in_one_session() -> None:
         session.ask("Who?")
         session.swap(second.model)
         session.ask("And now?")
-    assert [message.text for message in second.asked[0].messages] == ["Who?", "One.", "And now?"]
+    assert [message.text for message in second.requests[0].messages] == ["Who?", "One.", "And now?"]
 
 
 def test_less_able_models_lose_what_they_lack() -> None:
@@ -122,8 +129,8 @@ def test_less_able_models_lose_what_they_lack() -> None:
         losses = session.preview(provider.model).losses
         session.ask("Hello")
     assert [loss.kind for loss in losses] == ["role"]
-    assert "Be brief." in provider.asked[0].messages[0].text
-    assert provider.asked[0].messages[0].role == "user"
+    assert "Be brief." in provider.requests[0].messages[0].text
+    assert provider.requests[0].messages[0].role == "user"
 
 
 def test_a_script_is_kept_to() -> None:
@@ -134,7 +141,7 @@ def test_a_script_is_kept_to() -> None:
         with pytest.raises(ScriptError, match="has 1 lines, and was asked once more: 'And'"):
             session.ask("And")
     with (
-        ScriptedProvider(says("Hello.", to="rain")) as provider,
+        ScriptedProvider(scripted_reply("Hello.", expects="rain")) as provider,
         pytest.raises(ScriptError, match="'rain' was expected"),
     ):
         Session(provider.model).ask("Snow?")
@@ -158,23 +165,25 @@ def test_async_sessions_play_it_as_well() -> None:
     """Whole and streamed, with delays and a break."""
 
     async def play() -> list[str]:
-        with ScriptedProvider("One.", says("Two", " words", pace=0.001), says("x", breaks=ServerError("gone"))) as it:
+        with ScriptedProvider(
+            "One.", scripted_reply("Two", " words", chunk_delay=0.001), scripted_reply("x", error=ServerError("gone"))
+        ) as it:
             async with AsyncSession(it.model) as session:
-                told = [(await session.ask("Hello")).text]
-                told += [
+                texts = [(await session.ask("Hello")).text]
+                texts += [
                     event.message.text async for event in session.stream("More") if isinstance(event, MessageComplete)
                 ]
                 with pytest.raises(ServerError, match="gone"):
                     async for _ in session.stream("More"):
                         pass
-                return told
+                return texts
 
     assert asyncio.run(play()) == ["One.", "Two words"]
 
 
 def test_its_adapter_passes_the_kit() -> None:
     """All laws but that of its entry point: it is registered by whoever makes one."""
-    effort = Effort(6, 3, StreamEffort(replays=0, mutations=20, stride=11, cuts=11), elsewhere=0)
+    effort = Effort(6, 3, StreamEffort(replays=0, mutations=20, stride=11, cuts=11), processes=0)
     laws = [law for law in LAWS if law.name != "is found by its name"]
     card = conform(ScriptedAdapter("actor"), WIRE, effort, laws)
     assert card.passed, [fault for result in card.results for fault in result.verdict.faults]

@@ -63,12 +63,12 @@ class PlainAdapter(Adapter):
 
 
 ADAPTER = PlainAdapter("m")
-WHOLE = WireRequest("POST", "/chat", BODY)
-STREAM = WireRequest("POST", "/chat", BODY, stream=True)
+PLAIN_REQUEST = WireRequest("POST", "/chat", BODY)
+STREAM_REQUEST = WireRequest("POST", "/chat", BODY, stream=True)
 
 
 @dataclass
-class VirtualTime:
+class VirtualClock:
     """Seconds pass only where somebody sleeps or says so. Chance is the middle of its range: no jitter."""
 
     seconds: float = 0.0
@@ -95,7 +95,7 @@ class VirtualTime:
 
 
 @dataclass(frozen=True)
-class Got:
+class CallResult:
     """What a call came to: the bytes of its reply, or its error with what had arrived before it."""
 
     body: bytes
@@ -104,7 +104,7 @@ class Got:
     error: Exception | None = None
 
 
-class SyncWay:
+class SyncDriver:
     """A call, whole or streamed, without await."""
 
     def __init__(self, engine: str) -> None:
@@ -115,15 +115,17 @@ class SyncWay:
         own = {} if "client" in settings else {"engine": self.engine}
         return HttpTransport(**{"api_key": KEY, **own, **settings})
 
-    def call(self, request: WireRequest = WHOLE, *, timeout: float | None = None, **settings: Any) -> Got:
+    def call(
+        self, request: WireRequest = PLAIN_REQUEST, *, timeout: float | None = None, **settings: Any
+    ) -> CallResult:
         with self.transport(**settings) as transport:
-            return take(transport, request, timeout=timeout)
+            return call_once(transport, request, timeout=timeout)
 
     def client(self, handler: Callable[[httpx.Request], httpx.Response], **settings: Any) -> httpx.Client:
         return httpx.Client(transport=httpx.MockTransport(handler), **settings)
 
 
-class AsyncWay:
+class AsyncDriver:
     """The same with await, in an event loop of its own."""
 
     def __init__(self, engine: str) -> None:
@@ -134,10 +136,12 @@ class AsyncWay:
         own = {} if "client" in settings else {"engine": self.engine}
         return AsyncHttpTransport(**{"api_key": KEY, **own, **settings})
 
-    def call(self, request: WireRequest = WHOLE, *, timeout: float | None = None, **settings: Any) -> Got:
-        async def main() -> Got:
+    def call(
+        self, request: WireRequest = PLAIN_REQUEST, *, timeout: float | None = None, **settings: Any
+    ) -> CallResult:
+        async def main() -> CallResult:
             async with self.transport(**settings) as transport:
-                return await take_async(transport, request, timeout=timeout)
+                return await call_once_async(transport, request, timeout=timeout)
 
         return asyncio.run(main())
 
@@ -145,53 +149,57 @@ class AsyncWay:
         return httpx.AsyncClient(transport=httpx.MockTransport(handler), **settings)
 
 
-Way = SyncWay | AsyncWay
-WAYS = (SyncWay("httpx"), AsyncWay("httpx"))
+Driver = SyncDriver | AsyncDriver
+DRIVERS = (SyncDriver("httpx"), AsyncDriver("httpx"))
 
 
-def needs(engine: str) -> pytest.MarkDecorator:
+def requires(engine: str) -> pytest.MarkDecorator:
     """Skips where the engine is not installed."""
     return pytest.mark.skipif(find_spec(engine) is None, reason=f"{engine} is not installed")
 
 
-AIOHTTP = pytest.param(AsyncWay("aiohttp"), marks=needs("aiohttp"))
-HTTPX2 = tuple(pytest.param(way, marks=needs("httpx2")) for way in (SyncWay("httpx2"), AsyncWay("httpx2")))
-ENGINES = (*WAYS, AIOHTTP)
+AIOHTTP = pytest.param(AsyncDriver("aiohttp"), marks=requires("aiohttp"))
+HTTPX2 = tuple(
+    pytest.param(driver, marks=requires("httpx2")) for driver in (SyncDriver("httpx2"), AsyncDriver("httpx2"))
+)
+ENGINES = (*DRIVERS, AIOHTTP)
 """The ways over every engine that has its own way to the network; httpx2 is httpx under another name."""
 
 
-def take(transport: Any, request: WireRequest, *, adapter: Adapter = ADAPTER, timeout: float | None = None) -> Got:
+def call_once(
+    transport: Any, request: WireRequest, *, adapter: Adapter = ADAPTER, timeout: float | None = None
+) -> CallResult:
     """One call to its end, its error kept."""
     body = b""
     try:
         if not request.stream:
             response = transport.send(adapter, request, timeout=timeout)
-            return Got(response.body, response.status, response.attempts)
+            return CallResult(response.body, response.status, response.attempts)
         with transport.stream(adapter, request, timeout=timeout) as reply:
             for chunk in reply.chunks:
                 body += chunk
-            return Got(body, reply.status, reply.attempts)
+            return CallResult(body, reply.status, reply.attempts)
     except Exception as error:
-        return Got(body, getattr(error, "status", None), getattr(error, "attempts", ()), error)
+        return CallResult(body, getattr(error, "status", None), getattr(error, "attempts", ()), error)
 
 
-async def take_async(
+async def call_once_async(
     transport: Any, request: WireRequest, *, adapter: Adapter = ADAPTER, timeout: float | None = None
-) -> Got:
+) -> CallResult:
     body = b""
     try:
         if not request.stream:
             response = await transport.send(adapter, request, timeout=timeout)
-            return Got(response.body, response.status, response.attempts)
+            return CallResult(response.body, response.status, response.attempts)
         async with transport.stream(adapter, request, timeout=timeout) as reply:
             async for chunk in reply.chunks:
                 body += chunk
-            return Got(body, reply.status, reply.attempts)
+            return CallResult(body, reply.status, reply.attempts)
     except Exception as error:
-        return Got(body, getattr(error, "status", None), getattr(error, "attempts", ()), error)
+        return CallResult(body, getattr(error, "status", None), getattr(error, "attempts", ()), error)
 
 
-class Broken(httpx.SyncByteStream, httpx.AsyncByteStream):
+class BreakingStream(httpx.SyncByteStream, httpx.AsyncByteStream):
     """A body that hands out its chunks and then raises."""
 
     def __init__(self, error: Exception, *chunks: bytes) -> None:

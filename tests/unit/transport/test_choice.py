@@ -19,7 +19,7 @@ from dragoman.transport import (
     VendorTransport,
     transport_for,
 )
-from tests.unit.transport.actors import ADAPTER, KEY, WHOLE, PlainAdapter
+from tests.unit.transport.actors import ADAPTER, KEY, PLAIN_REQUEST, PlainAdapter
 
 
 class LocalPlainAdapter(PlainAdapter):
@@ -73,4 +73,4 @@ def test_nothing_is_opened_or_read_before_the_first_call(monkeypatch: pytest.Mon
     monkeypatch.delenv("PLAIN_TOKEN", raising=False)
     transport = transport_for(ADAPTER)
     with pytest.raises(MissingKeyError):
-        transport.send(ADAPTER, WHOLE)
+        transport.send(ADAPTER, PLAIN_REQUEST)

@@ -17,29 +17,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
-from dragoman.transport.fetch import Fetched, Fetcher, FetchError, is_public
-from tests.servers import FaultyServer, Pause, Reply
+from dragoman.transport.fetch import FetchedMedia, Fetcher, FetchError, is_public
+from tests.servers import FaultyServer, HttpReply, Pause
 
 PUBLIC, PUBLIC_6 = "93.184.216.34", "2606:2800:220:1::1"
 PIXEL = b"\x89PNG pixel"
 SECRET = "very-secret-value"
 
 
-def answer(body: bytes = PIXEL, status: int = 200, **headers: str) -> bytes:
-    told = {"content-type": "image/png", "content-length": str(len(body))}
-    told |= {name.replace("_", "-"): value for name, value in headers.items()}
-    lines = [f"HTTP/1.1 {status} Scripted", *(f"{name}: {value}" for name, value in told.items())]
+def http_response(body: bytes = PIXEL, status: int = 200, **headers: str) -> bytes:
+    header_values = {"content-type": "image/png", "content-length": str(len(body))}
+    header_values |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = [f"HTTP/1.1 {status} Scripted", *(f"{name}: {value}" for name, value in header_values.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def redirect(place: str, status: int = 302) -> bytes:
-    return answer(b"", status, location=place)
+def redirect(location: str, status: int = 302) -> bytes:
+    return http_response(b"", status, location=location)
 
 
-class Line(httpcore.NetworkStream):
+class FakeConnection(httpcore.NetworkStream):
     """One connection: it says its script, and notes what it was told."""
 
-    def __init__(self, network: "Network", script: bytes) -> None:
+    def __init__(self, network: "FakeNetwork", script: bytes) -> None:
         self._network = network
         self._left = script
 
@@ -54,7 +54,7 @@ class Line(httpcore.NetworkStream):
     def close(self) -> None:
         self._network.open -= 1
 
-    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: Any = None) -> "Line":
+    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: Any = None) -> "FakeConnection":
         assert ssl_context.check_hostname
         self._network.names.append(server_hostname)
         return self
@@ -64,10 +64,10 @@ class Line(httpcore.NetworkStream):
 
 
 @dataclass
-class Network(httpcore.NetworkBackend):
+class FakeNetwork(httpcore.NetworkBackend):
     """The Internet below httpx, by a script: one answer a connection, the last one again and again."""
 
-    answers: list[bytes] = field(default_factory=lambda: [answer()])
+    answers: list[bytes] = field(default_factory=lambda: [http_response()])
     dead: frozenset[str] = frozenset()
     hosts: list[str] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
@@ -83,32 +83,32 @@ class Network(httpcore.NetworkBackend):
         if host in self.dead:
             raise httpcore.ConnectError("nobody there")
         self.open += 1
-        return Line(self, self.answers[min(len(self.hosts), len(self.answers)) - 1])
+        return FakeConnection(self, self.answers[min(len(self.hosts), len(self.answers)) - 1])
 
     def connection(self) -> httpx.HTTPTransport:
-        return over(self)
+        return transport_over(self)
 
 
 TRUSTED = httpx.create_ssl_context()
 
 
-def over(network: httpcore.NetworkBackend) -> httpx.HTTPTransport:
+def transport_over(network: httpcore.NetworkBackend) -> httpx.HTTPTransport:
     transport = httpx.HTTPTransport(verify=TRUSTED, trust_env=False)
     transport._pool._network_backend = network
     return transport
 
 
-class Names:
+class FakeResolver:
     """A name server: the addresses of each host, or of every host; an iterator gives others at each question."""
 
     def __init__(self, *addresses: str, turns: Iterator[str] | None = None, **hosts: str) -> None:
         self._addresses = addresses or (PUBLIC,)
         self._turns = turns
         self._hosts = {name.replace("_", "."): address for name, address in hosts.items()}
-        self.asked: list[str] = []
+        self.queries: list[str] = []
 
     def __call__(self, host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
-        self.asked.append(host)
+        self.queries.append(host)
         if host == "nowhere.example":
             raise socket.gaierror(-2, "Name or service not known")
         if self._turns is not None:
@@ -118,11 +118,11 @@ class Names:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
 
 
-def fetcher(network: Network, names: Names | None = None, **settings: Any) -> Fetcher:
-    return Fetcher(resolve=names or Names(), connection=network.connection, **settings)
+def fetcher(network: FakeNetwork, resolver: FakeResolver | None = None, **settings: Any) -> Fetcher:
+    return Fetcher(resolve=resolver or FakeResolver(), connection=network.connection, **settings)
 
 
-def reason_of(call: Callable[[], Any]) -> tuple[str, str]:
+def fetch_error(call: Callable[[], Any]) -> tuple[str, str]:
     with pytest.raises(FetchError) as caught:
         call()
     return caught.value.reason, str(caught.value)
@@ -232,13 +232,13 @@ def test_there_are_many_urls() -> None:
 def test_what_is_not_public_is_never_connected_to(url: str, reason: str) -> None:
     """However it is spelt: a typed refusal of that kind, and not one connection."""
 
-    def names(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+    def resolver(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
         # What a lenient system would make of odd spellings.
-        return [row for each in NAMES.get(host, ("127.0.0.1",)) for row in Names(each)(host, port)]
+        return [row for each in NAMES.get(host, ("127.0.0.1",)) for row in FakeResolver(each)(host, port)]
 
-    network = Network()
-    told, message = reason_of(lambda: Fetcher(resolve=names, connection=network.connection)(url))
-    assert (told, network.hosts) == (reason, [])
+    network = FakeNetwork()
+    reason_found, message = fetch_error(lambda: Fetcher(resolve=resolver, connection=network.connection)(url))
+    assert (reason_found, network.hosts) == (reason, [])
     assert len(message) < 300
 
 
@@ -265,9 +265,9 @@ def test_what_is_not_public_is_never_connected_to(url: str, reason: str) -> None
 )
 def test_a_public_url_is_fetched_from_the_address_that_was_judged(url: str, host: str, path: str) -> None:
     """The connection goes to the address; the Host header and TLS hold the name."""
-    network, names = Network(), Names()
-    assert fetcher(network, names)(url) == Fetched(PIXEL, "image/png")
-    assert (network.hosts, network.ports, network.names, names.asked) == ([PUBLIC], [443], [host], [host])
+    network, resolver = FakeNetwork(), FakeResolver()
+    assert fetcher(network, resolver)(url) == FetchedMedia(PIXEL, "image/png")
+    assert (network.hosts, network.ports, network.names, resolver.queries) == ([PUBLIC], [443], [host], [host])
     head = network.sent.decode().split("\r\n")
     assert head[0] == f"GET {path} HTTP/1.1"
     assert [line for line in head if line.lower().startswith("host:")] == [f"host: {host}"]
@@ -278,20 +278,20 @@ def test_a_public_url_is_fetched_from_the_address_that_was_judged(url: str, host
 @pytest.mark.parametrize("address", [*GLOBAL, *GLOBAL_6])
 def test_public_addresses_may_be_named_or_resolved_to(address: str) -> None:
     """In a URL, or as the answer of a name server; an address is not asked about."""
-    network, names = Network(), Names(address)
-    shown = f"[{address}]" if ":" in address else address
-    fetcher(network, names)("https://example.org/")
-    fetcher(network, names)(f"https://{shown}/")
+    network, resolver = FakeNetwork(), FakeResolver(address)
+    host_text = f"[{address}]" if ":" in address else address
+    fetcher(network, resolver)("https://example.org/")
+    fetcher(network, resolver)(f"https://{host_text}/")
     assert {ip_address(host) for host in network.hosts} == {ip_address(address)}
-    assert names.asked == ["example.org"]
+    assert resolver.queries == ["example.org"]
 
 
 @pytest.mark.parametrize("address", [*PRIVATE, *PRIVATE_6])
 def test_other_addresses_may_not_be_resolved_to(address: str) -> None:
     """Whatever the name; nor beside a good one."""
-    network = Network()
-    for names in (Names(address), Names(PUBLIC, address), Names(address, PUBLIC)):
-        assert reason_of(partial(fetcher(network, names), "https://example.org/"))[0] == "address"
+    network = FakeNetwork()
+    for resolver in (FakeResolver(address), FakeResolver(PUBLIC, address), FakeResolver(address, PUBLIC)):
+        assert fetch_error(partial(fetcher(network, resolver), "https://example.org/"))[0] == "address"
     assert network.hosts == []
 
 
@@ -315,16 +315,16 @@ def test_what_python_calls_local_is_never_public(number: int) -> None:
 
 def test_a_name_server_that_changes_its_mind_reaches_nothing_private() -> None:
     """Public and private in turn, a thousand times, from either start: one question a fetch, and that answer holds."""
-    network = Network()
+    network = FakeNetwork()
     for first, second in ((PUBLIC, "127.0.0.1"), ("169.254.169.254", PUBLIC)):
-        names = Names(turns=itertools.cycle([first, second]))
-        fetch, refused = fetcher(network, names), 0
+        resolver = FakeResolver(turns=itertools.cycle([first, second]))
+        fetch, refused = fetcher(network, resolver), 0
         for number in range(1000):
             try:
                 fetch("https://rebind.example/")
             except FetchError as error:
                 refused += error.reason == "address"
-            assert len(names.asked) == number + 1
+            assert len(resolver.queries) == number + 1
         assert refused == 500
     assert len(network.hosts) == 1000
     assert set(network.hosts) == {PUBLIC}
@@ -333,13 +333,13 @@ def test_a_name_server_that_changes_its_mind_reaches_nothing_private() -> None:
 def test_a_name_that_turns_private_after_the_check_has_no_effect() -> None:
     """The first answer is the one that is used; a second is never asked for, whatever it would be."""
     for _ in range(1000):
-        network, names = Network(), Names(turns=itertools.chain([PUBLIC], itertools.repeat("127.0.0.1")))
-        fetcher(network, names)("https://rebind.example/")
-        assert (network.hosts, len(names.asked)) == ([PUBLIC], 1)
+        network, resolver = FakeNetwork(), FakeResolver(turns=itertools.chain([PUBLIC], itertools.repeat("127.0.0.1")))
+        fetcher(network, resolver)("https://rebind.example/")
+        assert (network.hosts, len(resolver.queries)) == ([PUBLIC], 1)
 
 
 @pytest.mark.parametrize(
-    ("place", "reason"),
+    ("location", "reason"),
     [
         ("https://127.0.0.1/", "address"), ("https://[::1]/", "address"), ("//127.0.0.1/", "address"),
         ("https://private.example/", "address"), ("https://169.254.169.254/latest/meta-data/", "address"),
@@ -352,37 +352,37 @@ def test_a_name_that_turns_private_after_the_check_has_no_effect() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("hops", [0, 3])
-def test_each_redirect_is_judged_like_the_first_url(place: str, reason: str, status: int, hops: int) -> None:
+def test_each_redirect_is_judged_like_the_first_url(location: str, reason: str, status: int, hops: int) -> None:
     """After good hops as well; the bad one is not connected to."""
-    network = Network([*[redirect("/next", status)] * hops, redirect(place, status)])
+    network = FakeNetwork([*[redirect("/next", status)] * hops, redirect(location, status)])
     allowed = None
     if reason == "allow_list":
         allowed = frozenset({"example.org"})
-    names = Names(PUBLIC, private_example="10.0.0.1")
-    told, _ = reason_of(lambda: fetcher(network, names, allow_hosts=allowed)("https://example.org/a"))
-    assert (told, network.hosts) == (reason, [PUBLIC] * (hops + 1))
+    resolver = FakeResolver(PUBLIC, private_example="10.0.0.1")
+    reason_found, _ = fetch_error(lambda: fetcher(network, resolver, allow_hosts=allowed)("https://example.org/a"))
+    assert (reason_found, network.hosts) == (reason, [PUBLIC] * (hops + 1))
 
 
 def test_redirects_are_followed_and_counted() -> None:
     """Relative, to another host, on a new connection each; one more than allowed is refused."""
-    steps = [redirect("b?c"), redirect("//cdn.example/d"), redirect("https://example.org/e"), answer()]
-    network, names = Network(steps), Names(PUBLIC, cdn_example="8.8.8.8")
-    assert fetcher(network, names, max_redirects=3)("https://example.org/x/a").data == PIXEL
+    steps = [redirect("b?c"), redirect("//cdn.example/d"), redirect("https://example.org/e"), http_response()]
+    network, resolver = FakeNetwork(steps), FakeResolver(PUBLIC, cdn_example="8.8.8.8")
+    assert fetcher(network, resolver, max_redirects=3)("https://example.org/x/a").data == PIXEL
     assert network.hosts == [PUBLIC, PUBLIC, "8.8.8.8", PUBLIC]
     assert network.names == ["example.org", "example.org", "cdn.example", "example.org"]
     assert [line for line in network.sent.decode().split("\r\n") if line.startswith("GET")] == [
         "GET /x/a HTTP/1.1", "GET /x/b?c HTTP/1.1", "GET /d HTTP/1.1", "GET /e HTTP/1.1",
     ]  # fmt: skip
-    again = Network(steps)
-    assert reason_of(lambda: fetcher(again, max_redirects=2)("https://example.org/x/a"))[0] == "redirect"
+    again = FakeNetwork(steps)
+    assert fetch_error(lambda: fetcher(again, max_redirects=2)("https://example.org/x/a"))[0] == "redirect"
     assert len(again.hosts) == 3
 
 
 def test_http_is_allowed_by_its_scheme_and_never_after_https() -> None:
     """On port 80; a step down is refused though both schemes are allowed, a step up is taken."""
-    network = Network([redirect("https://example.org/"), redirect("http://example.org/")])
+    network = FakeNetwork([redirect("https://example.org/"), redirect("http://example.org/")])
     fetch = fetcher(network, schemes=("https", "http"))
-    assert reason_of(lambda: fetch("http://example.org/"))[0] == "redirect"
+    assert fetch_error(lambda: fetch("http://example.org/"))[0] == "redirect"
     assert (network.ports, network.names) == ([80, 443], ["example.org"])
     with pytest.raises(ConfigurationError, match="https and http"):
         Fetcher(schemes=("file",))
@@ -390,16 +390,16 @@ def test_http_is_allowed_by_its_scheme_and_never_after_https() -> None:
 
 def test_hosts_and_ports_by_allow_list() -> None:
     """Names in any spelling of theirs, nothing beside them; a private address is refused though its name is listed."""
-    network = Network()
+    network = FakeNetwork()
     allowed = frozenset({"Example.ORG.", "bücher.example", "private.example"})
-    fetch = fetcher(network, Names(PUBLIC, private_example="10.0.0.1"), allow_hosts=allowed, allow_ports={8443})
+    fetch = fetcher(network, FakeResolver(PUBLIC, private_example="10.0.0.1"), allow_hosts=allowed, allow_ports={8443})
     for url in ("https://example.org:8443/", "https://xn--bcher-kva.example/", "https://EXAMPLE.org./"):
         fetch(url)
     assert network.ports == [8443, 443, 443]
     assert b"host: example.org:8443\r\n" in network.sent
     for url in ("https://a.example.org/", "https://example.org.evil.example/", f"https://{PUBLIC}/"):
-        assert reason_of(partial(fetch, url))[0] == "allow_list"
-    assert reason_of(lambda: fetch("https://private.example/"))[0] == "address"
+        assert fetch_error(partial(fetch, url))[0] == "allow_list"
+    assert fetch_error(lambda: fetch("https://private.example/"))[0] == "address"
     with pytest.raises(ConfigurationError, match="allow_hosts"):
         Fetcher(allow_hosts=frozenset({"https://example.org/"}))
 
@@ -407,16 +407,16 @@ def test_hosts_and_ports_by_allow_list() -> None:
 def test_the_size_is_capped_while_reading() -> None:
     """A length that is told is believed at once; without one, or with a lie, no more is read than needed."""
     body = b"x" * 1_000_000
-    at_cap, told, chunked = (
-        Network([answer(body)]),
-        Network([answer(body)]),
+    exact, with_length, chunked = (
+        FakeNetwork([http_response(body)]),
+        FakeNetwork([http_response(body)]),
         b"".join(b"%x\r\n%s\r\n" % (1000, body[:1000]) for _ in range(1000)),
     )
-    untold = Network([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunked + b"0\r\n\r\n"])
-    endless = Network([b"HTTP/1.1 200 OK\r\n\r\n" + body])
-    assert fetcher(at_cap, max_bytes=len(body))("https://example.org/").data == body
-    for network in (told, untold, endless):
-        kind, message = reason_of(partial(fetcher(network, max_bytes=1000), "https://example.org/"))
+    without_length = FakeNetwork([b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunked + b"0\r\n\r\n"])
+    endless = FakeNetwork([b"HTTP/1.1 200 OK\r\n\r\n" + body])
+    assert fetcher(exact, max_bytes=len(body))("https://example.org/").data == body
+    for network in (with_length, without_length, endless):
+        kind, message = fetch_error(partial(fetcher(network, max_bytes=1000), "https://example.org/"))
         assert kind == "size"
         assert "1,000 bytes" in message
         assert network.read < 200_000
@@ -426,12 +426,12 @@ def test_the_size_is_capped_while_reading() -> None:
 @pytest.mark.parametrize(
     ("raw", "reason", "word"),
     [
-        (answer(status=404), "status", "404"),
-        (answer(status=206), "status", "206"),
-        (answer(status=500), "status", "500"),
-        (answer(content_encoding="gzip"), "encoding", "packed"),
-        (answer(content_encoding="br"), "encoding", "packed"),
-        (answer(content_length="500"), "network", "RemoteProtocolError"),
+        (http_response(status=404), "status", "404"),
+        (http_response(status=206), "status", "206"),
+        (http_response(status=500), "status", "500"),
+        (http_response(content_encoding="gzip"), "encoding", "packed"),
+        (http_response(content_encoding="br"), "encoding", "packed"),
+        (http_response(content_length="500"), "network", "RemoteProtocolError"),
         (b"", "network", "RemoteProtocolError"),
         (b"SSH-2.0-OpenSSH\r\n", "network", "RemoteProtocolError"),
         (redirect("/", 304), "status", "304"),
@@ -439,15 +439,15 @@ def test_the_size_is_capped_while_reading() -> None:
 )
 def test_what_is_no_whole_answer_is_refused(raw: bytes, reason: str, word: str) -> None:
     """With its kind, and a word that helps."""
-    network = Network([raw])
-    kind, message = reason_of(lambda: fetcher(network)("https://example.org/"))
+    network = FakeNetwork([raw])
+    kind, message = fetch_error(lambda: fetcher(network)("https://example.org/"))
     assert kind == reason
     assert word in message
     assert network.open == 0
 
 
 @pytest.mark.parametrize(
-    ("told", "media_type"),
+    ("content_type", "media_type"),
     [
         ("image/PNG", "image/png"), ("text/plain; charset=utf-8", "text/plain"), ("", "application/octet-stream"),
         ("image", "application/octet-stream"), ("image/png, text/html", "application/octet-stream"),
@@ -455,18 +455,21 @@ def test_what_is_no_whole_answer_is_refused(raw: bytes, reason: str, word: str) 
         ("a/" + "b" * 99, "application/octet-stream"),
     ],
 )  # fmt: skip
-def test_the_media_type_is_plain_or_unknown(told: str, media_type: str) -> None:
+def test_the_media_type_is_plain_or_unknown(content_type: str, media_type: str) -> None:
     """Nothing else that a server may say gets through."""
-    assert fetcher(Network([answer(content_type=told)]))("https://example.org/").media_type == media_type
+    assert (
+        fetcher(FakeNetwork([http_response(content_type=content_type)]))("https://example.org/").media_type
+        == media_type
+    )
 
 
 def test_an_address_that_is_down_gives_way_to_the_next() -> None:
     """As with IPv6 on a network that has none; all of them down is told."""
-    network = Network(dead=frozenset({PUBLIC_6}))
-    fetcher(network, Names(PUBLIC_6, PUBLIC))("https://example.org/")
+    network = FakeNetwork(dead=frozenset({PUBLIC_6}))
+    fetcher(network, FakeResolver(PUBLIC_6, PUBLIC))("https://example.org/")
     assert network.hosts == [PUBLIC_6, PUBLIC]
-    dead = Network(dead=frozenset({PUBLIC}))
-    assert reason_of(lambda: fetcher(dead)("https://example.org/"))[0] == "network"
+    dead = FakeNetwork(dead=frozenset({PUBLIC}))
+    assert fetch_error(lambda: fetcher(dead)("https://example.org/"))[0] == "network"
 
 
 @pytest.mark.parametrize(
@@ -479,7 +482,7 @@ def test_an_address_that_is_down_gives_way_to_the_next() -> None:
 )  # fmt: skip
 def test_errors_show_no_more_than_the_host(url: str) -> None:
     """Neither path, query nor password, in text, repr or chain; and they can be pickled."""
-    network = Network([answer(status=404)])
+    network = FakeNetwork([http_response(status=404)])
     with pytest.raises(FetchError) as caught:
         fetcher(network)(url)
     error = caught.value
@@ -487,7 +490,7 @@ def test_errors_show_no_more_than_the_host(url: str) -> None:
     assert error.__cause__ is None
     assert pickle.loads(pickle.dumps(error)).reason == error.reason
     assert isinstance(error, RequestError)
-    assert SECRET not in repr(Fetched(SECRET.encode(), "image/png"))
+    assert SECRET not in repr(FetchedMedia(SECRET.encode(), "image/png"))
 
 
 class Local(httpcore.NetworkBackend):
@@ -501,13 +504,15 @@ class Local(httpcore.NetworkBackend):
 
 
 def http_fetcher(port: int, **settings: Any) -> Fetcher:
-    return Fetcher(schemes=("http",), resolve=Names(), connection=lambda: over(Local(port)), **settings)
+    return Fetcher(
+        schemes=("http",), resolve=FakeResolver(), connection=lambda: transport_over(Local(port)), **settings
+    )
 
 
 def test_a_real_answer_over_a_real_socket() -> None:
     """The bytes that arrive at the server hold the name, and no credential or cookie."""
-    moved = Reply(status=302, headers={"location": "/b", "set-cookie": "a=b"})
-    with FaultyServer([moved, Reply(body=PIXEL)]) as server:
+    moved = HttpReply(status=302, headers={"location": "/b", "set-cookie": "a=b"})
+    with FaultyServer([moved, HttpReply(body=PIXEL)]) as server:
         assert http_fetcher(server.port)("http://example.org/a").data == PIXEL
         assert server.wait_until_closed() == 0
     assert [request.path for request in server.received] == ["/a", "/b"]
@@ -518,9 +523,9 @@ def test_a_real_answer_over_a_real_socket() -> None:
 def test_a_server_that_drips_is_not_waited_for() -> None:
     """Neither its body, though each piece comes in time, nor its head."""
     dripping = [step for _ in range(200) for step in (b"x", Pause(0.05))]
-    with FaultyServer(Reply(steps=dripping)) as server:
-        assert reason_of(lambda: http_fetcher(server.port, timeout=0.3)("http://example.org/"))[0] == "network"
-    over_now = threading.Event()
+    with FaultyServer(HttpReply(steps=dripping)) as server:
+        assert fetch_error(lambda: http_fetcher(server.port, timeout=0.3)("http://example.org/"))[0] == "network"
+    stop = threading.Event()
 
     def drip(listener: socket.socket) -> None:
         connection, _ = listener.accept()
@@ -528,7 +533,7 @@ def test_a_server_that_drips_is_not_waited_for() -> None:
             connection.sendall(b"HTTP/1.1 200 OK\r\n")
             try:
                 for _ in range(60):
-                    over_now.wait(0.05)
+                    stop.wait(0.05)
                     connection.sendall(b"x-more: 1\r\n")
                 connection.sendall(b"content-length: 0\r\n\r\n")
             except OSError:
@@ -539,9 +544,9 @@ def test_a_server_that_drips_is_not_waited_for() -> None:
         thread.start()
         try:
             port = listener.getsockname()[1]
-            assert reason_of(lambda: http_fetcher(port, timeout=0.3)("http://example.org/"))[0] == "network"
+            assert fetch_error(lambda: http_fetcher(port, timeout=0.3)("http://example.org/"))[0] == "network"
         finally:
-            over_now.set()
+            stop.set()
             thread.join()
 
 
@@ -549,12 +554,12 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
     """They would resolve the name themselves: the connection is made directly, as it is without them."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
-    network, real = Network(), httpx.HTTPTransport.__init__
+    network, real = FakeNetwork(), httpx.HTTPTransport.__init__
 
     def init(self: httpx.HTTPTransport, **settings: Any) -> None:
         real(self, **settings)
         self._pool._network_backend = network
 
     monkeypatch.setattr(httpx.HTTPTransport, "__init__", init)
-    Fetcher(resolve=Names())("https://example.org/")
+    Fetcher(resolve=FakeResolver())("https://example.org/")
     assert network.hosts == [PUBLIC]

@@ -22,74 +22,74 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import Attempt, HttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Pause, Reply, Step, json_reply, sse_reply
+from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, Pause, ReplyStep, json_reply, sse_reply
 from tests.unit.transport.actors import (
     ADAPTER,
     BODY,
     ENGINES,
     KEY,
-    STREAM,
-    WHOLE,
-    VirtualTime,
-    Way,
-    take,
-    take_async,
+    PLAIN_REQUEST,
+    STREAM_REQUEST,
+    Driver,
+    VirtualClock,
+    call_once,
+    call_once_async,
 )
 
 NO_RETRY = RetryPolicy(max_retries=0)
-pytestmark = pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
+pytestmark = pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 
 
-def test_the_adapters_bytes_arrive_as_they_are(way: Way) -> None:
+def test_the_adapters_bytes_arrive_as_they_are(driver: Driver) -> None:
     """The body goes out untouched, to base URL plus path, with the key in the endpoint's header."""
     with FaultyServer(json_reply({"ok": True})) as server:
-        got = way.call(base_url=server.url + "/v1/")
+        result = driver.call(base_url=server.url + "/v1/")
     (received,) = server.received
     assert (received.method, received.path, received.body) == ("POST", "/v1/chat", BODY)
     assert received.headers["x-api-key"] == KEY
     assert received.headers["content-type"] == "application/json"
-    assert (got.status, got.body, got.error) == (200, b'{"ok": true}', None)
-    assert got.attempts == (Attempt(1, 200, None),)
+    assert (result.status, result.body, result.error) == (200, b'{"ok": true}', None)
+    assert result.attempts == (Attempt(1, 200, None),)
 
 
-def test_the_requests_own_headers_win(way: Way) -> None:
+def test_the_requests_own_headers_win(driver: Driver) -> None:
     """What the adapter or the caller sets replaces the transport's value, the key too, and none is looked for."""
     request = WireRequest("POST", "/chat", BODY, {"X-Api-Key": "mine", "accept": "text/plain", "X-Extra": "1"})
     with FaultyServer(json_reply({})) as server:
-        got = way.call(request, api_key=None, base_url=server.url, environ={})
-    assert got.error is None
+        result = driver.call(request, api_key=None, base_url=server.url, environ={})
+    assert result.error is None
     headers = server.received[0].headers
     assert (headers["x-api-key"], headers["accept"], headers["x-extra"]) == ("mine", "text/plain", "1")
 
 
-def test_a_caller_may_authorize_in_another_way(way: Way) -> None:
+def test_a_caller_may_authorize_in_another_way(driver: Driver) -> None:
     """An Authorization among the headers stands in for the key, which is then neither looked for nor sent."""
     request = WireRequest("POST", "/chat", BODY, {"Authorization": "Bearer mine"})
     with FaultyServer(json_reply({})) as server:
-        got = way.call(request, api_key=None, base_url=server.url, environ={"PLAIN_KEY": KEY})
-    assert got.error is None
+        result = driver.call(request, api_key=None, base_url=server.url, environ={"PLAIN_KEY": KEY})
+    assert result.error is None
     assert server.received[0].headers["authorization"] == "Bearer mine"
     assert "x-api-key" not in server.received[0].headers
 
 
-def test_a_failing_status_is_the_adapters_error(way: Way) -> None:
+def test_a_failing_status_is_the_adapters_error(driver: Driver) -> None:
     """Status, body and headers reach the adapter, whose error is raised with the attempts in it."""
     with FaultyServer(json_reply({"error": "no such model"}, status=404, request_id="req_1")) as server:
-        got = way.call(base_url=server.url)
-    assert type(got.error) is NotFoundError
-    assert "no such model" in str(got.error)
-    assert got.error.request_id == "req_1"
-    assert got.attempts == (Attempt(1, 404, "invalid_request"),)
+        result = driver.call(base_url=server.url)
+    assert type(result.error) is NotFoundError
+    assert "no such model" in str(result.error)
+    assert result.error.request_id == "req_1"
+    assert result.attempts == (Attempt(1, 404, "invalid_request"),)
 
 
-def test_a_failure_that_passes_is_tried_again(way: Way) -> None:
+def test_a_failure_that_passes_is_tried_again(driver: Driver) -> None:
     """Two failures and a success are one reply with three attempts and their waits."""
-    time = VirtualTime()
-    script = [json_reply({}, status=503), Reply(before=RESET), json_reply({"ok": 1})]
+    time = VirtualClock()
+    script = [json_reply({}, status=503), HttpReply(before=RESET), json_reply({"ok": 1})]
     with FaultyServer(script) as server:
-        got = way.call(base_url=server.url, timing=time.timing)
-    assert got.body == b'{"ok": 1}'
-    assert got.attempts == (
+        result = driver.call(base_url=server.url, timing=time.timing)
+    assert result.body == b'{"ok": 1}'
+    assert result.attempts == (
         Attempt(1, 503, "rate_limit", 1.0),
         Attempt(2, None, "network", 2.0),
         Attempt(3, 200, None),
@@ -97,115 +97,115 @@ def test_a_failure_that_passes_is_tried_again(way: Way) -> None:
     assert [request.body for request in server.received] == [BODY] * 3
 
 
-def test_waits_are_real_where_no_clock_is_given(way: Way) -> None:
+def test_waits_are_real_where_no_clock_is_given(driver: Driver) -> None:
     """With the transport's own clock and sleep a failure that passes is tried again too."""
     with FaultyServer([json_reply({}, status=429, retry_after_ms="1"), json_reply({})]) as server:
-        got = way.call(base_url=server.url)
-    assert got.error is None
-    assert [attempt.waited for attempt in got.attempts] == [0.001, 0.0]
+        result = driver.call(base_url=server.url)
+    assert result.error is None
+    assert [attempt.waited for attempt in result.attempts] == [0.001, 0.0]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_never_followed(way: Way, status: int) -> None:
+def test_a_redirect_is_never_followed(driver: Driver, status: int) -> None:
     """Neither key nor conversation reaches the address that a redirect names."""
     with FaultyServer(json_reply({"stolen": True})) as other:
-        redirect = Reply(status=status, headers={"location": other.url + "/chat"})
+        redirect = HttpReply(status=status, headers={"location": other.url + "/chat"})
         with FaultyServer(redirect) as server:
-            for request in (WHOLE, STREAM):
-                got = way.call(request, base_url=server.url)
-                assert type(got.error) is UnclassifiedError
-                assert "redirect" in str(got.error)
-                assert got.status == status
+            for request in (PLAIN_REQUEST, STREAM_REQUEST):
+                result = driver.call(request, base_url=server.url)
+                assert type(result.error) is UnclassifiedError
+                assert "redirect" in str(result.error)
+                assert result.status == status
     assert other.received == []
     assert len(server.received) == 2
 
 
-@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        (Reply(before=HANG_UP), NetworkError),
-        (Reply(before=RESET), NetworkError),
-        (Reply(raw=b"not http at all\r\n\r\n"), NetworkError),
-        (Reply(raw=b"HTTP/1.1 200 OK\r\ncontent-le"), NetworkError),
-        (Reply(body=b'{"half"', length=100), NetworkError),
+        (HttpReply(before=HANG_UP), NetworkError),
+        (HttpReply(before=RESET), NetworkError),
+        (HttpReply(raw=b"not http at all\r\n\r\n"), NetworkError),
+        (HttpReply(raw=b"HTTP/1.1 200 OK\r\ncontent-le"), NetworkError),
+        (HttpReply(body=b'{"half"', length=100), NetworkError),
         (sse_reply(b'{"ha', HANG_UP), NetworkError),
         (sse_reply(b'{"ha', RESET), NetworkError),
-        (Reply(raw=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nboom"), NetworkError),
-        (Reply(headers={"content-encoding": "br"}, body=b"x"), MalformedReplyError),
-        (Reply(headers={"content-encoding": "gzip"}, body=b"no gzip"), MalformedReplyError),
-        (Reply(headers={"content-encoding": "gzip"}, body=gzip.compress(b"x" * 99)[:-9]), NetworkError),
+        (HttpReply(raw=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nboom"), NetworkError),
+        (HttpReply(headers={"content-encoding": "br"}, body=b"x"), MalformedReplyError),
+        (HttpReply(headers={"content-encoding": "gzip"}, body=b"no gzip"), MalformedReplyError),
+        (HttpReply(headers={"content-encoding": "gzip"}, body=gzip.compress(b"x" * 99)[:-9]), NetworkError),
     ],
     ids=[
         "hangs up", "resets", "garbage", "half a head", "short body", "chunks end", "chunks reset", "bad chunk",
         "brotli", "no gzip", "half a gzip",
     ],
 )  # fmt: skip
-def test_a_broken_reply_is_a_typed_error(way: Way, request_: WireRequest, reply: Reply, kind: type) -> None:
+def test_a_broken_reply_is_a_typed_error(driver: Driver, request_: WireRequest, reply: HttpReply, kind: type) -> None:
     """Whatever breaks, a ProviderError says so, and no library's exception is chained to it."""
     with FaultyServer(reply) as server:
-        got = way.call(request_, base_url=server.url, retry=NO_RETRY)
-    assert isinstance(got.error, ProviderError)
-    assert isinstance(got.error, kind)
-    assert got.error.provider == "plain"
-    assert len(got.attempts) == 1
-    assert got.attempts[0].error_class == got.error.error_class
-    assert not isinstance(got.error.__cause__ or got.error.__context__, httpx.HTTPError | OSError)
+        result = driver.call(request_, base_url=server.url, retry=NO_RETRY)
+    assert isinstance(result.error, ProviderError)
+    assert isinstance(result.error, kind)
+    assert result.error.provider == "plain"
+    assert len(result.attempts) == 1
+    assert result.attempts[0].error_class == result.error.error_class
+    assert not isinstance(result.error.__cause__ or result.error.__context__, httpx.HTTPError | OSError)
 
 
-def test_nobody_listens(way: Way) -> None:
+def test_nobody_listens(driver: Driver) -> None:
     """A refused connection is a NetworkError that names no address."""
-    with FaultyServer(Reply()) as server:
+    with FaultyServer(HttpReply()) as server:
         port = server.port
-    got = way.call(base_url=f"http://127.0.0.1:{port}", retry=NO_RETRY)
-    assert type(got.error) is NetworkError
-    assert str(port) not in str(got.error)
+    result = driver.call(base_url=f"http://127.0.0.1:{port}", retry=NO_RETRY)
+    assert type(result.error) is NetworkError
+    assert str(port) not in str(result.error)
 
 
-@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
 @pytest.mark.parametrize(
     "reply",
-    [Reply(before=STALL), sse_reply(b"data: 1\n\n", STALL), Reply(body=b"{", length=9, before=Pause(30))],
+    [HttpReply(before=STALL), sse_reply(b"data: 1\n\n", STALL), HttpReply(body=b"{", length=9, before=Pause(30))],
     ids=["before the head", "midway", "slow head"],
 )
-def test_silence_is_a_timeout(way: Way, request_: WireRequest, reply: Reply) -> None:
+def test_silence_is_a_timeout(driver: Driver, request_: WireRequest, reply: HttpReply) -> None:
     """A provider that says nothing for longer than the caller waits is a RequestTimeoutError, streamed or not."""
     with FaultyServer(reply) as server:
-        got = way.call(request_, base_url=server.url, timeout=0.2)
-    assert type(got.error) is RequestTimeoutError
-    assert len(got.attempts) == 1
+        result = driver.call(request_, base_url=server.url, timeout=0.2)
+    assert type(result.error) is RequestTimeoutError
+    assert len(result.attempts) == 1
 
 
-def drip(times: int, seconds: float) -> list[Step]:
+def drip(times: int, seconds: float) -> list[ReplyStep]:
     return [step for _ in range(times) for step in (b"x", Pause(seconds))]
 
 
-def test_a_reply_that_drips_is_cut_at_the_time_limit(way: Way) -> None:
+def test_a_reply_that_drips_is_cut_at_the_time_limit(driver: Driver) -> None:
     """Bytes that keep coming do not keep a whole reply alive beyond its time."""
     with FaultyServer(sse_reply(*drip(100, 0.05))) as server:
-        got = way.call(base_url=server.url, timeout=0.3)
-    assert type(got.error) is RequestTimeoutError
-    assert "not complete in time" in str(got.error)
+        result = driver.call(base_url=server.url, timeout=0.3)
+    assert type(result.error) is RequestTimeoutError
+    assert "not complete in time" in str(result.error)
 
 
-def test_a_stream_may_take_longer_than_the_time_limit(way: Way) -> None:
+def test_a_stream_may_take_longer_than_the_time_limit(driver: Driver) -> None:
     """For a stream the limit is the longest silence, not the whole of it."""
     with FaultyServer(sse_reply(*drip(6, 0.1))) as server:
-        got = way.call(STREAM, base_url=server.url, timeout=0.4)
-    assert (got.body, got.error) == (b"xxxxxx", None)
+        result = driver.call(STREAM_REQUEST, base_url=server.url, timeout=0.4)
+    assert (result.body, result.error) == (b"xxxxxx", None)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_a_time_limit_is_positive(way: Way, timeout: float) -> None:
+def test_a_time_limit_is_positive(driver: Driver, timeout: float) -> None:
     """A limit that no time satisfies is the caller's mistake."""
-    assert type(way.call(base_url="http://127.0.0.1:9", timeout=timeout).error) is RequestError
+    assert type(driver.call(base_url="http://127.0.0.1:9", timeout=timeout).error) is RequestError
 
 
-def test_a_reply_over_the_cap_is_refused(way: Way) -> None:
+def test_a_reply_over_the_cap_is_refused(driver: Driver) -> None:
     """A whole reply may not be larger than the body cap, counted after decompression."""
-    with FaultyServer(Reply(body=b"x" * 1001)) as server:
-        assert len(way.call(base_url=server.url, body_cap=1001).body) == 1001
-        assert type(way.call(base_url=server.url, body_cap=1000).error) is FrameTooLargeError
+    with FaultyServer(HttpReply(body=b"x" * 1001)) as server:
+        assert len(driver.call(base_url=server.url, body_cap=1001).body) == 1001
+        assert type(driver.call(base_url=server.url, body_cap=1000).error) is FrameTooLargeError
 
 
 @cache
@@ -213,83 +213,83 @@ def _bomb() -> bytes:
     return gzip.compress(bytes(200_000_000), compresslevel=1)
 
 
-def test_a_bomb_is_refused_before_it_is_large(way: Way) -> None:
+def test_a_bomb_is_refused_before_it_is_large(driver: Driver) -> None:
     """A gzip body of a thousand times its size stops at the cap."""
-    with FaultyServer(Reply(headers={"content-encoding": "gzip"}, body=_bomb())) as server:
-        got = way.call(base_url=server.url)
-    assert type(got.error) is FrameTooLargeError
+    with FaultyServer(HttpReply(headers={"content-encoding": "gzip"}, body=_bomb())) as server:
+        result = driver.call(base_url=server.url)
+    assert type(result.error) is FrameTooLargeError
 
 
-@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
-def test_gzip_is_opened(way: Way, request_: WireRequest) -> None:
+@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
+def test_gzip_is_opened(driver: Driver, request_: WireRequest) -> None:
     """Compressed replies arrive plain, streamed ones in pieces."""
     packed = gzip.compress(BODY * 50)
     pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
-    with FaultyServer(Reply(headers={"content-encoding": "gzip"}, steps=pieces)) as server:
-        got = way.call(request_, base_url=server.url)
-    assert (got.body, got.error) == (BODY * 50, None)
+    with FaultyServer(HttpReply(headers={"content-encoding": "gzip"}, steps=pieces)) as server:
+        result = driver.call(request_, base_url=server.url)
+    assert (result.body, result.error) == (BODY * 50, None)
 
 
-@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply(status=500, body=b"oops" * 300_000),
-        Reply(status=500, body=b"oops", length=900),
-        Reply(status=500, steps=[b"oops", RESET]),
-        Reply(status=500, headers={"content-encoding": "br"}, body=b"oops"),
+        HttpReply(status=500, body=b"oops" * 300_000),
+        HttpReply(status=500, body=b"oops", length=900),
+        HttpReply(status=500, steps=[b"oops", RESET]),
+        HttpReply(status=500, headers={"content-encoding": "br"}, body=b"oops"),
     ],
     ids=["huge", "short", "reset", "strange encoding"],
 )
-def test_a_failing_status_outranks_its_body(way: Way, request_: WireRequest, reply: Reply) -> None:
+def test_a_failing_status_outranks_its_body(driver: Driver, request_: WireRequest, reply: HttpReply) -> None:
     """However broken or large the body of a failing reply is, its status decides, and its beginning is told."""
     with FaultyServer(reply) as server:
-        got = way.call(request_, base_url=server.url, retry=NO_RETRY)
-    assert type(got.error) is ServerError
-    assert got.status == 500
-    assert "oops" in str(got.error)
-    assert len(str(got.error)) < 1000
+        result = driver.call(request_, base_url=server.url, retry=NO_RETRY)
+    assert type(result.error) is ServerError
+    assert result.status == 500
+    assert "oops" in str(result.error)
+    assert len(str(result.error)) < 1000
 
 
-def test_a_stream_that_breaks_after_its_start_is_not_tried_again(way: Way) -> None:
+def test_a_stream_that_breaks_after_its_start_is_not_tried_again(driver: Driver) -> None:
     """Once a byte was handed out there is one attempt, and it is recorded as the failure that it became."""
     with FaultyServer(sse_reply(b"data: 1\n\n", RESET)) as server:
-        got = way.call(STREAM, base_url=server.url, timing=VirtualTime().timing)
-    assert got.body == b"data: 1\n\n"
-    assert type(got.error) is NetworkError
-    assert got.attempts == (Attempt(1, 200, "network"),)
+        result = driver.call(STREAM_REQUEST, base_url=server.url, timing=VirtualClock().timing)
+    assert result.body == b"data: 1\n\n"
+    assert type(result.error) is NetworkError
+    assert result.attempts == (Attempt(1, 200, "network"),)
     assert len(server.received) == 1
 
 
-def test_a_stream_that_breaks_before_its_first_byte_is_tried_again(way: Way) -> None:
+def test_a_stream_that_breaks_before_its_first_byte_is_tried_again(driver: Driver) -> None:
     """A head alone is nothing handed out."""
     with FaultyServer([sse_reply(RESET), sse_reply(HANG_UP), sse_reply(b"data: 1\n\n")]) as server:
-        got = way.call(STREAM, base_url=server.url, timing=VirtualTime().timing)
-    assert (got.body, got.error) == (b"data: 1\n\n", None)
-    assert [attempt.error_class for attempt in got.attempts] == ["network", "network", None]
+        result = driver.call(STREAM_REQUEST, base_url=server.url, timing=VirtualClock().timing)
+    assert (result.body, result.error) == (b"data: 1\n\n", None)
+    assert [attempt.error_class for attempt in result.attempts] == ["network", "network", None]
 
 
-def test_an_empty_stream_is_a_stream(way: Way) -> None:
+def test_an_empty_stream_is_a_stream(driver: Driver) -> None:
     """What no bytes mean is the decoder's to say."""
     with FaultyServer(sse_reply()) as server:
-        got = way.call(STREAM, base_url=server.url)
-    assert (got.body, got.status, got.error) == (b"", 200, None)
+        result = driver.call(STREAM_REQUEST, base_url=server.url)
+    assert (result.body, result.status, result.error) == (b"", 200, None)
 
 
-def test_one_transport_serves_many_threads_or_loops(way: Way) -> None:
+def test_one_transport_serves_many_threads_or_loops(driver: Driver) -> None:
     """Calls from eight threads, each with an event loop of its own where it is async, all come home."""
-    got: list[bytes] = []
-    with FaultyServer(lambda request: Reply(body=request.body)) as server:
-        shared: Any = way.transport(base_url=server.url)
+    result: list[bytes] = []
+    with FaultyServer(lambda request: HttpReply(body=request.body)) as server:
+        shared: Any = driver.transport(base_url=server.url)
 
         def calls(name: int) -> None:
             request = WireRequest("POST", "/chat", b"%d" % name)
             if isinstance(shared, HttpTransport):
-                got.extend(take(shared, request).body for _ in range(5))
+                result.extend(call_once(shared, request).body for _ in range(5))
                 return
 
             async def main() -> None:
-                got.extend([(await take_async(shared, request)).body for _ in range(5)])
+                result.extend([(await call_once_async(shared, request)).body for _ in range(5)])
                 await shared.close()
 
             asyncio.run(main())
@@ -301,22 +301,22 @@ def test_one_transport_serves_many_threads_or_loops(way: Way) -> None:
             thread.join()
         if isinstance(shared, HttpTransport):
             shared.close()
-    assert sorted(got) == sorted(b"%d" % name for name in range(8) for _ in range(5))
+    assert sorted(result) == sorted(b"%d" % name for name in range(8) for _ in range(5))
 
 
-def test_a_closed_transport_opens_anew(way: Way) -> None:
+def test_a_closed_transport_opens_anew(driver: Driver) -> None:
     """Closing gives connections back; it does not end the transport's life."""
     with FaultyServer(json_reply({})) as server:
-        transport: Any = way.transport(base_url=server.url)
+        transport: Any = driver.transport(base_url=server.url)
         if isinstance(transport, HttpTransport):
             for _ in range(2):
-                assert transport.send(ADAPTER, WHOLE).status == 200
+                assert transport.send(ADAPTER, PLAIN_REQUEST).status == 200
                 transport.close()
         else:
 
             async def main() -> None:
                 for _ in range(2):
-                    assert (await transport.send(ADAPTER, WHOLE)).status == 200
+                    assert (await transport.send(ADAPTER, PLAIN_REQUEST)).status == 200
                     await transport.close()
 
             asyncio.run(main())

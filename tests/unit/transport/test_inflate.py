@@ -16,11 +16,11 @@ PIECE = 256 * 1024
 
 
 def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
+    compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush()
 
 
-PACKERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+COMPRESSORS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": ("gzip", gzip.compress),
     "zlib": ("deflate", zlib.compress),
     "raw deflate": ("deflate", raw_deflate),
@@ -29,30 +29,30 @@ PACKERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 }
 
 
-def opened(encoding: str, chunks: list[bytes]) -> bytes:
+def inflate(encoding: str, chunks: list[bytes]) -> bytes:
     inflater = Inflater(encoding)
     data = b"".join(piece for chunk in chunks for piece in inflater.feed(chunk))
     inflater.finish()
     return data
 
 
-@pytest.mark.parametrize("name", PACKERS)
+@pytest.mark.parametrize("name", COMPRESSORS)
 @given(data=st.binary(min_size=1, max_size=400), size=st.integers(1, 50))
 def test_cuts_do_not_matter(name: str, data: bytes, size: int) -> None:
     """However the compressed bytes are cut, the same plain bytes come out."""
-    encoding, pack = PACKERS[name]
-    packed = pack(data)
-    assert opened(encoding, [packed[at : at + size] for at in range(0, len(packed), size)]) == data
+    encoding, compress = COMPRESSORS[name]
+    compressed = compress(data)
+    assert inflate(encoding, [compressed[at : at + size] for at in range(0, len(compressed), size)]) == data
 
 
 @pytest.mark.parametrize("name", ["gzip", "zlib", "raw deflate"])
 def test_every_early_end_is_noticed(name: str) -> None:
     """A body cut at any byte but its start is a StreamTruncatedError at the end."""
-    encoding, pack = PACKERS[name]
-    packed = pack(b"hello hello hello")
-    for cut in range(1, len(packed)):
+    encoding, compress = COMPRESSORS[name]
+    compressed = compress(b"hello hello hello")
+    for cut in range(1, len(compressed)):
         with pytest.raises(StreamTruncatedError):
-            opened(encoding, [packed[:cut]])
+            inflate(encoding, [compressed[:cut]])
 
 
 def test_pieces_are_bounded() -> None:
@@ -68,20 +68,22 @@ def test_pieces_are_bounded() -> None:
 
 def test_a_thousand_members_are_one_body() -> None:
     """Members follow each other in a gzip body, and none is dropped."""
-    assert opened("gzip", [gzip.compress(b"abc") * 1024]) == b"abc" * 1024
+    assert inflate("gzip", [gzip.compress(b"abc") * 1024]) == b"abc" * 1024
 
 
 @given(st.sampled_from(["gzip", "deflate"]), st.lists(st.binary(max_size=60), max_size=4))
 def test_garbage_is_a_typed_error(encoding: str, chunks: list[bytes]) -> None:
     """Any bytes are opened or refused as malformed or cut."""
     with suppress(MalformedReplyError, StreamTruncatedError):
-        opened(encoding, chunks)
+        inflate(encoding, chunks)
 
 
-@pytest.mark.parametrize(("encoding", "opens"), [(None, False), ("", False), ("Identity", False), (" GZIP ", True)])
-def test_plain_bodies_need_nothing(encoding: str | None, opens: bool) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "needs_inflater"), [(None, False), ("", False), ("Identity", False), (" GZIP ", True)]
+)
+def test_plain_bodies_need_nothing(encoding: str | None, needs_inflater: bool) -> None:
     """No encoding, and identity, go untouched."""
-    assert (inflater_for(encoding) is not None) is opens
+    assert (inflater_for(encoding) is not None) is needs_inflater
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress", "x" * 5000])

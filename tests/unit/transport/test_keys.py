@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.contract import Endpoint
 from dragoman.adapter.errors import ConfigurationError, MissingKeyError
-from dragoman.transport.keys import ApiKey, Credentials, checked_base_url
+from dragoman.transport.keys import ApiKey, Credentials, validate_base_url
 from tests.unit.transport.actors import ADAPTER, PlainAdapter
 
 
@@ -157,7 +157,7 @@ def test_a_base_url_is_scheme_host_and_path(bad: str) -> None:
     """Anything else is refused without being repeated: it may hold a password."""
     if bad.strip() == bad:
         with pytest.raises(ConfigurationError) as caught:
-            checked_base_url(bad, "https://api.plain.test")
+            validate_base_url(bad, "https://api.plain.test")
         assert "pass@" not in str(caught.value)
 
 
@@ -165,7 +165,7 @@ def test_a_base_url_is_scheme_host_and_path(bad: str) -> None:
 def test_a_base_url_has_no_other_errors(text: str) -> None:
     """Any text is a base URL or a ConfigurationError."""
     try:
-        url = checked_base_url(text, "https://api.plain.test")
+        url = validate_base_url(text, "https://api.plain.test")
     except ConfigurationError:
         return
     assert url.startswith(("http://", "https://"))

@@ -8,20 +8,20 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from dragoman.transport.lingering import Overdue, let_end
+from dragoman.transport.lingering import ReadWatchdog, drain
 
 _NAME = "dragoman-overdue"
-_SOON = 5.0
+_DEADLINE = 5.0
 """Seconds until which a test gives up. None of them waits that long where all is well."""
 
 
-def _watchers() -> int:
+def _count_threads() -> int:
     return sum(thread.name == _NAME for thread in threading.enumerate())
 
 
-def _wait_for_no_watcher() -> None:
-    until = time.monotonic() + _SOON
-    while _watchers():
+def _wait_for_no_thread() -> None:
+    until = time.monotonic() + _DEADLINE
+    while _count_threads():
         assert time.monotonic() < until, "the thread lives on, though there is nothing to wait for"
         time.sleep(0.005)
 
@@ -32,7 +32,7 @@ def pairs() -> list[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.fixture(autouse=True)
-def _closed(pairs: list[tuple[socket.socket, socket.socket]]) -> object:
+def _close_pairs(pairs: list[tuple[socket.socket, socket.socket]]) -> object:
     yield
     for pair in pairs:
         for end in pair:
@@ -41,25 +41,25 @@ def _closed(pairs: list[tuple[socket.socket, socket.socket]]) -> object:
 
 def test_a_reader_whose_end_does_not_come_is_hung_up_on(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
     """A blocking read that would never end does, for each of many connections, and it took one thread."""
-    _wait_for_no_watcher()  # of a test before
-    overdue, seen = Overdue(linger=0.02), []
-    with ExitStack() as held:
+    _wait_for_no_thread()  # of a test before
+    watchdog, seen = ReadWatchdog(timeout=0.02), []
+    with ExitStack() as stack:
         for ours, _ in pairs:
-            held.enter_context(overdue.hung_up(ours))
-        seen.append(_watchers())
+            stack.enter_context(watchdog.guard(ours))
+        seen.append(_count_threads())
         assert [ours.recv(1) for ours, _ in pairs] == [b""] * len(pairs)
     assert seen == [1]
-    _wait_for_no_watcher()
+    _wait_for_no_thread()
 
 
 def test_a_connection_that_ended_in_time_is_left_alone(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
     """Behind the context the connection is somebody else's: the next reader of it is not hung up on."""
-    overdue = Overdue(linger=0.02)
+    watchdog = ReadWatchdog(timeout=0.02)
     for ours, theirs in pairs:
-        with overdue.hung_up(ours):
+        with watchdog.guard(ours):
             theirs.send(b"!")
             assert ours.recv(1) == b"!"
-    _wait_for_no_watcher()
+    _wait_for_no_thread()
     for ours, theirs in pairs:
         theirs.send(b"?")
         assert ours.recv(1) == b"?"
@@ -67,11 +67,11 @@ def test_a_connection_that_ended_in_time_is_left_alone(pairs: list[tuple[socket.
 
 def test_the_thread_comes_back_when_it_is_needed_again(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
     """It ends with the last connection, and the next one that is waited for has one again."""
-    overdue = Overdue(linger=0.01)
+    watchdog = ReadWatchdog(timeout=0.01)
     for ours, _ in pairs[:3]:
-        with overdue.hung_up(ours):
+        with watchdog.guard(ours):
             assert ours.recv(1) == b""
-        _wait_for_no_watcher()
+        _wait_for_no_thread()
 
 
 def test_a_stream_of_http_2_is_not_waited_for(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
@@ -87,6 +87,6 @@ def test_a_stream_of_http_2_is_not_waited_for(pairs: list[tuple[socket.socket, s
         response = httpx.Response(200, stream=httpx.ByteStream(b""), extensions=extensions)
         response.is_closed = False
         rest = iter([b"the rest"])
-        let_end(response, rest)
+        drain(response, rest)
         left += rest
     assert left == [b"the rest"]

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.adapter.wire import WireRequest
-from dragoman.transport.prepare import checked_headers, checked_path
+from dragoman.transport.prepare import validate_headers, validate_path
 from tests.servers import FaultyServer, json_reply
-from tests.unit.transport.actors import BODY, ENGINES, KEY, Way
+from tests.unit.transport.actors import BODY, ENGINES, KEY, Driver
 
-_EVIL = "x-evil: 1"
-_ENDS = [
+_INJECTED = "x-evil: 1"
+_LINE_ENDS = [
     "\r\n",
     "\n",
     "\r",
@@ -30,16 +30,16 @@ _ENDS = [
 _LETTERS = ["é", "你", "\U0001f600", "\ud800", "\u0131", "\u202e", "\ufeff", "\xa0", "\u010a", "\u560a\u560d"]
 
 HEADER_VALUES = [
-    *(f"a{end}{_EVIL}" for end in _ENDS),
-    *(f"{end}{_EVIL}" for end in _ENDS),
-    *(f"a{end}" for end in _ENDS),
-    *(f"a{end} folded" for end in _ENDS),
+    *(f"a{end}{_INJECTED}" for end in _LINE_ENDS),
+    *(f"{end}{_INJECTED}" for end in _LINE_ENDS),
+    *(f"a{end}" for end in _LINE_ENDS),
+    *(f"a{end} folded" for end in _LINE_ENDS),
     *_LETTERS,
-    *(f"a{letter}{_EVIL}" for letter in _LETTERS),
+    *(f"a{letter}{_INJECTED}" for letter in _LETTERS),
     " leading", "trailing ", "\ttab", "tab\t",
 ]  # fmt: skip
 HEADER_NAMES = [
-    *(f"x-a{end}x-evil" for end in _ENDS),
+    *(f"x-a{end}x-evil" for end in _LINE_ENDS),
     "", " ", "x a", "x:a", "x-a:", ":path", "x-é", "x(a)", "x,a", "x;a", "x=a", "x\ta", '"x"', "x/a", "x[a]",
     "x{a}", "@x",
 ]  # fmt: skip
@@ -48,7 +48,7 @@ FRAMING = [
     "Keep-Alive", "Expect", "Accept-Encoding",
 ]  # fmt: skip
 PATHS = [
-    *(f"/chat{end}{_EVIL}" for end in _ENDS),
+    *(f"/chat{end}{_INJECTED}" for end in _LINE_ENDS),
     *(f"/chat{letter}" for letter in _LETTERS),
     "", "chat", "//evil.test/chat", "/\\evil.test", "\\\\evil.test", "http://evil.test/", "https:evil", "@evil.test/",
     ":80/",
@@ -59,8 +59,8 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
-def test_no_payload_reaches_the_wire(way: Way) -> None:
+@pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
+def test_no_payload_reaches_the_wire(driver: Driver) -> None:
     """Every payload in a header, a path or a method is a RequestError, and the server hears nothing."""
     requests = [
         *(WireRequest("POST", "/chat", BODY, {"x-a": value}) for value in HEADER_VALUES),
@@ -73,15 +73,15 @@ def test_no_payload_reaches_the_wire(way: Way) -> None:
     assert len(requests) >= 200
     with FaultyServer(json_reply({})) as server:
         for request in requests:
-            got = way.call(request, base_url=server.url)
-            assert type(got.error) is RequestError, request
-            assert KEY not in str(got.error)
+            result = driver.call(request, base_url=server.url)
+            assert type(result.error) is RequestError, request
+            assert KEY not in str(result.error)
         assert server.connections == 0
-        assert way.call(base_url=server.url).status == 200
+        assert driver.call(base_url=server.url).status == 200
         assert b"evil" not in server.received[0].head
 
 
-@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
+@pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 @pytest.mark.parametrize(
     "path",
     [
@@ -90,25 +90,25 @@ def test_no_payload_reaches_the_wire(way: Way) -> None:
         "/m/v1.5...2/x", "/%C3%A9", "/chat?api-version=2026-10-21&x=a%2Fb",
     ],
 )  # fmt: skip
-def test_an_honest_path_arrives_as_written(way: Way, path: str) -> None:
+def test_an_honest_path_arrives_as_written(driver: Driver, path: str) -> None:
     """Quoting is the adapter's, and stays."""
     with FaultyServer(json_reply({})) as server:
-        assert way.call(WireRequest("POST", path, b"{}"), base_url=server.url + "/v1").error is None
+        assert driver.call(WireRequest("POST", path, b"{}"), base_url=server.url + "/v1").error is None
     assert server.received[0].path == "/v1" + path
 
 
-@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
+@pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("host", ["xn--0", "xn--a", "xn--", "xn--zz-"])
-def test_a_name_that_decodes_to_nothing_is_refused(way: Way, host: str) -> None:
+def test_a_name_that_decodes_to_nothing_is_refused(driver: Driver, host: str) -> None:
     """A host in the international form that is none of its words is a ConfigurationError."""
-    assert type(way.call(base_url=f"https://{host}").error) is ConfigurationError
+    assert type(driver.call(base_url=f"https://{host}").error) is ConfigurationError
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=12), max_size=3))
 def test_headers_are_good_or_refused(headers: dict[str, str]) -> None:
     """Whatever passes is printable ASCII and is one line."""
     try:
-        checked = checked_headers(headers)
+        checked = validate_headers(headers)
     except RequestError:
         return
     for name, value in checked.items():
@@ -120,7 +120,7 @@ def test_headers_are_good_or_refused(headers: dict[str, str]) -> None:
 def test_a_path_stays_below_the_base(path: str) -> None:
     """Whatever passes starts with one slash and climbs nowhere."""
     try:
-        checked_path(path)
+        validate_path(path)
     except DragomanError:
         return
     assert path.startswith("/")

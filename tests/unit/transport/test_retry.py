@@ -17,8 +17,8 @@ from dragoman.adapter.errors import (
     ServerError,
 )
 from dragoman.adapter.wire import Headers
-from dragoman.transport.retry import RetryPolicy, RetryQuota, Tries
-from tests.unit.transport.actors import VirtualTime
+from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState
+from tests.unit.transport.actors import VirtualClock
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 POLICY = RetryPolicy()
@@ -52,13 +52,13 @@ def test_no_header_breaks_the_policy(value: str, name: str) -> None:
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
-def test_any_number_is_kept_refused_or_ignored(asked: float) -> None:
+def test_any_number_is_kept_refused_or_ignored(requested: float) -> None:
     """Up to a minute is kept, up to a day ends the trying, anything else is as if nothing was asked."""
-    seconds = wait({"retry-after": repr(asked)})
-    if math.isnan(asked) or asked <= 0 or asked > 86_400:
+    seconds = wait({"retry-after": repr(requested)})
+    if math.isnan(requested) or requested <= 0 or requested > 86_400:
         assert seconds == 1.0
-    elif asked <= 60:
-        assert seconds == asked
+    elif requested <= 60:
+        assert seconds == requested
     else:
         assert seconds is None
 
@@ -81,68 +81,70 @@ def test_the_number_of_retries_is_the_policys() -> None:
 def test_a_quota_runs_out_and_fills_again() -> None:
     """500 tokens are 35 transient retries or 100 throttled ones; each success gives one back, up to the brim."""
     quota = RetryQuota()
-    assert sum(quota.draw(NetworkError("x")) for _ in range(100)) == 35
-    assert quota.left == 10
-    assert [quota.draw(error) for error in (ServerError("x"), RateLimitError("x"), OverloadedError("x"))] == [
+    assert sum(quota.try_spend(NetworkError("x")) for _ in range(100)) == 35
+    assert quota.remaining == 10
+    assert [quota.try_spend(error) for error in (ServerError("x"), RateLimitError("x"), OverloadedError("x"))] == [
         False,
         True,
         True,
     ]
-    assert not quota.draw(RateLimitError("x"))
+    assert not quota.try_spend(RateLimitError("x"))
     for _ in range(14):
         quota.refund()
-    assert quota.draw(ServerError("x"))
+    assert quota.try_spend(ServerError("x"))
     for _ in range(1000):
         quota.refund()
-    assert quota.left == 500
-    assert sum(quota.draw(RateLimitError("x")) for _ in range(200)) == 100
+    assert quota.remaining == 500
+    assert sum(quota.try_spend(RateLimitError("x")) for _ in range(200)) == 100
 
 
 def test_an_outage_is_not_answered_with_three_times_the_load() -> None:
     """When every call fails, the quota lets 35 of 200 second attempts through and then none."""
-    quota, time = RetryQuota(), VirtualTime()
+    quota, time = RetryQuota(), VirtualClock()
     attempts = 0
     for _ in range(100):
-        tries = Tries(POLICY, quota, time.timing)
-        while tries.failed(ServerError("x"), Headers()) is not None:
+        state = RetryState(POLICY, quota, time.timing)
+        while state.record_failure(ServerError("x"), Headers()) is not None:
             pass
-        attempts += len(tries.attempts)
+        attempts += len(state.attempts)
     assert attempts == 100 + 35
 
 
 @pytest.mark.parametrize(("error", "retries"), [(ServerError("x"), 35), (RateLimitError("x"), 100)])
 def test_a_thousand_failing_calls_cost_a_tenth_more(error: ProviderError, retries: int) -> None:
     """Of 1,000 calls at once that all fail, at most one in ten is sent again, and none once the bucket is empty."""
-    quota, time = RetryQuota(), VirtualTime()
-    under_way = [Tries(POLICY, quota, time.timing) for _ in range(1_000)]
+    quota, time = RetryQuota(), VirtualClock()
+    under_way = [RetryState(POLICY, quota, time.timing) for _ in range(1_000)]
     total = 0
     while under_way:
         total += len(under_way)
-        under_way = [tries for tries in under_way if tries.failed(error, Headers()) is not None]
+        under_way = [state for state in under_way if state.record_failure(error, Headers()) is not None]
     assert total == 1_000 + retries
     assert total <= 1_100
-    assert [Tries(POLICY, quota, time.timing).failed(error, Headers()) for _ in range(1_000)] == [None] * 1_000
+    assert [RetryState(POLICY, quota, time.timing).record_failure(error, Headers()) for _ in range(1_000)] == [
+        None
+    ] * 1_000
 
 
 def test_no_retry_reaches_beyond_the_deadline() -> None:
     """A wait that would end at or after the time limit is not begun, and draws nothing."""
-    quota, time = RetryQuota(), VirtualTime()
-    tries = Tries(RetryPolicy(max_retries=9), quota, time.timing, timeout=7.0)
+    quota, time = RetryQuota(), VirtualClock()
+    state = RetryState(RetryPolicy(max_retries=9), quota, time.timing, timeout=7.0)
     waits = []
-    while (seconds := tries.failed(ServerError("x"), Headers())) is not None:
+    while (seconds := state.record_failure(ServerError("x"), Headers())) is not None:
         waits.append(seconds)
         time.sleep(seconds)
     assert waits == [1.0, 2.0]
-    assert tries.left == 4.0
-    assert quota.left == 500 - 2 * 14
+    assert state.remaining == 4.0
+    assert quota.remaining == 500 - 2 * 14
 
 
 def test_every_attempt_is_recorded() -> None:
     """The last error knows the statuses, classes and waits of all attempts."""
-    tries = Tries(POLICY, RetryQuota(), VirtualTime().timing)
-    tries.failed(ServerError("x", status=502), Headers({"retry-after": "3"}))
+    state = RetryState(POLICY, RetryQuota(), VirtualClock().timing)
+    state.record_failure(ServerError("x", status=502), Headers({"retry-after": "3"}))
     last = InvalidRequestError("x", status=400)
-    assert tries.failed(last, Headers()) is None
+    assert state.record_failure(last, Headers()) is None
     assert [(a.number, a.status, a.error_class, a.waited) for a in last.attempts] == [
         (1, 502, "server_error", 3.0),
         (2, 400, "invalid_request", 0.0),

@@ -11,16 +11,24 @@ import httpx
 import pytest
 
 from dragoman.adapter.wire import WireRequest
-from tests.unit.transport.actors import STREAM, WAYS, WHOLE, Broken, Got, VirtualTime, Way
+from tests.unit.transport.actors import (
+    DRIVERS,
+    PLAIN_REQUEST,
+    STREAM_REQUEST,
+    BreakingStream,
+    CallResult,
+    Driver,
+    VirtualClock,
+)
 
-Meet = Callable[[], httpx.Response]
+Outcome = Callable[[], httpx.Response]
 FAR, NEAR, PAST = "Sat, 21 Nov 2026 13:00:00 GMT", "Sat, 21 Nov 2026 12:00:07 GMT", "Fri, 20 Nov 2026 12:00:00 GMT"
 
 
 class Row(NamedTuple):
     """``waits`` are those of a call whose every attempt meets the same."""
 
-    meets: str
+    name: str
     waits: tuple[float, ...]
     status: int | None = None
     headers: dict[str, str] = {}  # noqa: RUF012
@@ -101,7 +109,7 @@ BREAKS = [
     Row("a slip of the protocol in the body", NEVER, 200, raises=httpx.LocalProtocolError, chunks=(b"ha", b"lf")),
     Row("strange encoding", NEVER, 200, {"content-encoding": "br"}, chunks=(b"x",), raises=httpx.ReadError),
 ]  # fmt: skip
-_IGNORED = {
+_IGNORED_VALUES = {
     "nan": "nan", "NAN": "NAN", "inf": "inf", "-inf": "-inf", "1e999": "1e999", "-1e999": "-1e999", "-1": "-1",
     "-0": "-0", "1e9": "10^9", "86401": "over a day", "9" * 400: "400 nines", "0x10": "hex",
     "1_0_0_0_0_0": "underscores",
@@ -112,13 +120,13 @@ _IGNORED = {
 _MILLISECONDS = {"1e9", "86401", "1_0_0_0_0_0"}
 """Seconds that are incredible, and believed as milliseconds: too long to wait."""
 HOSTILE = [
-    *(Row(f"{said} on {status}", TWICE, status, {"retry-after": value})
-      for value, said in _IGNORED.items() for status in (503, 529)),
-    *(Row(f"{said} in ms", TWICE, 500, {"retry-after-ms": value})
-      for value, said in _IGNORED.items() if value not in _MILLISECONDS),
-    *(Row(f"{said} on a refused request", NEVER, 400, {"retry-after": value}) for value, said in _IGNORED.items()),
-    *(Row(f"{said} where it should", TWICE, 409, {"retry-after": value, "x-should-retry": "true"})
-      for value, said in _IGNORED.items()),
+    *(Row(f"{label} on {status}", TWICE, status, {"retry-after": value})
+      for value, label in _IGNORED_VALUES.items() for status in (503, 529)),
+    *(Row(f"{label} in ms", TWICE, 500, {"retry-after-ms": value})
+      for value, label in _IGNORED_VALUES.items() if value not in _MILLISECONDS),
+    *(Row(f"{label} on a refused request", NEVER, 400, {"retry-after": value}) for value, label in _IGNORED_VALUES.items()),
+    *(Row(f"{label} where it should", TWICE, 409, {"retry-after": value, "x-should-retry": "true"})
+      for value, label in _IGNORED_VALUES.items()),
     *(Row(f"{seconds} s", NEVER, 503, {"retry-after": seconds}) for seconds in ("61", "119", "121", "1e3", "86400")),
     *(Row(f"{ms} ms", NEVER, 503, {"retry-after-ms": ms}) for ms in ("60001", "121000", "8.64e7")),
     Row("hostile ms, honest seconds", (7.0, 7.0), 429, {"retry-after-ms": "inf", "retry-after": "7"}),
@@ -127,84 +135,84 @@ HOSTILE = [
 TABLE = [*STATUSES, *HEADERS, *HOSTILE, *BREAKS]
 
 
-def meet(row: Row) -> httpx.Response:
+def respond(row: Row) -> httpx.Response:
     error = None if row.raises is None else row.raises("scripted")
     if row.chunks is not None:
         assert error is not None
-        return httpx.Response(row.status or 200, headers=row.headers, stream=Broken(error, *row.chunks))
+        return httpx.Response(row.status or 200, headers=row.headers, stream=BreakingStream(error, *row.chunks))
     if error is not None:
         raise error
     return httpx.Response(row.status or 200, headers=row.headers, stream=httpx.ByteStream(b"said"))
 
 
-def play(way: Way, row: Row, request: WireRequest, failures: int) -> tuple[Got, VirtualTime, int]:
+def run_call(driver: Driver, row: Row, request: WireRequest, failures: int) -> tuple[CallResult, VirtualClock, int]:
     """The call whose first attempts meet the row, then success."""
-    time, sent = VirtualTime(), 0
+    time, sent = VirtualClock(), 0
 
     def handler(_: httpx.Request) -> httpx.Response:
         nonlocal sent
         sent += 1
-        return meet(row) if sent <= failures else httpx.Response(200, content=b"ok")
+        return respond(row) if sent <= failures else httpx.Response(200, content=b"ok")
 
-    client = way.client(handler)
-    got = way.call(request, client=client, timing=time.timing)
+    client = driver.client(handler)
+    result = driver.call(request, client=client, timing=time.timing)
     if isinstance(client, httpx.Client):
         client.close()
     else:
         asyncio.run(client.aclose())
-    return got, time, sent
+    return result, time, sent
 
 
 def test_the_table_is_large_enough() -> None:
     """At least sixty rows, none twice."""
-    assert len({row.meets for row in TABLE}) == len(TABLE) >= 120
+    assert len({row.name for row in TABLE}) == len(TABLE) >= 120
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
-@pytest.mark.parametrize("row", TABLE, ids=[row.meets for row in TABLE])
-def test_a_failure_that_stays(row: Row, request_: WireRequest, way: Way) -> None:
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
+@pytest.mark.parametrize("row", TABLE, ids=[row.name for row in TABLE])
+def test_a_failure_that_stays(row: Row, request_: WireRequest, driver: Driver) -> None:
     """The waits are those of the table, one attempt more than waits, all of them recorded in the error."""
     waits = row.streamed_waits if request_.stream and row.streamed_waits is not None else row.waits
-    got, time, sent = play(way, row, request_, failures=99)
-    assert got.error is not None
+    result, time, sent = run_call(driver, row, request_, failures=99)
+    assert result.error is not None
     assert time.slept == pytest.approx(list(waits))
     assert sent == len(waits) + 1
     if row.raises not in (httpx.LocalProtocolError, httpx.UnsupportedProtocol):
-        assert [attempt.waited for attempt in got.attempts] == pytest.approx([*waits, 0.0])
-        assert [attempt.number for attempt in got.attempts] == list(range(1, sent + 1))
+        assert [attempt.waited for attempt in result.attempts] == pytest.approx([*waits, 0.0])
+        assert [attempt.number for attempt in result.attempts] == list(range(1, sent + 1))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-@pytest.mark.parametrize("row", [row for row in TABLE if row.waits], ids=[row.meets for row in TABLE if row.waits])
-def test_a_failure_that_passes(row: Row, way: Way) -> None:
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+@pytest.mark.parametrize("row", [row for row in TABLE if row.waits], ids=[row.name for row in TABLE if row.waits])
+def test_a_failure_that_passes(row: Row, driver: Driver) -> None:
     """After one failure the second attempt is the reply."""
-    got, time, sent = play(way, row, WHOLE, failures=1)
-    assert (got.error, got.body, sent) == (None, b"ok", 2)
+    result, time, sent = run_call(driver, row, PLAIN_REQUEST, failures=1)
+    assert (result.error, result.body, sent) == (None, b"ok", 2)
     assert time.slept == pytest.approx([row.waits[0]])
-    assert [attempt.error_class is None for attempt in got.attempts] == [False, True]
+    assert [attempt.error_class is None for attempt in result.attempts] == [False, True]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("seconds", [0.5, 1.5, 10.0])
-def test_no_row_waits_beyond_the_limit(seconds: float, way: Way) -> None:
+def test_no_row_waits_beyond_the_limit(seconds: float, driver: Driver) -> None:
     """Whatever is met, no single wait is over two minutes, and all of them together stay below the caller's limit."""
     for row in TABLE:
-        time = VirtualTime()
-        client = way.client(lambda _, row=row: meet(row))
-        got = way.call(client=client, timing=time.timing, timeout=seconds)
-        assert got.error is not None
-        assert all(0 < wait <= 120 for wait in time.slept), row.meets
-        assert sum(time.slept) < seconds, row.meets
+        time = VirtualClock()
+        client = driver.client(lambda _, row=row: respond(row))
+        result = driver.call(client=client, timing=time.timing, timeout=seconds)
+        assert result.error is not None
+        assert all(0 < wait <= 120 for wait in time.slept), row.name
+        assert sum(time.slept) < seconds, row.name
         client.close() if isinstance(client, httpx.Client) else asyncio.run(client.aclose())
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_a_time_limit_ends_the_trying(way: Way) -> None:
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+def test_a_time_limit_ends_the_trying(driver: Driver) -> None:
     """With two and a half seconds the second wait would end too late."""
-    time = VirtualTime()
-    client = way.client(lambda _: httpx.Response(503))
-    got = way.call(client=client, timing=time.timing, timeout=2.5)
+    time = VirtualClock()
+    client = driver.client(lambda _: httpx.Response(503))
+    result = driver.call(client=client, timing=time.timing, timeout=2.5)
     assert time.slept == [1.0]
-    assert len(got.attempts) == 2
+    assert len(result.attempts) == 2
     client.close() if isinstance(client, httpx.Client) else asyncio.run(client.aclose())

@@ -11,20 +11,30 @@ import pytest
 
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Reply, sse_reply
-from tests.unit.transport.actors import ADAPTER, BODY, ENGINES, KEY, STREAM, WAYS, WHOLE, VirtualTime, Way
+from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, sse_reply
+from tests.unit.transport.actors import (
+    ADAPTER,
+    BODY,
+    DRIVERS,
+    ENGINES,
+    KEY,
+    PLAIN_REQUEST,
+    STREAM_REQUEST,
+    Driver,
+    VirtualClock,
+)
 
 REPLIES = {
-    "success": Reply(body=b"{}"),
-    "echo of the key": Reply(status=401, body=f'{{"error": "bad key {KEY} given, {KEY}"}}'.encode()),
-    "echo in a server error": Reply(status=500, body=f"x-api-key: {KEY}".encode()),
-    "redirect": Reply(status=302, headers={"location": "http://127.0.0.1:9/"}),
-    "reset": Reply(before=RESET),
-    "hang up": Reply(before=HANG_UP),
-    "garbage with the key": Reply(raw=f"HTTP/9 {KEY}\r\n\r\n".encode()),
-    "timeout": Reply(before=STALL),
+    "success": HttpReply(body=b"{}"),
+    "echo of the key": HttpReply(status=401, body=f'{{"error": "bad key {KEY} given, {KEY}"}}'.encode()),
+    "echo in a server error": HttpReply(status=500, body=f"x-api-key: {KEY}".encode()),
+    "redirect": HttpReply(status=302, headers={"location": "http://127.0.0.1:9/"}),
+    "reset": HttpReply(before=RESET),
+    "hang up": HttpReply(before=HANG_UP),
+    "garbage with the key": HttpReply(raw=f"HTTP/9 {KEY}\r\n\r\n".encode()),
+    "timeout": HttpReply(before=STALL),
     "stream reset": sse_reply(b"data: 1\n\n", RESET),
-    "bad encoding": Reply(headers={"content-encoding": "br"}, body=b"x"),
+    "bad encoding": HttpReply(headers={"content-encoding": "br"}, body=b"x"),
 }
 
 
@@ -42,24 +52,26 @@ def log() -> Iterator[io.StringIO]:
     root.removeHandler(handler)
 
 
-@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
-@pytest.mark.parametrize("request_", [WHOLE, STREAM], ids=["whole", "stream"])
+@pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
+@pytest.mark.parametrize("request_", [PLAIN_REQUEST, STREAM_REQUEST], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", REPLIES)
-def test_a_key_is_seen_by_the_provider_alone(name: str, request_: WireRequest, way: Way, log: io.StringIO) -> None:
+def test_a_key_is_seen_by_the_provider_alone(
+    name: str, request_: WireRequest, driver: Driver, log: io.StringIO
+) -> None:
     """Whatever happens to a request, no text about it holds the key, local variables in tracebacks included."""
     with FaultyServer(REPLIES[name]) as server:
-        got = way.call(
-            request_, base_url=server.url, timeout=0.2, retry=RetryPolicy(max_retries=1), timing=VirtualTime().timing
+        result = driver.call(
+            request_, base_url=server.url, timeout=0.2, retry=RetryPolicy(max_retries=1), timing=VirtualClock().timing
         )
     assert server.received[0].headers["x-api-key"] == KEY
     # httpcore itself writes what a provider sends at DEBUG, and so the line with which this one is garbage.
-    seen = [log.getvalue().replace(f"HTTP/9 {KEY}", ""), repr(got.attempts)]
-    if got.error is not None:
-        shown = traceback.TracebackException.from_exception(got.error, capture_locals=True)
-        seen += [str(got.error), repr(got.error), "".join(shown.format())]
-        seen.append(repr(pickle.loads(pickle.dumps(got.error)).__dict__))
-        seen.append(str(vars(got.error)))
-    for text in seen:
+    texts = [log.getvalue().replace(f"HTTP/9 {KEY}", ""), repr(result.attempts)]
+    if result.error is not None:
+        formatted = traceback.TracebackException.from_exception(result.error, capture_locals=True)
+        texts += [str(result.error), repr(result.error), "".join(formatted.format())]
+        texts.append(repr(pickle.loads(pickle.dumps(result.error)).__dict__))
+        texts.append(str(vars(result.error)))
+    for text in texts:
         assert KEY not in text
 
 
@@ -72,31 +84,31 @@ def test_a_transport_keeps_to_itself() -> None:
             pickle.dumps(transport)
 
 
-@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
-def test_a_refused_header_does_not_show_its_value(way: Way) -> None:
+@pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
+def test_a_refused_header_does_not_show_its_value(driver: Driver) -> None:
     """A key with a line end in it, given as a header, is refused by name."""
     request = WireRequest("POST", "/chat", BODY, {"authorization": f"Bearer {KEY}\n"})
-    got = way.call(request, base_url="http://127.0.0.1:9")
-    assert "authorization" in str(got.error)
-    assert KEY not in str(got.error)
+    result = driver.call(request, base_url="http://127.0.0.1:9")
+    assert "authorization" in str(result.error)
+    assert KEY not in str(result.error)
 
 
-@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
-def test_a_made_up_key_does_not_eat_the_message(way: Way) -> None:
+@pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
+def test_a_made_up_key_does_not_eat_the_message(driver: Driver) -> None:
     """A word that somebody gives a local server for a key stays in what the server says."""
-    with FaultyServer(Reply(status=400, body=b'{"error": "no such model"}')) as server:
-        got = way.call(base_url=server.url, api_key="error")
-    assert '{"error": "no such model"}' in str(got.error)
+    with FaultyServer(HttpReply(status=400, body=b'{"error": "no such model"}')) as server:
+        result = driver.call(base_url=server.url, api_key="error")
+    assert '{"error": "no such model"}' in str(result.error)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_an_origin_gets_its_own_key_only(way: Way) -> None:
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
+def test_an_origin_gets_its_own_key_only(driver: Driver) -> None:
     """Five hundred requests between two origins, redirects among them: neither ever sees the other's key."""
-    heard: dict[str, set[str]] = {"a": set(), "b": set()}
-    with FaultyServer(Reply()) as a, FaultyServer(Reply()) as b:
+    keys_seen: dict[str, set[str]] = {"a": set(), "b": set()}
+    with FaultyServer(HttpReply()) as a, FaultyServer(HttpReply()) as b:
         for server, other in ((a, b), (b, a)):
             server._script = [
-                Reply(status=status, headers={"location": target})
+                HttpReply(status=status, headers={"location": target})
                 for status in (301, 302, 303, 307, 308)
                 for target in (
                     other.url, other.url + "/chat", f"//127.0.0.1:{other.port}/chat", f"http://user@127.0.0.1:{other.port}/",
@@ -105,21 +117,21 @@ def test_an_origin_gets_its_own_key_only(way: Way) -> None:
             ]  # fmt: skip
         for number in range(250):
             for server, key in ((a, "key-of-a"), (b, "key-of-b")):
-                way.call(STREAM if number % 2 else WHOLE, api_key=key, base_url=server.url)
-        heard["a"] |= {received.headers["x-api-key"] for received in a.received}
-        heard["b"] |= {received.headers["x-api-key"] for received in b.received}
+                driver.call(STREAM_REQUEST if number % 2 else PLAIN_REQUEST, api_key=key, base_url=server.url)
+        keys_seen["a"] |= {received.headers["x-api-key"] for received in a.received}
+        keys_seen["b"] |= {received.headers["x-api-key"] for received in b.received}
         assert (len(a.received), len(b.received)) == (250, 250)
-    assert heard == {"a": {"key-of-a"}, "b": {"key-of-b"}}
+    assert keys_seen == {"a": {"key-of-a"}, "b": {"key-of-b"}}
 
 
 def test_the_transport_says_that_it_tries_again(caplog: pytest.LogCaptureFixture) -> None:
     """One line at INFO for each wait, with what failed and how long it waits."""
     caplog.set_level(logging.INFO, "dragoman.transport")
-    with FaultyServer([Reply(status=503), Reply(before=RESET), Reply()]) as server:
+    with FaultyServer([HttpReply(status=503), HttpReply(before=RESET), HttpReply()]) as server:
 
         async def main() -> None:
-            async with AsyncHttpTransport(api_key=KEY, base_url=server.url, timing=VirtualTime().timing) as transport:
-                await transport.send(ADAPTER, WHOLE)
+            async with AsyncHttpTransport(api_key=KEY, base_url=server.url, timing=VirtualClock().timing) as transport:
+                await transport.send(ADAPTER, PLAIN_REQUEST)
 
         asyncio.run(main())
     assert [record.message for record in caplog.records if record.name == "dragoman.transport"] == [

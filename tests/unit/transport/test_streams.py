@@ -9,58 +9,69 @@ import pytest
 from dragoman.adapter.errors import NetworkError
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
-from tests.servers import RESET, STALL, FaultyServer, Pause, Received, Reply, json_reply, sse_reply
-from tests.unit.transport.actors import ADAPTER, AIOHTTP, ENGINES, KEY, STREAM, WAYS, WHOLE, AsyncWay, SyncWay, Way
+from tests.servers import RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
+from tests.unit.transport.actors import (
+    ADAPTER,
+    AIOHTTP,
+    DRIVERS,
+    ENGINES,
+    KEY,
+    PLAIN_REQUEST,
+    STREAM_REQUEST,
+    AsyncDriver,
+    Driver,
+    SyncDriver,
+)
 
 ROUNDS = 50
 POOL = 5
 NO_RETRY = RetryPolicy(max_retries=0)
-AWAITING = (WAYS[1], AIOHTTP)
+ASYNC_DRIVERS = (DRIVERS[1], AIOHTTP)
 ENDLESS = [step for number in range(3) for step in (b"data: %d\n\n" % number, Pause(0.001))]
 
 
-def script(received: Received) -> Reply:
+def script(received: ReceivedRequest) -> HttpReply:
     """A stream that never ends to who asks for a stream, nothing at all to who waits, a whole reply to the others."""
     if received.path == "/silence":
-        return Reply(before=STALL)
+        return HttpReply(before=STALL)
     return sse_reply(*ENDLESS, STALL) if received.headers["accept-encoding"] == "identity" else json_reply({"ok": 1})
 
 
 def never_entered(transport: HttpTransport) -> None:
-    transport.stream(ADAPTER, STREAM)
+    transport.stream(ADAPTER, STREAM_REQUEST)
 
 
 def never_iterated(transport: HttpTransport) -> None:
-    with transport.stream(ADAPTER, STREAM):
+    with transport.stream(ADAPTER, STREAM_REQUEST):
         pass
 
 
 def left_after_one(transport: HttpTransport) -> None:
-    with transport.stream(ADAPTER, STREAM) as reply:
+    with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
         next(reply.chunks)
-        raise EnoughError
+        raise StopReadingError
 
 
 def kept_after_leaving(transport: HttpTransport, kept: list[Iterator[bytes]] = []) -> None:  # noqa: B006
     """The caller keeps the iterator, which must not keep the connection."""
-    with transport.stream(ADAPTER, STREAM) as reply:
+    with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
         kept.append(reply.chunks)
 
 
 def raised_inside(transport: HttpTransport) -> None:
-    with transport.stream(ADAPTER, STREAM) as reply:
+    with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
         for _ in reply.chunks:
-            raise EnoughError
+            raise StopReadingError
 
 
 def dropped(transport: HttpTransport) -> None:
     """Entered by hand and never left: the garbage collector leaves it."""
-    context = transport.stream(ADAPTER, STREAM)
+    context = transport.stream(ADAPTER, STREAM_REQUEST)
     next(context.__enter__().chunks)
     del context
 
 
-class EnoughError(Exception):
+class StopReadingError(Exception):
     pass
 
 
@@ -77,25 +88,25 @@ def test_fifty_streams_left_by_a_sync_caller(leave: Callable[[HttpTransport], No
         HttpTransport(api_key=KEY, base_url=server.url, max_connections=POOL, retry=NO_RETRY) as transport,
     ):
         for _ in range(ROUNDS):
-            with contextlib.suppress(EnoughError):
+            with contextlib.suppress(StopReadingError):
                 leave(transport)
-            assert transport.send(ADAPTER, WHOLE, timeout=5).status == 200
+            assert transport.send(ADAPTER, PLAIN_REQUEST, timeout=5).status == 200
         assert server.wait_until_closed(at_most_open=1) <= 1
 
 
 async def a_never_iterated(transport: AsyncHttpTransport) -> None:
-    async with transport.stream(ADAPTER, STREAM):
+    async with transport.stream(ADAPTER, STREAM_REQUEST):
         pass
 
 
 async def a_left_after_one(transport: AsyncHttpTransport) -> None:
-    async with transport.stream(ADAPTER, STREAM) as reply:
+    async with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
         await anext(reply.chunks)
-        raise EnoughError
+        raise StopReadingError
 
 
 async def a_kept_after_leaving(transport: AsyncHttpTransport, kept: list[AsyncIterator[bytes]] = []) -> None:  # noqa: B006
-    async with transport.stream(ADAPTER, STREAM) as reply:
+    async with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
         kept.append(reply.chunks)
 
 
@@ -103,7 +114,7 @@ async def a_cancelled_midway(transport: AsyncHttpTransport) -> None:
     started = asyncio.Event()
 
     async def read() -> None:
-        async with transport.stream(ADAPTER, STREAM) as reply:
+        async with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
             async for _ in reply.chunks:
                 started.set()
 
@@ -135,7 +146,7 @@ async def a_cancelled_twice_before_the_head(transport: AsyncHttpTransport) -> No
 
 
 async def a_left_waiting(transport: AsyncHttpTransport) -> None:
-    async with transport.stream(ADAPTER, STREAM) as reply:
+    async with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
         async for _ in reply.chunks:
             pass
 
@@ -156,7 +167,7 @@ async def a_timed_out_from_outside(transport: AsyncHttpTransport) -> None:
 
 async def a_dropped(transport: AsyncHttpTransport) -> None:
     """Entered by hand and never left: the event loop closes what the garbage collector finds."""
-    context = transport.stream(ADAPTER, STREAM)
+    context = transport.stream(ADAPTER, STREAM_REQUEST)
     await anext((await context.__aenter__()).chunks)
     del context
     await asyncio.sleep(0.005)
@@ -168,31 +179,31 @@ ASYNC: list[Callable[[AsyncHttpTransport], Awaitable[None]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", AWAITING, ids=lambda way: way.name)
+@pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
 def test_fifty_streams_left_by_an_async_caller(
-    leave: Callable[[AsyncHttpTransport], Awaitable[None]], way: AsyncWay
+    leave: Callable[[AsyncHttpTransport], Awaitable[None]], driver: AsyncDriver
 ) -> None:
     """The same with await, and with cancellation in every place."""
 
     async def main() -> None:
-        async with way.transport(base_url=server.url, max_connections=POOL, retry=NO_RETRY) as transport:
+        async with driver.transport(base_url=server.url, max_connections=POOL, retry=NO_RETRY) as transport:
             for _ in range(ROUNDS):
-                with contextlib.suppress(EnoughError):
+                with contextlib.suppress(StopReadingError):
                     await leave(transport)
-                assert (await transport.send(ADAPTER, WHOLE, timeout=5)).status == 200
+                assert (await transport.send(ADAPTER, PLAIN_REQUEST, timeout=5)).status == 200
             assert await asyncio.to_thread(server.wait_until_closed, 1) <= 1
 
     with FaultyServer(script) as server:
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("way", AWAITING, ids=lambda way: way.name)
-def test_closing_waits_for_clients_that_close_by_themselves(way: AsyncWay) -> None:
+@pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=lambda driver: driver.name)
+def test_closing_waits_for_clients_that_close_by_themselves(driver: AsyncDriver) -> None:
     """A transport that is closed right after a double cancellation leaves no task and no connection behind."""
 
     async def main() -> None:
-        async with way.transport(base_url=server.url) as transport:
+        async with driver.transport(base_url=server.url) as transport:
             await a_cancelled_twice(transport)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -202,44 +213,44 @@ def test_closing_waits_for_clients_that_close_by_themselves(way: AsyncWay) -> No
         assert server.wait_until_closed() == 0
 
 
-@pytest.mark.parametrize("way", AWAITING, ids=lambda way: way.name)
-def test_a_thousand_calls_share_the_connections(way: AsyncWay) -> None:
+@pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=lambda driver: driver.name)
+def test_a_thousand_calls_share_the_connections(driver: AsyncDriver) -> None:
     """A hundred callers at once over five connections: nobody starves, and there are never more than five."""
-    most = 0
+    max_open = 0
 
-    def watched(received: Received) -> Reply:
-        nonlocal most
-        most = max(most, received.connection + 1)
+    def count_connections(received: ReceivedRequest) -> HttpReply:
+        nonlocal max_open
+        max_open = max(max_open, received.connection + 1)
         return json_reply({})
 
     async def main() -> None:
-        async with way.transport(base_url=server.url, max_connections=POOL) as transport:
+        async with driver.transport(base_url=server.url, max_connections=POOL) as transport:
             for _ in range(10):
-                replies = await asyncio.gather(*[transport.send(ADAPTER, WHOLE) for _ in range(100)])
+                replies = await asyncio.gather(*[transport.send(ADAPTER, PLAIN_REQUEST) for _ in range(100)])
                 assert {reply.status for reply in replies} == {200}
 
-    with FaultyServer(watched) as server:
+    with FaultyServer(count_connections) as server:
         asyncio.run(main())
-    assert most == POOL
+    assert max_open == POOL
 
 
-@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
-def test_a_finished_stream_gives_its_connection_back(way: Way) -> None:
+@pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
+def test_a_finished_stream_gives_its_connection_back(driver: Driver) -> None:
     """A caller who stops at the terminal event leaves the end of the stream unread; the connection serves on."""
     with FaultyServer(sse_reply(b"data: 1\n\n", b"data: last\n\n")) as server:
-        if isinstance(way, SyncWay):
-            with way.transport(base_url=server.url) as transport:
+        if isinstance(driver, SyncDriver):
+            with driver.transport(base_url=server.url) as transport:
                 for _ in range(10):
-                    with transport.stream(ADAPTER, STREAM) as reply:
+                    with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
                         for chunk in reply.chunks:
                             if b"last" in chunk:
                                 break
         else:
 
             async def main() -> None:
-                async with way.transport(base_url=server.url) as transport:
+                async with driver.transport(base_url=server.url) as transport:
                     for _ in range(10):
-                        async with transport.stream(ADAPTER, STREAM) as reply:
+                        async with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
                             async for chunk in reply.chunks:
                                 if b"last" in chunk:
                                     break
@@ -249,23 +260,23 @@ def test_a_finished_stream_gives_its_connection_back(way: Way) -> None:
         assert server.connections == 1
 
 
-@pytest.mark.parametrize("way", ENGINES, ids=lambda way: way.name)
+@pytest.mark.parametrize("driver", ENGINES, ids=lambda driver: driver.name)
 @pytest.mark.parametrize("end", [STALL, RESET, b"data: more\n\n" * 100_000], ids=["stall", "reset", "much more"])
-def test_a_stream_that_does_not_end_is_hung_up_on(way: Way, end: object) -> None:
+def test_a_stream_that_does_not_end_is_hung_up_on(driver: Driver, end: object) -> None:
     """After the event that the caller wanted, nothing that the provider does is an error or takes long."""
     with FaultyServer(sse_reply(b"data: last\n\n", end, STALL)) as server:  # type: ignore[arg-type]
-        if isinstance(way, SyncWay):
+        if isinstance(driver, SyncDriver):
             with (
-                way.transport(base_url=server.url) as transport,
-                transport.stream(ADAPTER, STREAM) as reply,
+                driver.transport(base_url=server.url) as transport,
+                transport.stream(ADAPTER, STREAM_REQUEST) as reply,
             ):
                 assert next(reply.chunks).startswith(b"data: last")
         else:
 
             async def main() -> None:
                 async with (
-                    way.transport(base_url=server.url) as transport,
-                    transport.stream(ADAPTER, STREAM) as reply,
+                    driver.transport(base_url=server.url) as transport,
+                    transport.stream(ADAPTER, STREAM_REQUEST) as reply,
                 ):
                     assert (await anext(reply.chunks)).startswith(b"data: last")
 
@@ -276,7 +287,7 @@ def test_a_stream_that_does_not_end_is_hung_up_on(way: Way, end: object) -> None
 def test_chunks_are_no_use_after_the_context() -> None:
     """Reading on after leaving is an error or nothing, and never the rest of somebody else's reply."""
     with FaultyServer(script) as server, HttpTransport(api_key=KEY, base_url=server.url) as transport:
-        with transport.stream(ADAPTER, STREAM) as reply:
+        with transport.stream(ADAPTER, STREAM_REQUEST) as reply:
             chunks = reply.chunks
         with contextlib.suppress(NetworkError):
             assert b"".join(chunks) in (b"", ENDLESS[0])
@@ -286,6 +297,6 @@ def test_bytes_arrive_when_they_are_sent() -> None:
     """The first chunk is handed out while the second is still to be written."""
     with FaultyServer(sse_reply(b"data: 1\n\n", STALL)) as server:
         transport = HttpTransport(api_key=KEY, base_url=server.url)
-        context = transport.stream(ADAPTER, STREAM)
+        context = transport.stream(ADAPTER, STREAM_REQUEST)
         assert next(context.__enter__().chunks) == b"data: 1\n\n"
         transport.close()

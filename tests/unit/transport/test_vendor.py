@@ -25,8 +25,8 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncVendorTransport, Attempt, HttpTransport, RetryPolicy, VendorTransport
 from dragoman.transport.vendor import vendor_of
-from tests.servers import RESET, STALL, FaultyServer, Pause, Received, Reply, json_reply, sse_reply
-from tests.unit.transport.actors import ADAPTER, BODY, KEY, Got, VirtualTime, take, take_async
+from tests.servers import RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
+from tests.unit.transport.actors import ADAPTER, BODY, KEY, CallResult, VirtualClock, call_once, call_once_async
 
 EVENTS = [b'data: {"text":"\xc3', b'\xa9\xe2\x80\xa8"}\n\n', b"event: x\r\ndata: 1\r\n\r\n", b"data: [DONE]\n\n"]
 NO_RETRY = RetryPolicy(max_retries=0)
@@ -46,32 +46,32 @@ class Vendor(NamedTuple):
     def request(self, *, stream: bool = False) -> WireRequest:
         return WireRequest("POST", self.path, BODY, {"x-extra": "1"}, stream=stream)
 
-    def call(self, base_url: str, request: WireRequest, *, timeout: float | None = None, **settings: Any) -> Got:
-        return carry(lambda: self.make(base_url), request, self.asynchronous, timeout=timeout, **settings)
+    def call(self, base_url: str, request: WireRequest, *, timeout: float | None = None, **settings: Any) -> CallResult:
+        return call_through(lambda: self.make(base_url), request, self.asynchronous, timeout=timeout, **settings)
 
 
-def carry(
+def call_through(
     make: Callable[[], Any],
     request: WireRequest,
     asynchronous: bool,
     *,
     timeout: float | None = None,
     **settings: Any,
-) -> Got:
+) -> CallResult:
     """One call through the client that ``make`` makes."""
     if not asynchronous:
         client = make()
         try:
             with VendorTransport(client, **settings) as transport:
-                return take(transport, request, timeout=timeout)
+                return call_once(transport, request, timeout=timeout)
         finally:
             client.close()
 
-    async def main() -> Got:
+    async def main() -> CallResult:
         client = make()
         try:
             async with AsyncVendorTransport(client, **settings) as transport:
-                return await take_async(transport, request, timeout=timeout)
+                return await call_once_async(transport, request, timeout=timeout)
         finally:
             await client.close()
 
@@ -122,7 +122,7 @@ every_vendor = pytest.mark.parametrize("vendor", VENDORS, ids=[vendor.name for v
 whole_or_stream = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
-def answer(received: Received) -> Reply:
+def respond(received: ReceivedRequest) -> HttpReply:
     """What was asked for: a stream of events, or one JSON object."""
     return sse_reply(*EVENTS) if received.headers["accept-encoding"] == "identity" else json_reply({"text": "é\u2028"})
 
@@ -132,12 +132,12 @@ def answer(received: Received) -> Reply:
 def test_the_bytes_are_those_of_the_direct_way(vendor: Vendor, stream: bool) -> None:
     """Request body and reply are byte for byte what goes and comes without the client; the key is the client's."""
     request = vendor.request(stream=stream)
-    with FaultyServer(answer) as server:
+    with FaultyServer(respond) as server:
         with HttpTransport(api_key=KEY, base_url=server.url) as direct:
-            expected = take(direct, request)
-        got = vendor.call(server.url, request)
-    assert got == expected
-    assert got.error is None
+            expected = call_once(direct, request)
+        result = vendor.call(server.url, request)
+    assert result == expected
+    assert result.error is None
     first, second = server.received
     assert (second.method, second.path, second.body) == (first.method, first.path, BODY)
     assert second.headers["authorization"] == BEARER
@@ -148,12 +148,12 @@ def test_the_bytes_are_those_of_the_direct_way(vendor: Vendor, stream: bool) -> 
 @whole_or_stream
 def test_only_we_try_again(vendor: Vendor, stream: bool) -> None:
     """Two failures and a success are three requests, and all of them are in the record."""
-    time = VirtualTime()
-    script = [json_reply({}, status=529), Reply(before=RESET), sse_reply(*EVENTS)]
+    time = VirtualClock()
+    script = [json_reply({}, status=529), HttpReply(before=RESET), sse_reply(*EVENTS)]
     with FaultyServer(script) as server:
-        got = vendor.call(server.url, vendor.request(stream=stream), timing=time.timing)
-    assert got.body == b"".join(EVENTS)
-    assert got.attempts == (
+        result = vendor.call(server.url, vendor.request(stream=stream), timing=time.timing)
+    assert result.body == b"".join(EVENTS)
+    assert result.attempts == (
         Attempt(1, 529, "rate_limit", 1.0),
         Attempt(2, None, "network", 2.0),
         Attempt(3, 200, None),
@@ -170,11 +170,11 @@ def test_only_we_try_again(vendor: Vendor, stream: bool) -> None:
 def test_a_failing_status_is_the_adapters_error(vendor: Vendor, stream: bool, status: int, kind: type) -> None:
     """The body reaches the adapter, not the vendor's classes, and nothing is chained to the error."""
     with FaultyServer(json_reply({"error": "told so"}, status=status, request_id="r1", location="/")) as server:
-        got = vendor.call(server.url, vendor.request(stream=stream), retry=NO_RETRY)
-    assert type(got.error) is kind
-    assert got.status == status
-    assert "told so" in str(got.error) or status == 302
-    assert getattr(got.error, "__context__", "no error") is None
+        result = vendor.call(server.url, vendor.request(stream=stream), retry=NO_RETRY)
+    assert type(result.error) is kind
+    assert result.status == status
+    assert "told so" in str(result.error) or status == 302
+    assert getattr(result.error, "__context__", "no error") is None
     assert len(server.received) == 1
 
 
@@ -183,9 +183,9 @@ def test_a_failing_status_is_the_adapters_error(vendor: Vendor, stream: bool, st
 def test_an_echoed_key_is_masked(vendor: Vendor, stream: bool) -> None:
     """A provider that repeats the key in its refusal does not bring it into our error."""
     with FaultyServer(json_reply({"error": f"bad key {KEY}"}, status=401)) as server:
-        got = vendor.call(server.url, vendor.request(stream=stream))
-    assert "bad key ***" in str(got.error)
-    assert KEY not in repr(vars(got.error))
+        result = vendor.call(server.url, vendor.request(stream=stream))
+    assert "bad key ***" in str(result.error)
+    assert KEY not in repr(vars(result.error))
 
 
 @every_vendor
@@ -193,41 +193,41 @@ def test_an_echoed_key_is_masked(vendor: Vendor, stream: bool) -> None:
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        (Reply(before=RESET), NetworkError),
+        (HttpReply(before=RESET), NetworkError),
         (sse_reply(b"data: 1\n\n", RESET), NetworkError),
-        (Reply(before=STALL), RequestTimeoutError),
+        (HttpReply(before=STALL), RequestTimeoutError),
         (sse_reply(b"data: 1\n\n", STALL), RequestTimeoutError),
     ],
     ids=["reset", "reset midway", "silence", "silence midway"],
 )
-def test_a_broken_connection_is_our_error(vendor: Vendor, stream: bool, reply: Reply, kind: type) -> None:
+def test_a_broken_connection_is_our_error(vendor: Vendor, stream: bool, reply: HttpReply, kind: type) -> None:
     """The client's connection errors and time-outs become ours, without the key."""
     with FaultyServer(reply) as server:
-        patience = 0.15 if kind is RequestTimeoutError else 10.0
-        got = vendor.call(server.url, vendor.request(stream=stream), retry=NO_RETRY, timeout=patience)
-    assert type(got.error) is kind
-    assert KEY not in f"{got.error} {got.error!r}"
-    assert getattr(got.error, "__context__", "no error") is None
+        timeout_seconds = 0.15 if kind is RequestTimeoutError else 10.0
+        result = vendor.call(server.url, vendor.request(stream=stream), retry=NO_RETRY, timeout=timeout_seconds)
+    assert type(result.error) is kind
+    assert KEY not in f"{result.error} {result.error!r}"
+    assert getattr(result.error, "__context__", "no error") is None
 
 
 @every_vendor
 def test_the_clients_own_time_limit_holds(vendor: Vendor) -> None:
     """Without a limit of ours nothing is changed: a slow but steady reply comes home."""
     with FaultyServer(sse_reply(b"a", Pause(0.15), b"b")) as server:
-        got = vendor.call(server.url, vendor.request(stream=True), connect_timeout=0.1)
-    assert (got.body, got.error) == (b"ab", None)
+        result = vendor.call(server.url, vendor.request(stream=True), connect_timeout=0.1)
+    assert (result.body, result.error) == (b"ab", None)
 
 
 def test_a_limit_of_the_client_is_kept() -> None:
     """A client that was made with a short time limit times out by it."""
-    with FaultyServer(Reply(before=STALL)) as server:
+    with FaultyServer(HttpReply(before=STALL)) as server:
         for vendor, make in (
             ("/v1/messages", lambda: anthropic.Anthropic(api_key=KEY, base_url=server.url, timeout=0.15)),
             ("/responses", lambda: openai.OpenAI(api_key=KEY, base_url=server.url, timeout=0.15)),
             ("/api/chat", lambda: ollama.Client(server.url, timeout=0.15)),
         ):
-            got = carry(make, WireRequest("POST", vendor, BODY), False, retry=NO_RETRY)
-            assert type(got.error) is RequestTimeoutError
+            result = call_through(make, WireRequest("POST", vendor, BODY), False, retry=NO_RETRY)
+            assert type(result.error) is RequestTimeoutError
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
@@ -235,13 +235,13 @@ def test_a_limit_of_the_client_is_kept() -> None:
 def test_azure_puts_the_deployment_into_the_path(asynchronous: bool, stream: bool) -> None:
     """Clients for clouds build the address out of the body, which they get as an object."""
     kind = openai.AsyncAzureOpenAI if asynchronous else openai.AzureOpenAI
-    with FaultyServer(answer) as server:
-        got = carry(
+    with FaultyServer(respond) as server:
+        result = call_through(
             lambda: kind(api_key=KEY, azure_endpoint=server.url, api_version="2026-10-21"),
             WireRequest("POST", "/chat/completions", BODY, stream=stream),
             asynchronous,
         )
-    assert got.error is None
+    assert result.error is None
     (received,) = server.received
     assert received.path == "/openai/deployments/m/chat/completions?api-version=2026-10-21"
     assert received.headers["api-key"] == KEY
@@ -252,13 +252,13 @@ def test_azure_puts_the_deployment_into_the_path(asynchronous: bool, stream: boo
 def test_vertex_takes_the_model_out_of_the_body(asynchronous: bool) -> None:
     """Anthropic's client for Vertex does its own rewriting too."""
     kind = anthropic.AsyncAnthropicVertex if asynchronous else anthropic.AnthropicVertex
-    with FaultyServer(answer) as server:
-        got = carry(
+    with FaultyServer(respond) as server:
+        result = call_through(
             lambda: kind(region="global", project_id="p", access_token=KEY, base_url=server.url),
             WireRequest("POST", "/v1/messages", BODY),
             asynchronous,
         )
-    assert got.error is None
+    assert result.error is None
     (received,) = server.received
     assert received.path == "/projects/p/locations/global/publishers/anthropic/models/m:rawPredict"
     assert "model" not in json.loads(received.body)
@@ -266,33 +266,33 @@ def test_vertex_takes_the_model_out_of_the_body(asynchronous: bool) -> None:
 
 def test_a_client_with_middleware_is_used_with_it() -> None:
     """What the caller put around the client stays around our requests."""
-    seen: list[str] = []
+    order: list[str] = []
 
     def middleware(request: Any, call_next: Any) -> Any:
-        seen.append("before")
+        order.append("before")
         return call_next(request)
 
-    with FaultyServer(answer) as server:
+    with FaultyServer(respond) as server:
         for stream in (False, True):
-            got = carry(
+            result = call_through(
                 lambda: anthropic.Anthropic(api_key=KEY, base_url=server.url, middleware=[middleware]),
                 WireRequest("POST", "/v1/messages", BODY, stream=stream),
                 False,
             )
-            assert got.error is None
-            assert got.body == (b"".join(EVENTS) if stream else json.dumps({"text": "é\u2028"}).encode())
-    assert seen == ["before", "before"]
+            assert result.error is None
+            assert result.body == (b"".join(EVENTS) if stream else json.dumps({"text": "é\u2028"}).encode())
+    assert order == ["before", "before"]
 
 
 def test_a_client_without_credentials_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """That the client refuses to send is a ConfigurationError and is not tried again."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    got = carry(
+    result = call_through(
         lambda: anthropic.Anthropic(base_url="http://127.0.0.1:9"), WireRequest("POST", "/v1/messages", BODY), False
     )
-    assert type(got.error) is ConfigurationError
-    assert "authentication" in str(got.error)
+    assert type(result.error) is ConfigurationError
+    assert "authentication" in str(result.error)
 
 
 def test_the_kind_of_client_is_checked() -> None:
@@ -300,27 +300,27 @@ def test_the_kind_of_client_is_checked() -> None:
     for make in (anthropic.Anthropic, openai.OpenAI):
         with make(api_key=KEY) as client, pytest.raises(ConfigurationError, match="give it to VendorTransport"):
             AsyncVendorTransport(client)
-    for wrong in (anthropic.AsyncAnthropic(api_key=KEY), openai.AsyncOpenAI(api_key=KEY), ollama.AsyncClient()):
+    for wrong_client in (anthropic.AsyncAnthropic(api_key=KEY), openai.AsyncOpenAI(api_key=KEY), ollama.AsyncClient()):
         with pytest.raises(ConfigurationError, match="give it to AsyncVendorTransport"):
-            VendorTransport(wrong)
-    for stranger in (object(), httpx.Timeout(1), "anthropic"):
-        assert vendor_of(stranger) is None
+            VendorTransport(wrong_client)
+    for unknown_client in (object(), httpx.Timeout(1), "anthropic"):
+        assert vendor_of(unknown_client) is None
         with pytest.raises(ConfigurationError, match="no client of anthropic, openai or ollama"):
-            VendorTransport(stranger)
+            VendorTransport(unknown_client)
 
 
 def test_a_client_of_an_unknown_build_is_refused() -> None:
     """A vendor's class without an HTTP client in it is no AttributeError later."""
-    hollow = type("Client", (), {"__module__": "ollama"})()
+    empty_client = type("Client", (), {"__module__": "ollama"})()
     with pytest.raises(ConfigurationError, match=r"ollama\.Client has no HTTP client in it"):
-        VendorTransport(hollow)
+        VendorTransport(empty_client)
 
 
 @pytest.mark.parametrize("value", ["a\r\nx-evil: 1", "é", "a\0"])
 @every_vendor
 def test_headers_are_checked_before_the_client_has_them(vendor: Vendor, value: str) -> None:
     """A header that could become two is refused, and nothing is sent."""
-    with FaultyServer(answer) as server:
+    with FaultyServer(respond) as server:
         for request in (
             WireRequest("POST", vendor.path, BODY, {"x-a": value}),
             WireRequest("POST", f"{vendor.path}{value}", BODY),
@@ -331,7 +331,7 @@ def test_headers_are_checked_before_the_client_has_them(vendor: Vendor, value: s
         assert server.received == []
 
 
-def endless(received: Received) -> Reply:
+def endless(received: ReceivedRequest) -> HttpReply:
     return sse_reply(*EVENTS, STALL) if received.headers["accept-encoding"] == "identity" else json_reply({})
 
 
@@ -377,18 +377,18 @@ def test_fifty_streams_that_are_cancelled(name: str) -> None:
     }
     path = SMALL[name][1]
 
-    async def read(transport: AsyncVendorTransport, begun: asyncio.Event) -> None:
+    async def read(transport: AsyncVendorTransport, started: asyncio.Event) -> None:
         async with transport.stream(ADAPTER, WireRequest("POST", path, BODY, stream=True)) as reply:
             async for _ in reply.chunks:
-                begun.set()
+                started.set()
 
     async def main() -> None:
         client = makers[name](server.url)
         transport = AsyncVendorTransport(client, retry=NO_RETRY)
         for _ in range(50):
-            begun = asyncio.Event()
-            task = asyncio.create_task(read(transport, begun))
-            await begun.wait()
+            started = asyncio.Event()
+            task = asyncio.create_task(read(transport, started))
+            await started.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

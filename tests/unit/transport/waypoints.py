@@ -16,7 +16,7 @@ import pytest
 HOST = "127.0.0.1"
 
 
-class Waypoint:
+class LoopbackServer:
     """A server on loopback with a thread for each connection; ``heads`` holds what was asked of it first on each."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
@@ -41,9 +41,9 @@ class Waypoint:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._guarded, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._serve_safely, args=(connection,), daemon=True).start()
 
-    def _guarded(self, connection: socket.socket) -> None:
+    def _serve_safely(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError), connection:
             if self._tls is None:
                 self.serve(connection)
@@ -55,7 +55,7 @@ class Waypoint:
         raise NotImplementedError
 
 
-class TlsFront(Waypoint):
+class TlsFront(LoopbackServer):
     """Speaks TLS, and passes what is inside on to a server on loopback."""
 
     def __init__(self, target: int, tls: ssl.SSLContext) -> None:
@@ -64,11 +64,11 @@ class TlsFront(Waypoint):
         self.url = f"https://{HOST}:{self.port}"
 
     def serve(self, connection: socket.socket) -> None:
-        with socket.create_connection((HOST, self._target)) as onward:
-            _join(connection, onward)
+        with socket.create_connection((HOST, self._target)) as upstream:
+            _relay(connection, upstream)
 
 
-class Proxy(Waypoint):
+class Proxy(LoopbackServer):
     """Passes requests on as proxies do: those for http with the whole address, those for https through a tunnel.
 
     ``credential`` is the ``user:password`` that it wants to see.
@@ -84,8 +84,8 @@ class Proxy(Waypoint):
         while b"\r\n\r\n" not in head:
             head += connection.recv(1)
         self.heads.append(head)
-        wanted = b"basic " + base64.b64encode(self._credential.encode()).lower()
-        if self._credential and wanted not in head.lower():
+        expected = b"basic " + base64.b64encode(self._credential.encode()).lower()
+        if self._credential and expected not in head.lower():
             connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
             return
         method, target, _ = head.split(b" ", 2)
@@ -97,20 +97,20 @@ class Proxy(Waypoint):
             host, _, port = target.removeprefix(b"http://").partition(b"/")[0].partition(b":")
             path = b"/" + target.removeprefix(b"http://").partition(b"/")[2]
             first = head.replace(target, path, 1)
-        with socket.create_connection((host.decode(), int(port))) as onward:
-            onward.sendall(first)
-            _join(connection, onward)
+        with socket.create_connection((host.decode(), int(port))) as upstream:
+            upstream.sendall(first)
+            _relay(connection, upstream)
 
 
-def _join(one: socket.socket, other: socket.socket) -> None:
+def _relay(one: socket.socket, other: socket.socket) -> None:
     """Passes bytes both ways until both sides have ended."""
-    back = threading.Thread(target=_pass_on, args=(other, one), daemon=True)
+    back = threading.Thread(target=_copy, args=(other, one), daemon=True)
     back.start()
-    _pass_on(one, other)
+    _copy(one, other)
     back.join()
 
 
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket) -> None:
     with contextlib.suppress(OSError, ValueError):
         while data := source.recv(65536):
             target.sendall(data)
@@ -118,7 +118,7 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
         socket.socket.shutdown(target, socket.SHUT_RDWR)
 
 
-class Http2Server(Waypoint):
+class Http2Server(LoopbackServer):
     """Answers every request of HTTP/2 with its own body. ``connections`` are those that it has served."""
 
     def __init__(self, tls: ssl.SSLContext) -> None:
@@ -171,19 +171,19 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    def named(text: str) -> x509.Name:
+    def common_name(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
     root, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     now = datetime.datetime.now(datetime.UTC)
-    begun = (
+    builder = (
         x509.CertificateBuilder()
-        .issuer_name(named("An authority for tests"))
+        .issuer_name(common_name("An authority for tests"))
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
     )
     signed = (
-        begun.subject_name(named("An authority for tests"))
+        builder.subject_name(common_name("An authority for tests"))
         .public_key(root.public_key())
         .serial_number(1)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -191,7 +191,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         .sign(root, hashes.SHA256())
     )
     leaf = (
-        begun.subject_name(named("loopback"))
+        builder.subject_name(common_name("loopback"))
         .public_key(own.public_key())
         .serial_number(2)
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))]), critical=False)
@@ -199,10 +199,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         .sign(root, hashes.SHA256())
     )
     folder = tmp_path_factory.mktemp("authority")
-    made = Authority(folder / "authority.pem", folder / "leaf.pem")
-    made.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    made.leaf.write_bytes(
+    paths = Authority(folder / "authority.pem", folder / "leaf.pem")
+    paths.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    paths.leaf.write_bytes(
         own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         + leaf.public_bytes(serialization.Encoding.PEM)
     )
-    return made
+    return paths

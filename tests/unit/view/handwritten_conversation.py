@@ -52,7 +52,7 @@ def conversation() -> list[Message]:
 def _messages() -> Iterator[Message]:
     ids, seconds = count(1), iter((0, 2, 9, 10, 21, 66, 71, 72, 83, 140, 152, 158, 166, 170, 230, 239))
 
-    def said(role: Role, *content: object, **fields: object) -> Message:
+    def message(role: Role, *content: object, **fields: object) -> Message:
         at = _START + timedelta(seconds=next(seconds))
         values = {"id": f"{next(ids):026d}", "session_id": "sess_tide", "created_at": at, **fields}
         return Message.model_validate({"role": role, "content": content, **values})
@@ -61,10 +61,10 @@ def _messages() -> Iterator[Message]:
         latency, raw = usage.pop("latency_ms"), {"by": model.partition(":")[0], "id": f"reply_{len(content)}"}
         priced = price_table().price(model, TokenUsage(**usage), _START).model_copy(update={"latency_ms": latency})
         metadata = MessageMetadata(model=model, provider=raw["by"], usage=priced, stop_reason=stop, provider_raw=raw)
-        return said(Role.ASSISTANT, *content, metadata=metadata)
+        return message(Role.ASSISTANT, *content, metadata=metadata)
 
-    yield said(Role.SYSTEM, TextBlock(text="You look after the tide gauges of the harbour. Say what you measured."))
-    yield said(
+    yield message(Role.SYSTEM, TextBlock(text="You look after the tide gauges of the harbour. Say what you measured."))
+    yield message(
         Role.USER,
         TextBlock(text="The gauge at the lock has looked odd since last night. What happened?"),
         ImageBlock(source=MediaSource(kind="base64", data=_tide_png()), media_type="image/png"),
@@ -110,14 +110,14 @@ def _messages() -> Iterator[Message]:
         ),
         input_tokens=402, cached_input_tokens=2168, output_tokens=188, latency_ms=4320,
     )  # fmt: skip
-    yield said(Role.USER, TextBlock(text="Write that up with a check that would have caught it."))
+    yield message(Role.USER, TextBlock(text="Write that up with a check that would have caught it."))
     yield reply(
         SOL,
         ThinkingBlock(text="Three observations, then a short function. The window: readings come every ten minutes."),
         TextBlock(text=_SCRIPT),
         input_tokens=2904, output_tokens=612, reasoning_tokens=140, latency_ms=9480,
     )  # fmt: skip
-    yield said(Role.USER, TextBlock(text="Yes, and tell me what the battery did."))
+    yield message(Role.USER, TextBlock(text="Yes, and tell me what the battery did."))
     yield reply(
         GEMINI,
         TextBlock(text="I look at the battery first, so that the ticket says what to bring."),

@@ -17,29 +17,32 @@ PAYLOADS = (
     "</script><script>alert(1)</script>",
     "\u202eltr\u2066 \u0000\u0008\ufeff`${alert(1)}`",
 )
-FIXED = frozenset(
+CLOSED_FIELDS = frozenset(
     {"type", "role", "channel", "status", "stop_reason", "created_at", "resource_type", "cost_status", "mode",
      "cost_usd", "pricing_mode", "schema_version"}
 )  # fmt: skip
 """Fields whose values are words of a closed set, times or numbers."""
 
 
-def planted(value: Any, text: str, name: str = "") -> Any:
+def plant(value: Any, text: str, name: str = "") -> Any:
     """The value with the text in every field that holds one, and under every key that is free to choose."""
     if isinstance(value, dict):
         if value.get("kind") == "base64" and "data" in value:
             return value | {"data": text, "provider": text}
-        kept = {"kind"} if "data" in value and value.get("kind") in ("url", "text", "file_ref", "file_id") else set()
-        free = name in ("input", "arguments", "annotations")
+        fixed_keys = (
+            {"kind"} if "data" in value and value.get("kind") in ("url", "text", "file_ref", "file_id") else set()
+        )
+        has_free_keys = name in ("input", "arguments", "annotations")
         return {
-            text if free else key: inner if key in kept else planted(inner, text, key) for key, inner in value.items()
+            text if has_free_keys else key: inner if key in fixed_keys else plant(inner, text, key)
+            for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [planted(inner, text, name) for inner in value]
-    if isinstance(value, str) and name not in FIXED:
+        return [plant(inner, text, name) for inner in value]
+    if isinstance(value, str) and name not in CLOSED_FIELDS:
         return text
     return value
 
 
-def dumped(history: list[Message]) -> list[dict[str, Any]]:
+def dump_history(history: list[Message]) -> list[dict[str, Any]]:
     return [message.model_dump(mode="json", exclude_none=True) for message in history]

@@ -12,22 +12,22 @@ _TAGS = set(
 )
 
 
-def checked(page: str) -> Element:
+def check_page(page: str) -> Element:
     """The page's document, after every promise on it was held against it."""
     assert page.startswith("<!doctype html>")
     document = read(page)
     for element in document.walk():
         assert element.tag in _TAGS
-        _attributes(element)
+        _check_attributes(element)
     ids = [element.attributes["id"] for element in document.walk() if "id" in element.attributes]
     assert len(ids) == len(set(ids))
     links = [link.attributes["href"] for link in document.all("a")]
     assert [link for link in links if link.removeprefix("#") not in ids] == []
-    _policy(document)
+    _check_policy(document)
     return document
 
 
-def _attributes(element: Element) -> None:
+def _check_attributes(element: Element) -> None:
     """No attribute runs anything, sets a style or names what is elsewhere."""
     for name, value in element.attributes.items():
         assert not name.startswith("on")
@@ -40,7 +40,7 @@ def _attributes(element: Element) -> None:
             assert not value.startswith("data:image/svg")
 
 
-def _policy(document: Element) -> None:
+def _check_policy(document: Element) -> None:
     """One style and one script, and they are those whose hashes the policy names; nothing else is allowed but media
     inside the page."""
     style, script = document.one("style"), document.one("script")
@@ -55,7 +55,7 @@ def _policy(document: Element) -> None:
     )
     head = document.one("head")
     assert head.inner.index(style) > next(
-        place for place, part in enumerate(head.inner) if isinstance(part, Element) and "http-equiv" in part.attributes
+        index for index, part in enumerate(head.inner) if isinstance(part, Element) and "http-equiv" in part.attributes
     )
 
 

@@ -12,41 +12,41 @@ from dragoman.view.chart import COST_HEIGHT, TOKENS_HEIGHT, TOKENS_TOP, Reply, c
 
 
 @pytest.mark.parametrize(
-    ("amount", "said"),
+    ("amount", "text"),
     [("0", "$0.00"), ("0.0000001", "under $0.000001"), ("0.000148", "$0.000148"), ("1.5", "$1.50"), ("12", "$12.00")],
 )
-def test_money(amount: str, said: str) -> None:
+def test_money(amount: str, text: str) -> None:
     """To a millionth of a dollar; what is not nothing is not shown as nothing."""
-    assert figures.money(Decimal(amount)) == said
+    assert figures.money(Decimal(amount)) == text
 
 
 @pytest.mark.parametrize(
-    ("status", "cost", "said"),
+    ("status", "cost", "text"),
     [
         (CostStatus.PRICED, "0.25", "$0.25"), (CostStatus.FREE, None, "free"),
         (CostStatus.PARTIAL, "0.25", "at least $0.25"), (CostStatus.PARTIAL, None, "price unknown"),
         (CostStatus.UNPRICED, None, "price unknown"),
     ],
 )  # fmt: skip
-def test_what_a_reply_cost(status: CostStatus, cost: str | None, said: str) -> None:
+def test_what_a_reply_cost(status: CostStatus, cost: str | None, text: str) -> None:
     """Unknown is said."""
     usage = Usage(cost_status=status, cost_usd=None if cost is None else Decimal(cost))
-    assert figures.cost(usage) == said
+    assert figures.cost(usage) == text
     assert figures.cost(None) == "price unknown"
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(None, ""), (0, "0 bytes"), (999, "999 bytes"), (1000, "1 KB"), (2_500_000, "2 MB")]
+    ("count", "text"), [(None, ""), (0, "0 bytes"), (999, "999 bytes"), (1000, "1 KB"), (2_500_000, "2 MB")]
 )
-def test_sizes(count: int | None, said: str) -> None:
+def test_sizes(count: int | None, text: str) -> None:
     """In the unit that a person would choose."""
-    assert figures.size(count) == said
+    assert figures.size(count) == text
 
 
 @given(st.decimals(min_value="0.000001", max_value=10**9, allow_nan=False, places=6))
 def test_the_top_of_an_axis_is_round_and_not_far_above(largest: Decimal) -> None:
     """1, 2 or 5 times a power of ten, and less than two and a half times the largest value."""
-    top = figures.round_top(largest)
+    top = figures.axis_top(largest)
     assert largest <= top < largest * Decimal("2.5") + Decimal("1e-12")
     assert top.normalize().as_tuple().digits in ((1,), (2,), (5,))
 
@@ -62,14 +62,14 @@ def test_every_column_lies_in_the_picture(counts: list[tuple[int, int, int, int]
         )
         for number, (a, b, c, d) in enumerate(counts, 1)
     ]  # fmt: skip
-    drawn = chart(replies)
-    assert drawn is not None
+    picture = chart(replies)
+    assert picture is not None
     least = 4.0  # bars are at least a pixel high
-    for column, after in zip(drawn.columns, [*drawn.columns[1:], None], strict=True):
+    for column, after in zip(picture.columns, [*picture.columns[1:], None], strict=True):
         assert column.x >= 11
         assert column.x + column.width <= (100 if after is None else after.x)
         tokens = [bar for bar in column.bars if bar.name != "cost"]
         assert sum(bar.height for bar in tokens) <= TOKENS_HEIGHT + least
         assert min((bar.y for bar in tokens), default=TOKENS_TOP) >= TOKENS_TOP - least
         assert all(bar.height <= COST_HEIGHT for bar in column.bars if bar.name == "cost")
-    assert (drawn.pixels is None) == (len(counts) <= 48)
+    assert (picture.pixels is None) == (len(counts) <= 48)

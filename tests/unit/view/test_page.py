@@ -21,12 +21,12 @@ from dragoman.view.page import _environment
 from tests.unit.formats.documents import everything
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import GEMINI, OPUS, SOL, conversation
-from tests.unit.view.promises import checked
+from tests.unit.view.promises import check_page
 
 
 @pytest.fixture(scope="module")
 def document() -> Element:
-    return checked(page(conversation(), title="The gauge"))
+    return check_page(page(conversation(), title="The gauge"))
 
 
 def turn(document: Element, number: int) -> Element:
@@ -35,8 +35,8 @@ def turn(document: Element, number: int) -> Element:
 
 def test_each_message_stands_under_who_said_it(document: Element) -> None:
     """In order; tools' answers stand with their calls."""
-    said = [(each.attributes["id"], each.all("h2")[0].words) for each in document.all("article")]
-    assert said == [
+    speakers = [(each.attributes["id"], each.all("h2")[0].words) for each in document.all("article")]
+    assert speakers == [
         ("m1", "System"), ("m2", "User"), ("m3", "claude-opus-5-5"), ("m6", "claude-opus-5-5"),
         ("m8", "claude-opus-5-5"), ("m9", "User"), ("m10", "gpt-6.1-sol"), ("m11", "User"),
         ("m12", "gemini-2.5-pro"), ("m15", "gemini-2.5-pro"),
@@ -50,11 +50,11 @@ def test_every_word_is_there(document: Element) -> None:
     text = document.one("main").words
     for message in conversation():
         for block in message.content:
-            for told in (
+            for text_or_value in (
                 getattr(block, "text", ""),
                 *filter(lambda value: isinstance(value, str), getattr(block, "input", {}).values()),
             ):
-                for line in told.splitlines():
+                for line in text_or_value.splitlines():
                     assert "```" in line or " ".join(line.split()) in text
         for result in message.tool_results:
             assert " ".join(result.content[0].text.split()) in text  # type: ignore[union-attr]
@@ -83,7 +83,7 @@ def test_an_answer_without_its_call_stands_alone() -> None:
     """So does a second answer to the same call; and a call without one says so."""
     history = [message for message in conversation() if message.id != f"{4:026d}"]
     again = Message.tool(f"tu_{2:026d}", "once more")
-    document = checked(page([Message.tool("tu_lost", "from nowhere"), *history, again]))
+    document = check_page(page([Message.tool("tu_lost", "from nowhere"), *history, again]))
     alone = [each for each in document.all("article") if "tool" in each.classes]
     assert [each.one(".text").words for each in alone] == ["from nowhere", "once more"]
     assert [each.words for each in document.all(".pending")] == ["not answered"]
@@ -102,7 +102,7 @@ def test_an_image_is_shown_from_its_own_bytes(document: Element) -> None:
     blocks = [
         ImageBlock(source=MediaSource(kind=kind, data=data), media_type=declared) for kind, data, declared in sources
     ]
-    shown = checked(page([Message.user(blocks)]))
+    shown = check_page(page([Message.user(blocks)]))
     assert [image.attributes["src"] for image in shown.all("img")] == [f"data:image/gif;base64,{gif}"]
     assert "declared as image/svg+xml" in shown.all("figcaption")[0].words
     assert "at https://example.org/a.png" in shown.one("main").words
@@ -117,9 +117,9 @@ def test_a_swap_names_what_the_next_model_was_not_told(document: Element, number
     rows = [
         (row.classes[0], row.one("code").words, row.one("span").words.partition(" #")[0]) for row in shown.all("li")
     ]
-    told = {(str(loss.severity), str(loss.kind), loss.reason) for loss in losses}
-    assert len(rows) == len(told)
-    assert set(rows) == told
+    expected = {(str(loss.severity), str(loss.kind), loss.reason) for loss in losses}
+    assert len(rows) == len(expected)
+    assert set(rows) == expected
     of = {f"#m{each}" for each in (3, 6, 8, 10)}
     assert {link.attributes["href"] for link in shown.all("a")} <= of
     gone = sum(loss.severity is Severity.WARNING for loss in losses)
@@ -134,17 +134,17 @@ def test_a_swap_that_loses_nothing_says_so() -> None:
     history = [Message.user("Hi.")]
     for each in metadata:
         history += [Message.assistant("Hello.", metadata=each), Message.user("And you?")]
-    first, second = checked(page(history)).all(".swap")
+    first, second = check_page(page(history)).all(".swap")
     assert first.one(".verdict").words == "nothing lost"
     assert "no provider 'gone'" in second.one(".verdict").words
 
 
 def test_a_model_that_has_not_answered_yet_is_a_swap_to_come() -> None:
     """Where the session is set to another one than spoke last."""
-    ahead = checked(page(conversation(), next_model=OPUS)).one("#snext")
-    assert ahead.one("strong").words == OPUS
-    assert ahead.one("summary").words.startswith("would be")
-    assert checked(page(conversation(), next_model=GEMINI)).all("#snext") == []
+    next_swap = check_page(page(conversation(), next_model=OPUS)).one("#snext")
+    assert next_swap.one("strong").words == OPUS
+    assert next_swap.one("summary").words.startswith("would be")
+    assert check_page(page(conversation(), next_model=GEMINI)).all("#snext") == []
 
 
 def test_the_chart_and_its_table_have_every_reply(document: Element) -> None:
@@ -171,22 +171,22 @@ def test_the_chart_and_its_table_have_every_reply(document: Element) -> None:
 
 def test_the_totals_are_those_of_a_session(document: Element) -> None:
     """Cost is what `Session.cost` says."""
-    told = {each.one("dt").words: each.one("dd").inner[0] for each in document.one(".totals").all("div")}
+    figures = {each.one("dt").words: each.one("dd").inner[0] for each in document.one(".totals").all("div")}
     cost = total_cost(conversation())
-    assert told["cost"] == f"${cost.usd:.6f}"
-    assert told["replies"] == "6"
-    assert told["tool calls"] == "5"
-    assert told["tokens out"] == "1,364"
+    assert figures["cost"] == f"${cost.usd:.6f}"
+    assert figures["replies"] == "6"
+    assert figures["tool calls"] == "5"
+    assert figures["tokens out"] == "1,364"
 
 
 def test_unknown_is_never_shown_as_nothing() -> None:
     """Neither tokens nor cost; and without any there is no chart."""
     reply = Message.assistant("Hello.", metadata=MessageMetadata(model="ollama:mine", provider="ollama"))
-    document = checked(page([Message.user("Hi."), reply]))
+    document = check_page(page([Message.user("Hi."), reply]))
     assert document.all("svg") == []
-    told = {each.one("dt").words: each.one("dd").words for each in document.one(".totals").all("div")}
-    assert told["cost"].startswith("unknown")
-    assert "tokens in" not in told
+    figures = {each.one("dt").words: each.one("dd").words for each in document.one(".totals").all("div")}
+    assert figures["cost"].startswith("unknown")
+    assert "tokens in" not in figures
     assert document.one("footer").one(".figures").words == "no token counts told"
 
 
@@ -200,17 +200,17 @@ def test_the_raw_request_is_what_the_adapter_makes(document: Element) -> None:
         ]
         text = texts[f"r{number}"] = "\n".join([*lines, shown.text.removeprefix("\n")])
         body = json.loads(get_adapter(model).to_wire(conversation()[: number - 1], (), AdapterOptions()).body)
-        assert json.loads(text) == _shortened(body)
+        assert json.loads(text) == _shorten(body)
     assert [document.one(f"#r{number}").attributes.get("data-same") for number in (3, 6, 8, 12, 15)] == [
         None, "r3", "r6", None, "r12",
     ]  # fmt: skip
 
 
-def _shortened(value: object) -> object:
+def _shorten(value: object) -> object:
     if isinstance(value, dict):
-        return {name: _shortened(inner) for name, inner in value.items()}
+        return {name: _shorten(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_shortened(inner) for inner in value]
+        return [_shorten(inner) for inner in value]
     if isinstance(value, str) and len(value) > 400 and " " not in value:
         return f"{value[:60]}… ({len(value):,} characters)"
     return value
@@ -218,7 +218,7 @@ def _shortened(value: object) -> object:
 
 def test_the_raw_wire_can_be_left_out() -> None:
     """The swaps are there all the same."""
-    document = checked(page(conversation(), raw=False))
+    document = check_page(page(conversation(), raw=False))
     assert document.all(".raw") == []
     assert len(document.all(".swap")) == 2
 
@@ -231,15 +231,15 @@ def test_what_the_adapter_kept_of_a_reply_is_shown(document: Element) -> None:
 
 def test_every_kind_of_block_has_a_place() -> None:
     """With all that a person could want to know of it."""
-    text = checked(page(everything())).one("main").words
-    for told in ("server_tool_use", "Thinking", "encrypted", "read_file", "README.md", "https://example.org"):
-        assert told in text
+    text = check_page(page(everything())).one("main").words
+    for word in ("server_tool_use", "Thinking", "encrypted", "read_file", "README.md", "https://example.org"):
+        assert word in text
 
 
 def test_a_newer_block_is_shown_as_it_came() -> None:
     """A history of a newer version can be looked at."""
     raw = Message.user("Hi.").model_dump(mode="json") | {"content": [{"type": "hologram", "beam": "blue"}]}
-    text = checked(page([read_message(raw)])).one("main").words
+    text = check_page(page([read_message(raw)])).one("main").words
     assert "hologram" in text
     assert '"beam": "blue"' in text
 
@@ -250,10 +250,10 @@ def test_summaries_remarks_and_empty_messages_are_told() -> None:
     summary = Message(
         role=Role.USER, content=(TextBlock(text="In short."),), metadata=MessageMetadata(summary_of=(first.id,))
     )
-    document = checked(page([first, summary, Message.user([])]))
+    document = check_page(page([first, summary, Message.user([])]))
     assert [each.words for each in document.all(".remark")] == ["summary of 1 message"]
     assert [each.words for each in document.all(".empty")] == ["no content"]
-    assert checked(page([])).all(".nothing")[0].words == "Nothing has been said yet."
+    assert check_page(page([])).all(".nothing")[0].words == "Nothing has been said yet."
 
 
 def test_what_is_odd_about_a_reply_is_remarked() -> None:
@@ -268,7 +268,7 @@ def test_what_is_odd_about_a_reply_is_remarked() -> None:
     )
     usual = MessageMetadata(model=OPUS, provider="anthropic", stop_reason=StopReason.END_TURN)
     history = [Message.user("Hi."), *(Message.assistant("Hello.", metadata=each) for each in (odd, usual))]
-    document = checked(page(history))
+    document = check_page(page(history))
     assert [each.words for each in document.all(".remark")] == [
         "cancelled", "cut at the most tokens allowed", "routed: long prompts",
         "the provider changed the request: thinking_dropped · messages[1]",
@@ -279,19 +279,19 @@ def test_broken_attempts_count() -> None:
     """They were billed, though nothing of them is in the history."""
     usage = Usage(input_tokens=10, output_tokens=2, cost_usd=Decimal("0.5"), cost_status=CostStatus.PARTIAL)
     broken = Message.assistant([], metadata=MessageMetadata(model=OPUS, provider="anthropic", usage=usage))
-    document = checked(page([Message.user("Hi.")], attempts=[broken]))
-    told = {each.one("dt").words: each.one("dd").words for each in document.one(".totals").all("div")}
-    assert told["cost"] == "$0.50at least"
-    assert told["replies"] == "01 broken attempt"
+    document = check_page(page([Message.user("Hi.")], attempts=[broken]))
+    figures = {each.one("dt").words: each.one("dd").words for each in document.one(".totals").all("div")}
+    assert figures["cost"] == "$0.50at least"
+    assert figures["replies"] == "01 broken attempt"
 
 
 def test_raw_requests_end_before_the_page_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """And say so; the page is whole otherwise."""
-    monkeypatch.setattr(wire, "MOST_BYTES", 4_000)
-    document = checked(page(conversation()))
-    said = [each.words for each in document.all(".shared") if "left out" in each.words]
-    assert said
-    assert set(said) == {"It is left out: the page would become too large."}
+    monkeypatch.setattr(wire, "MAX_BYTES", 4_000)
+    document = check_page(page(conversation()))
+    notes = [each.words for each in document.all(".shared") if "left out" in each.words]
+    assert notes
+    assert set(notes) == {"It is left out: the page would become too large."}
     assert document.all("#r3")
 
 
@@ -311,5 +311,5 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
 def test_nested_answers_are_shown() -> None:
     """An answer may hold an answer."""
     inner = ToolResultBlock(tool_use_id="tu_b", content=(TextBlock(text="deep"),))
-    document = checked(page([Message.tool("tu_a", [inner])]))
+    document = check_page(page([Message.tool("tu_a", [inner])]))
     assert document.all(".answer")[1].one(".text").words == "deep"

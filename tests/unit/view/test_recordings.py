@@ -8,14 +8,14 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.view import page
-from tests.exchanges import Exchange, load_or_skip
-from tests.unit.view.promises import checked
+from tests.exchanges import RecordedExchange, load_or_skip
+from tests.unit.view.promises import check_page
 
 PROVIDERS = {"anthropic": "anthropic", "openai": "openai-responses", "openai-chat": "openai-chat", "google": "google"}
-_TRIED = 12
+_MAX_PAGES = 12
 
 
-def _history(exchange: Exchange, provider: str) -> list[Message]:
+def _history(exchange: RecordedExchange, provider: str) -> list[Message]:
     """What was asked and answered; empty where this is no conversation."""
     model = exchange.model or (exchange.request or {}).get("model")
     if not model or not isinstance(exchange.request, dict) or exchange.status >= 400:
@@ -23,7 +23,7 @@ def _history(exchange: Exchange, provider: str) -> list[Message]:
     adapter = get_adapter(f"{provider}:{model}")
     context = RequestContext.for_model(str(adapter.model_id))
     try:
-        asked, _, _ = adapter.from_wire_request(exchange.request, context)
+        messages, _, _ = adapter.from_wire_request(exchange.request, context)
         if exchange.streamed:
             *_, last = adapter.iter_stream([exchange.body], context)
             reply = getattr(last, "message", None)
@@ -31,27 +31,27 @@ def _history(exchange: Exchange, provider: str) -> list[Message]:
             reply = adapter.from_wire_response(WireResponse(exchange.status, exchange.body, exchange.headers), context)
     except DragomanError:
         return []
-    return [*asked, reply] if reply else []
+    return [*messages, reply] if reply else []
 
 
 @pytest.mark.exchanges
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_recorded_exchange_is_a_sound_page(provider: str) -> None:
     """With every promise kept, the reply's text in it, and its usage counted."""
-    recorded = [each for each in load_or_skip(PROVIDERS[provider]) if each.genuine]
+    recorded = [each for each in load_or_skip(PROVIDERS[provider]) if each.is_genuine]
     recorded.sort(key=lambda each: (-len(each.features), each.id))
-    tried = 0
+    count = 0
     for exchange in recorded:
         history = _history(exchange, provider)
         if not history:
             continue
-        document = checked(page(history, title=exchange.id))
+        document = check_page(page(history, title=exchange.id))
         reply = history[-1]
         words = " ".join(reply.text.replace("```", "").split())[:200]
         assert words[:20] in document.one("main").words
         if reply.usage is not None and reply.usage.total_tokens:
             assert len(document.one("tbody").all("tr")) >= 1
-        tried += 1
-        if tried == _TRIED:
+        count += 1
+        if count == _MAX_PAGES:
             break
-    assert tried
+    assert count

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from dragoman.adapter.contract import Adapter, RequestContext
-from dragoman.adapter.decoding import MALFORMED
+from dragoman.adapter.decoding import MALFORMED_ERRORS
 from dragoman.adapter.errors import DragomanError, MalformedReplyError, ProviderError
 from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.tool_ids import ToolIdMap
@@ -24,14 +24,14 @@ from dragoman.canonical.blocks import TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, Role
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.cassette_file import Recorded, read_cassette
+from dragoman.formats.importers.cassette_file import RecordedExchange, read_cassette
 from dragoman.formats.importers.conversation import Conversation
 from dragoman.formats.importers.wires import Wire, wire_at
 
 _UNNAMED = "unnamed"
 _STREAMED = ("event-stream", "ndjson", "vnd.amazon.eventstream")
-_LONGEST_REASON = 300
-_UNCOUNTED = frozenset({"text", "thinking", "redacted_thinking", "provider"})
+_MAX_REASON = 300
+_IGNORED_TYPES = frozenset({"text", "thinking", "redacted_thinking", "provider"})
 """Clients send thinking and native blocks back or not; texts count as one."""
 
 
@@ -41,7 +41,7 @@ def from_cassette(document: Any) -> list[Conversation]:
     Raises FormatError, with a path, where it is no cassette, nobody's wire is recognised in it, or a request on a
     known wire cannot be read; and MissingExtraError for YAML without PyYAML.
     """
-    told = _Told()
+    conversations = _Conversations()
     recognised = False
     for exchange in read_cassette(document):
         wire = wire_at(exchange.url)
@@ -49,10 +49,14 @@ def from_cassette(document: Any) -> list[Conversation]:
             continue
         recognised = True
         if exchange.status < 400:
-            told.add(exchange, wire)
+            conversations.add(exchange, wire)
     if not recognised:
         raise FormatError("no exchange of this cassette is on the wire of a language model that is known here")
-    return [Conversation(str(number), state.messages) for number, state in enumerate(told.ends(), 1) if state.messages]
+    return [
+        Conversation(str(number), state.messages)
+        for number, state in enumerate(conversations.ends(), 1)
+        if state.messages
+    ]
 
 
 @dataclass(slots=True)
@@ -60,11 +64,11 @@ class _State:
     """A conversation up to a reply. ``went_on``: a later request holds it whole."""
 
     messages: list[Message]
-    went_on: bool = False
+    is_continued: bool = False
 
 
 @dataclass(slots=True)
-class _Told:
+class _Conversations:
     """All that was said so far: each state by what was said until then, and by the provider's name of its reply."""
 
     states: list[_State] = field(default_factory=list)
@@ -73,9 +77,9 @@ class _Told:
     tool_ids: ToolIdMap = field(default_factory=ToolIdMap)
 
     def ends(self) -> Iterator[_State]:
-        return (state for state in self.states if not state.went_on)
+        return (state for state in self.states if not state.is_continued)
 
-    def add(self, exchange: Recorded, wire: Wire) -> None:
+    def add(self, exchange: RecordedExchange, wire: Wire) -> None:
         body = _request(exchange)
         named = wire.model or (body["model"] if isinstance(body.get("model"), str) else None)
         adapter = get_adapter(f"{wire.provider}:{named or _UNNAMED}")
@@ -83,39 +87,39 @@ class _Told:
             model=str(adapter.model_id), tool_ids=self.tool_ids, session_id="", clock=_clock(exchange)
         )
         try:
-            asked, _, options = adapter.from_wire_request(body, context)
+            request_messages, _, options = adapter.from_wire_request(body, context)
         except DragomanError as error:
-            raise FormatError(str(error)[:_LONGEST_REASON], path=f"{exchange.path}.request.body") from None
+            raise FormatError(str(error)[:_MAX_REASON], path=f"{exchange.path}.request.body") from None
         try:
             reply = _reply(exchange, adapter, context, streamed=options.stream or wire.streams)
         except ProviderError:
             return  # some say so with the status of a success
         before = self.by_reply.get((wire.provider, str(body.get("previous_response_id"))))
         if before is not None:
-            before.went_on = True
-            asked = [*before.messages, *asked]
+            before.is_continued = True
+            request_messages = [*before.messages, *request_messages]
         else:
-            asked = self._going_on(asked)
-        state = _State([*asked, *([reply] if reply else [])])
+            request_messages = self._resume(request_messages)
+        state = _State([*request_messages, *([reply] if reply else [])])
         self.states.append(state)
         *_, digest = _digests(state.messages)
         self.by_digest[digest] = state
-        if (name := _name_of_reply(exchange.response)) is not None:
+        if (name := _reply_id(exchange.response)) is not None:
             self.by_reply[wire.provider, name] = state
 
-    def _going_on(self, asked: list[Message]) -> list[Message]:
+    def _resume(self, request_messages: list[Message]) -> list[Message]:
         """What is asked, its beginning as it was told before: with usage and model, and under the same tool ids."""
-        digests = list(_digests(asked))
-        for count in range(len(asked), 0, -1):
+        digests = list(_digests(request_messages))
+        for count in range(len(request_messages), 0, -1):
             before = self.by_digest.get(digests[count])
             if before is not None:
-                before.went_on = True
-                names = dict(zip(_calls(asked[:count]), _calls(before.messages), strict=True))
-                return [*before.messages, *(_renamed(message, names) for message in asked[count:])]
-        return asked
+                before.is_continued = True
+                names = dict(zip(_call_ids(request_messages[:count]), _call_ids(before.messages), strict=True))
+                return [*before.messages, *(_rename_results(message, names) for message in request_messages[count:])]
+        return request_messages
 
 
-def _request(exchange: Recorded) -> dict[str, Any]:
+def _request(exchange: RecordedExchange) -> dict[str, Any]:
     path = f"{exchange.path}.request.body"
     try:
         body = from_json(exchange.request, allow_inf_nan=False)
@@ -126,7 +130,7 @@ def _request(exchange: Recorded) -> dict[str, Any]:
     return body
 
 
-def _reply(exchange: Recorded, adapter: Adapter, context: RequestContext, *, streamed: bool) -> Message | None:
+def _reply(exchange: RecordedExchange, adapter: Adapter, context: RequestContext, *, streamed: bool) -> Message | None:
     """The reply; of a stream that broke off, what was there of it. None where there is nothing.
 
     Raises ProviderError where the reply is one, and FormatError where it cannot be read.
@@ -137,13 +141,13 @@ def _reply(exchange: Recorded, adapter: Adapter, context: RequestContext, *, str
     whole = exchange.response.lstrip().startswith(b"{") and "json" in kind and "ndjson" not in kind
     try:
         if any(word in kind for word in _STREAMED) or (streamed and not whole):
-            return _of_stream(adapter.iter_stream([exchange.response], context))
+            return _read_stream(adapter.iter_stream([exchange.response], context))
         return adapter.from_wire_response(WireResponse(exchange.status, exchange.response, exchange.headers), context)
-    except (MalformedReplyError, *MALFORMED) as error:
-        raise FormatError(str(error)[:_LONGEST_REASON], path=f"{exchange.path}.response.body") from None
+    except (MalformedReplyError, *MALFORMED_ERRORS) as error:
+        raise FormatError(str(error)[:_MAX_REASON], path=f"{exchange.path}.response.body") from None
 
 
-def _of_stream(events: Iterable[StreamEvent]) -> Message | None:
+def _read_stream(events: Iterable[StreamEvent]) -> Message | None:
     *_, last = events
     if isinstance(last, ErrorEvent):
         if isinstance(last.partial, Message) and last.partial.content:
@@ -152,7 +156,7 @@ def _of_stream(events: Iterable[StreamEvent]) -> Message | None:
     return last.message if isinstance(last, MessageComplete) else None
 
 
-def _clock(exchange: Recorded) -> Callable[[], datetime]:
+def _clock(exchange: RecordedExchange) -> Callable[[], datetime]:
     """When the reply was sent, if it says so."""
     try:
         time = parsedate_to_datetime(exchange.headers["date"])
@@ -161,7 +165,7 @@ def _clock(exchange: Recorded) -> Callable[[], datetime]:
     return lambda: time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _name_of_reply(body: bytes) -> str | None:
+def _reply_id(body: bytes) -> str | None:
     """The id under which a later request may name a reply of Responses: of a whole one, or in the first event."""
     text = body.lstrip()
     if not text.startswith(b"{"):
@@ -184,9 +188,9 @@ def _digests(messages: Sequence[Message]) -> Iterator[bytes]:
     yield digest.digest()
     calls: dict[str, int] = {}
     for message in messages:
-        said = "".join(block.text for block in message.content if isinstance(block, TextBlock)).strip()
-        if said:
-            digest.update(to_json([message.role, said]))
+        text = "".join(block.text for block in message.content if isinstance(block, TextBlock)).strip()
+        if text:
+            digest.update(to_json([message.role, text]))
         for block in message.content:
             if isinstance(block, ToolUseBlock):
                 calls.setdefault(block.id, len(calls))
@@ -194,16 +198,16 @@ def _digests(messages: Sequence[Message]) -> Iterator[bytes]:
             elif isinstance(block, ToolResultBlock):
                 content = [part.model_dump(mode="json") for part in block.content]
                 digest.update(to_json(["result", calls.get(block.tool_use_id), content]))
-            elif block.type not in _UNCOUNTED:
+            elif block.type not in _IGNORED_TYPES:
                 digest.update(to_json([message.role, block.model_dump(mode="json")]))
         yield digest.digest()
 
 
-def _calls(messages: Iterable[Message]) -> list[str]:
-    return [call.id for message in messages for call in message.tool_uses]
+def _call_ids(messages: Iterable[Message]) -> list[str]:
+    return [tool_call.id for message in messages for tool_call in message.tool_uses]
 
 
-def _renamed(message: Message, names: dict[str, str]) -> Message:
+def _rename_results(message: Message, names: dict[str, str]) -> Message:
     """The message with its results under the ids of the calls that were told before."""
     if message.role is not Role.TOOL or not any(block.tool_use_id in names for block in message.tool_results):
         return message

@@ -16,10 +16,10 @@ from pydantic_core import to_json
 
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.canonical.guard import MAX_BODY_BYTES, MAX_DOCUMENT_DEPTH
-from dragoman.formats.document import decoded, kind_of, own, parse
+from dragoman.formats.document import copy_json_at, decode_text, kind_of, parse
 from dragoman.formats.errors import FormatError
 
-SHAPE = "vcr"
+FORMAT = "vcr"
 _MOST_NODES = 100_000
 _MOST_REPEATED = 20
 """How many values a cassette may stand for that it does not write out: recorders repeat headers by alias."""
@@ -28,7 +28,7 @@ _LISTS = ("interactions", "http_interactions")
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedExchange:
     """``path`` leads to the exchange in the cassette. Names of headers are in lower case."""
 
     path: str
@@ -40,9 +40,9 @@ class Recorded:
     response: bytes
 
 
-def read_cassette(document: Any) -> Iterator[Recorded]:
+def read_cassette(document: Any) -> Iterator[RecordedExchange]:
     """The exchanges of a cassette, from its text or as parsed. Raises FormatError, with a path."""
-    cassette = _parsed(document)
+    cassette = _parse(document)
     if not isinstance(cassette, Mapping):
         raise FormatError(f"a cassette is an object, not {kind_of(cassette)}")
     name = next((each for each in _LISTS if each in cassette), None)
@@ -55,11 +55,11 @@ def read_cassette(document: Any) -> Iterator[Recorded]:
         yield _exchange(item, f"$.{name}[{index}]")
 
 
-def _parsed(document: Any) -> Any:
+def _parse(document: Any) -> Any:
     if not isinstance(document, (str, bytes, bytearray)):
         return document
-    text = decoded(document)
-    return parse(text, shape=SHAPE) if text.lstrip()[:1] in ("{", "[", "") else _yaml(text)
+    text = decode_text(document)
+    return parse(text, format_name=FORMAT) if text.lstrip()[:1] in ("{", "[", "") else _yaml(text)
 
 
 def _yaml(text: str) -> Any:
@@ -81,12 +81,12 @@ def _yaml(text: str) -> Any:
             raise
         raise FormatError(f"this is no YAML: {' '.join(str(error).split())[:200]}") from None
     sizes: dict[int, int] = {}
-    if _written_out(data, sizes, 0) > max(_MOST_NODES, _MOST_REPEATED * len(sizes)):
+    if _count_nodes(data, sizes, 0) > max(_MOST_NODES, _MOST_REPEATED * len(sizes)):
         raise FormatError("the aliases of the cassette would grow without end")
     return data
 
 
-def _written_out(node: Any, sizes: dict[int, int], depth: int) -> int:
+def _count_nodes(node: Any, sizes: dict[int, int], depth: int) -> int:
     """How many values there are below a node, repeated ones each time. ``sizes`` holds the known ones, 0 while it is
     being counted. Raises FormatError where a node holds itself."""
     if not isinstance(node, (dict, list)):
@@ -97,11 +97,11 @@ def _written_out(node: Any, sizes: dict[int, int], depth: int) -> int:
     if known is None:
         sizes[id(node)] = 0
         inner = node.values() if isinstance(node, dict) else node
-        known = sizes[id(node)] = 1 + sum(_written_out(each, sizes, depth + 1) for each in inner)
+        known = sizes[id(node)] = 1 + sum(_count_nodes(each, sizes, depth + 1) for each in inner)
     return known
 
 
-def _exchange(item: Any, path: str) -> Recorded:
+def _exchange(item: Any, path: str) -> RecordedExchange:
     request, response = (_object(item, name, path) for name in ("request", "response"))
     method, url = request.get("method"), request.get("uri")
     if not isinstance(method, str) or not isinstance(url, str):
@@ -113,14 +113,14 @@ def _exchange(item: Any, path: str) -> Recorded:
         raise FormatError("a response has a status, which is a number", path=f"{path}.response.status")
     headers = _headers(response.get("headers"))
     body = _body(response, "content" if "content" in response else "body", f"{path}.response")
-    return Recorded(
+    return RecordedExchange(
         path,
         method.upper(),
         url,
-        _unpacked(_body(request, "body", f"{path}.request"), _headers(request.get("headers"))),
+        _decompress(_body(request, "body", f"{path}.request"), _headers(request.get("headers"))),
         status,
         headers,
-        _unpacked(body, headers),
+        _decompress(body, headers),
     )
 
 
@@ -133,12 +133,12 @@ def _object(item: Any, name: str, path: str) -> Mapping[str, Any]:
 
 def _headers(native: Any) -> dict[str, str]:
     """The first value of each."""
-    told: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in native.items() if isinstance(native, Mapping) else ():
         first = value[0] if isinstance(value, list) and value else value
         if isinstance(name, str) and isinstance(first, (str, bytes)):
-            told[name.lower()] = first if isinstance(first, str) else first.decode("latin-1")
-    return told
+            headers[name.lower()] = first if isinstance(first, str) else first.decode("latin-1")
+    return headers
 
 
 def _body(native: Mapping[str, Any], name: str, path: str) -> bytes:
@@ -165,10 +165,10 @@ def _body(native: Mapping[str, Any], name: str, path: str) -> bytes:
 
 def _json(value: Any, path: str) -> bytes:
     """A body that the cassette holds as JSON."""
-    return to_json(own(value, path))
+    return to_json(copy_json_at(value, path))
 
 
-def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
+def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
     """The body as it was before it was compressed. Recorders that unpack it leave the header in its place."""
     try:
         match headers.get("content-encoding", "").lower():

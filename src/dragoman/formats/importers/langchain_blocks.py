@@ -19,10 +19,20 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
 )
-from dragoman.formats.calls import ReadIds
+from dragoman.formats.calls import ToolIdReader
 from dragoman.formats.document import validating
 from dragoman.formats.importers.langchain_model import Call
-from dragoman.formats.importers.pieces import Fields, Given, answered_id, as_text, at_url, call, kept, media, texts
+from dragoman.formats.importers.pieces import (
+    Fields,
+    ImportedModel,
+    media_block,
+    media_from_url,
+    provider_block,
+    result_call_id,
+    text_blocks,
+    to_text,
+    tool_call,
+)
 
 LIBRARY = "langchain"
 
@@ -32,7 +42,7 @@ _STANDARD = frozenset({"server_tool_call", "server_tool_call_chunk", "server_too
 _FORMATS = {"mp3": "audio/mpeg"}
 
 
-class Annotation(Given):
+class Annotation(ImportedModel):
     type: str = "citation"
     url: str | None = None
     title: str | None = None
@@ -41,27 +51,27 @@ class Annotation(Given):
     end_index: int | None = None
 
 
-class Text(Given):
+class Text(ImportedModel):
     text: str
     annotations: list[Annotation] = Field(default_factory=list)
 
 
-class Thinking(Given):
+class Thinking(ImportedModel):
     """Anthropic's."""
 
     thinking: str = ""
     signature: str | None = None
 
 
-class Redacted(Given):
+class Redacted(ImportedModel):
     data: str
 
 
-class Summary(Given):
+class Summary(ImportedModel):
     text: str = ""
 
 
-class Reasoning(Given):
+class Reasoning(ImportedModel):
     """LangChain's, with its text; or that of OpenAI's Responses, with summaries."""
 
     reasoning: str | None = None
@@ -70,25 +80,25 @@ class Reasoning(Given):
     extras: dict[str, Any] = Field(default_factory=dict)
 
 
-class ImageUrl(Given):
+class ImageUrl(ImportedModel):
     url: str
     detail: str | None = None
 
 
-class ImageAtUrl(Given):
+class ImageAtUrl(ImportedModel):
     image_url: ImageUrl | str
 
 
-class InputAudio(Given):
+class InputAudio(ImportedModel):
     data: str
     format: str
 
 
-class Heard(Given):
+class AudioInput(ImportedModel):
     input_audio: InputAudio
 
 
-class Source(Given):
+class Source(ImportedModel):
     """Anthropic's."""
 
     type: str
@@ -98,7 +108,7 @@ class Source(Given):
     media_type: str | None = None
 
 
-class Media(Given):
+class Media(ImportedModel):
     """Of both generations; ``source`` is Anthropic's."""
 
     type: str
@@ -116,7 +126,7 @@ class Media(Given):
     source: Source | None = None
 
 
-class FunctionCall(Given):
+class FunctionCall(ImportedModel):
     """That of OpenAI's Responses."""
 
     name: str
@@ -124,7 +134,7 @@ class FunctionCall(Given):
     call_id: str | None = None
 
 
-class ToolUse(Given):
+class ToolUse(ImportedModel):
     """Anthropic's."""
 
     name: str
@@ -132,7 +142,7 @@ class ToolUse(Given):
     id: str | None = None
 
 
-class ToolResult(Given):
+class ToolResult(ImportedModel):
     """Anthropic's, as some programs write it into a user's message."""
 
     tool_use_id: str
@@ -140,7 +150,7 @@ class ToolResult(Given):
     is_error: bool | None = None
 
 
-class Refusal(Given):
+class Refusal(ImportedModel):
     refusal: str
 
 
@@ -149,19 +159,19 @@ class BlockReader:
     whole arguments."""
 
     def __init__(
-        self, ids: ReadIds, path: str, provider: str | None = None, calls: Mapping[str, Call] | None = None
+        self, ids: ToolIdReader, path: str, provider: str | None = None, calls: Mapping[str, Call] | None = None
     ) -> None:
         self._ids = ids
         self._path = path
         self._provider = provider
         self._calls = calls or {}
-        self.spoken_for: set[str] = set()
+        self.seen_calls: set[str] = set()
         """The ids of the calls that were met."""
 
     def blocks(self, content: str | list[str | Fields]) -> list[ContentBlock]:
         """What the content says. Raises FormatError, with the path of the block at fault."""
         if isinstance(content, str):
-            return texts(content)
+            return text_blocks(content)
         read: list[ContentBlock] = []
         for index, item in enumerate(content):
             with validating(item, f"{self._path}[{index}]"):
@@ -170,96 +180,96 @@ class BlockReader:
 
     def _item(self, item: str | Fields) -> list[ContentBlock]:
         if isinstance(item, str):
-            return texts(item)
+            return text_blocks(item)
         kind = item.get("type")
         read = _READERS.get(kind) if isinstance(kind, str) else None
         if read is not None:
             return list(read(self, item))
-        return [self._foreign(as_text(kind), item)]
+        return [self._unknown_block(to_text(kind), item)]
 
     def call(self, native: str | None, name: str, arguments: Any) -> ContentBlock:
         whole = self._calls.get(native or "")
         if native:
-            self.spoken_for.add(native)
-        return call(self._ids, native, name, arguments if whole is None else whole.args)
+            self.seen_calls.add(native)
+        return tool_call(self._ids, native, name, arguments if whole is None else whole.args)
 
-    def _foreign(self, kind: str, item: Fields) -> ContentBlock:
+    def _unknown_block(self, kind: str, item: Fields) -> ContentBlock:
         if self._provider is None or kind in _STANDARD or not kind:
-            return kept(LIBRARY, kind, item)
+            return provider_block(LIBRARY, kind, item)
         native = {name: value for name, value in item.items() if name != "index"}  # of the stream it came in
         return ProviderBlock(provider=self._provider, kind=kind, data=native)
 
     def text(self, item: Fields) -> Iterator[ContentBlock]:
-        said = Text.model_validate(item)
+        parsed = Text.model_validate(item)
         citations = (
             Citation(
                 kind=each.type, title=each.title, url=each.url, cited_text=each.cited_text, start=each.start_index,
                 end=each.end_index,
             )
-            for each in said.annotations
+            for each in parsed.annotations
         )  # fmt: skip
-        if said.text:
-            yield TextBlock(text=said.text, citations=tuple(citations))
+        if parsed.text:
+            yield TextBlock(text=parsed.text, citations=tuple(citations))
 
     def thinking(self, item: Fields) -> Iterator[ContentBlock]:
-        thought = Thinking.model_validate(item)
-        yield ThinkingBlock(text=thought.thinking, signature=thought.signature or None)
+        parsed = Thinking.model_validate(item)
+        yield ThinkingBlock(text=parsed.thinking, signature=parsed.signature or None)
 
     def redacted(self, item: Fields) -> Iterator[ContentBlock]:
         yield RedactedThinkingBlock(data=Redacted.model_validate(item).data)
 
     def reasoning(self, item: Fields) -> Iterator[ContentBlock]:
-        thought = Reasoning.model_validate(item)
-        summed_up = "\n\n".join(each.text for each in thought.summary)
-        text = summed_up if thought.reasoning is None else thought.reasoning
-        extras = (thought.extras.get(name) for name in ("signature", "encrypted_content"))
-        signature = thought.encrypted_content or next((each for each in extras if isinstance(each, str)), None)
+        parsed = Reasoning.model_validate(item)
+        summary = "\n\n".join(each.text for each in parsed.summary)
+        text = summary if parsed.reasoning is None else parsed.reasoning
+        extras = (parsed.extras.get(name) for name in ("signature", "encrypted_content"))
+        signature = parsed.encrypted_content or next((each for each in extras if isinstance(each, str)), None)
         yield ThinkingBlock(text=text, signature=signature or None)
 
     def reasoning_content(self, item: Fields) -> Iterator[ContentBlock]:
         inner = item.get("reasoning_content")
-        held = inner if isinstance(inner, dict) else {}
-        yield ThinkingBlock(text=as_text(held.get("text")), signature=as_text(held.get("signature")) or None)
+        fields = inner if isinstance(inner, dict) else {}
+        yield ThinkingBlock(text=to_text(fields.get("text")), signature=to_text(fields.get("signature")) or None)
 
     def image_url(self, item: Fields) -> Iterator[ContentBlock]:
         image = ImageAtUrl.model_validate(item).image_url
         if isinstance(image, str):
-            yield at_url(image, kind="image")
+            yield media_from_url(image, kind="image")
         else:
-            yield at_url(image.url, kind="image", detail=image.detail)
+            yield media_from_url(image.url, kind="image", detail=image.detail)
 
     def input_audio(self, item: Fields) -> Iterator[ContentBlock]:
-        heard = Heard.model_validate(item).input_audio
-        media_type = _FORMATS.get(heard.format, f"audio/{heard.format}")
-        yield media(MediaSource(kind="base64", data=heard.data), media_type, kind="audio")
+        audio = AudioInput.model_validate(item).input_audio
+        media_type = _FORMATS.get(audio.format, f"audio/{audio.format}")
+        yield media_block(MediaSource(kind="base64", data=audio.data), media_type, kind="audio")
 
     def media(self, item: Fields) -> Iterator[ContentBlock]:
         found = Media.model_validate(item)
         kind = None if found.type in ("file", "document", "text-plain", "media") else found.type
         more = {"title": found.title or found.filename, "context": found.context}
-        owned = found.source
-        if owned is not None:
+        source_block = found.source
+        if source_block is not None:
             found = found.model_copy(
                 update={
-                    "url": owned.url, "file_id": owned.file_id, "mime_type": owned.media_type,
-                    "text" if owned.type == "text" else "base64": owned.data,
+                    "url": source_block.url, "file_id": source_block.file_id, "mime_type": source_block.media_type,
+                    "text" if source_block.type == "text" else "base64": source_block.data,
                 }
             )  # fmt: skip
-        held = found.base64 if found.base64 is not None else found.data if found.source_type != "text" else None
+        data = found.base64 if found.base64 is not None else found.data if found.source_type != "text" else None
         file = found.file_id or (found.id if found.source_type == "id" else None)
-        said = found.text
-        if said is not None:
-            source = MediaSource(kind="text", data=said)
+        text = found.text
+        if text is not None:
+            source = MediaSource(kind="text", data=text)
             yield DocumentBlock(source=source, media_type=found.mime_type or "text/plain", **more)
-        elif held is not None:
-            yield media(MediaSource(kind="base64", data=held), found.mime_type, kind=kind, **more)
+        elif data is not None:
+            yield media_block(MediaSource(kind="base64", data=data), found.mime_type, kind=kind, **more)
         elif found.url is not None:
-            yield at_url(found.url, found.mime_type, kind=kind, **more)
+            yield media_from_url(found.url, found.mime_type, kind=kind, **more)
         elif file is not None:
             source = MediaSource(kind="file_id", data=file, provider=self._provider)
-            yield media(source, found.mime_type, kind=kind, **more)
+            yield media_block(source, found.mime_type, kind=kind, **more)
         else:
-            yield self._foreign(found.type, item)
+            yield self._unknown_block(found.type, item)
 
     def tool_call(self, item: Fields) -> Iterator[ContentBlock]:
         called = Call.model_validate(item)
@@ -276,13 +286,13 @@ class BlockReader:
     def tool_result(self, item: Fields) -> Iterator[ContentBlock]:
         result = ToolResult.model_validate(item)
         is_list = isinstance(result.content, list) and all(isinstance(each, (str, dict)) for each in result.content)
-        items = result.content if is_list else [as_text(result.content)]
+        items = result.content if is_list else [to_text(result.content)]
         content = [block for each in items for block in self._item(each)]
-        answered = answered_id(self._ids, result.tool_use_id, None)
-        yield ToolResultBlock(tool_use_id=answered, content=tuple(content), is_error=bool(result.is_error))
+        call_id = result_call_id(self._ids, result.tool_use_id, None)
+        yield ToolResultBlock(tool_use_id=call_id, content=tuple(content), is_error=bool(result.is_error))
 
     def refusal(self, item: Fields) -> Iterator[ContentBlock]:
-        yield from texts(Refusal.model_validate(item).refusal)
+        yield from text_blocks(Refusal.model_validate(item).refusal)
 
 
 _READERS: dict[str, Callable[[BlockReader, Fields], Iterator[ContentBlock]]] = {

@@ -11,7 +11,7 @@ from pydantic import Field
 from dragoman.canonical.guard import Count
 from dragoman.formats.document import kind_of
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.pieces import Fields, Given
+from dragoman.formats.importers.pieces import Fields, ImportedModel
 
 CLASSES = {
     "SystemMessage": "system",
@@ -28,26 +28,26 @@ _CHUNK = "Chunk"
 _ESCAPED = "__lc_escaped__"
 
 
-class Call(Given):
+class Call(ImportedModel):
     name: str
     args: dict[str, Any] | str | None = None
     id: str | None = None
 
 
-class InvalidCall(Given):
+class InvalidCall(ImportedModel):
     name: str | None = None
     args: str | None = None
     id: str | None = None
 
 
-class Usage(Given):
+class Usage(ImportedModel):
     input_tokens: Count = 0
     output_tokens: Count = 0
     input_token_details: dict[str, Any] = Field(default_factory=dict)
     output_token_details: dict[str, Any] = Field(default_factory=dict)
 
 
-class LangChainMessage(Given):
+class LangChainMessage(ImportedModel):
     type: str
     content: str | list[str | dict[str, Any]]
     additional_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -68,7 +68,7 @@ def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
     Raises FormatError where it is no message.
     """
     if "lc" in native:
-        return _constructed(native, path)
+        return _read_constructed(native, path)
     kind = native.get("type")
     if not isinstance(kind, str):
         raise FormatError("a message of LangChain has a type", path=f"{path}.type")
@@ -93,25 +93,25 @@ def constructor(native: Any) -> tuple[str, Fields] | None:
     return name[-1], arguments
 
 
-def _constructed(native: Fields, path: str) -> tuple[Fields, str]:
+def _read_constructed(native: Fields, path: str) -> tuple[Fields, str]:
     if native.get("type") == "not_implemented":
         raise FormatError("LangChain wrote of this no more than how it looks in a program", path=path)
-    made = constructor(native)
-    if made is None:
+    constructed = constructor(native)
+    if constructed is None:
         raise FormatError("what LangChain constructs has an id, which is a list of names, and kwargs", path=path)
-    name, arguments = made
+    name, arguments = constructed
     kind = CLASSES.get(name.removesuffix(_CHUNK))
     if kind is None:
         raise FormatError(f"{name[:80]!r} is no message of LangChain", path=f"{path}.id")
-    return {**_unescaped(arguments), "type": kind}, f"{path}.kwargs"
+    return {**_unescape(arguments), "type": kind}, f"{path}.kwargs"
 
 
-def _unescaped(value: Any) -> Any:
+def _unescape(value: Any) -> Any:
     """What a program's own data was before it was marked as no object of LangChain."""
     if isinstance(value, list):
-        return [_unescaped(item) for item in value]
+        return [_unescape(item) for item in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {_ESCAPED} and isinstance(value[_ESCAPED], dict):
         return value[_ESCAPED]
-    return {name: _unescaped(item) for name, item in value.items()}
+    return {name: _unescape(item) for name, item in value.items()}

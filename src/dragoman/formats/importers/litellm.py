@@ -12,9 +12,9 @@ from pydantic import Field
 from dragoman.canonical.blocks import ContentBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, Role, StopReason
-from dragoman.formats.document import entries, kind_of, own, parse, validating
+from dragoman.formats.document import copy_json_at, iter_entries, kind_of, parse, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.pieces import Fields, Given, counted, read_model_name
+from dragoman.formats.importers.pieces import Fields, ImportedModel, build_usage, model_fields_of
 from dragoman.formats.native import from_native
 
 LIBRARY = "litellm"
@@ -27,10 +27,10 @@ _STOP_REASONS = {
     "function_call": StopReason.TOOL_USE,
     "content_filter": StopReason.REFUSAL,
 }
-_BESIDE = ("thinking_blocks", "reasoning_content", "provider_specific_fields")
+_EXTRA_FIELDS = ("thinking_blocks", "reasoning_content", "provider_specific_fields")
 
 
-class ThinkingItem(Given):
+class ThinkingItem(ImportedModel):
     """Anthropic's blocks, which LiteLLM uses for every provider."""
 
     type: str
@@ -39,23 +39,23 @@ class ThinkingItem(Given):
     data: str | None = None
 
 
-class Beside(Given):
+class ExtraFields(ImportedModel):
     thinking_blocks: list[ThinkingItem] | None = None
     reasoning_content: str | None = None
 
 
-class PromptDetails(Given):
+class PromptDetails(ImportedModel):
     cached_tokens: Count | None = None
     cache_creation_tokens: Count | None = None
     audio_tokens: Count | None = None
 
 
-class OutputDetails(Given):
+class OutputDetails(ImportedModel):
     reasoning_tokens: Count | None = None
     audio_tokens: Count | None = None
 
 
-class Tokens(Given):
+class Tokens(ImportedModel):
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
     prompt_tokens_details: PromptDetails | None = None
@@ -63,12 +63,12 @@ class Tokens(Given):
     cache_creation_input_tokens: Count | None = None
 
 
-class Choice(Given):
+class Choice(ImportedModel):
     message: dict[str, Any]
     finish_reason: str | None = None
 
 
-class Response(Given):
+class Response(ImportedModel):
     choices: list[Choice] = Field(min_length=1)
     model: str | None = None
     usage: Tokens | None = None
@@ -80,119 +80,121 @@ def from_litellm(document: Any, *, model: str | None = None) -> list[Message]:
     ``model`` is what LiteLLM calls the model that spoke, such as ``anthropic/claude-sonnet-4-6``: a list does not say
     it, and signed thinking goes back to that model alone. Raises FormatError, with a path.
     """
-    data = parse(document, shape=LIBRARY)
+    data = parse(document, format_name=LIBRARY)
     if isinstance(data, dict) and "role" not in data:
-        return _of_object(data, model)
-    return _of_list(data, "$", model)
+        return _read_object(data, model)
+    return _read_list(data, "$", model)
 
 
-def _of_object(data: Mapping[str, Any], model: str | None) -> list[Message]:
+def _read_object(data: Mapping[str, Any], model: str | None) -> list[Message]:
     named = data.get("model")
     model = model or (named if isinstance(named, str) else None)
     read: list[Message] = []
     if "messages" in data:
-        read = _of_list(data["messages"], "$.messages", model)
+        read = _read_list(data["messages"], "$.messages", model)
     answer = data.get("response") if "messages" in data else data
     if isinstance(answer, dict):
         at = "$.response" if "messages" in data else "$"
-        return _with_reply(read, data.get("messages"), own(answer, at), at, model)
+        return _append_reply(read, data.get("messages"), copy_json_at(answer, at), at, model)
     if not read and "messages" not in data:
         raise FormatError("a history of LiteLLM is a list of messages, or an object with messages or a response")
     return read
 
 
-def _of_list(data: Any, at: str, model: str | None) -> list[Message]:
+def _read_list(data: Any, at: str, model: str | None) -> list[Message]:
     natives = [
-        (at + path.removeprefix("$"), native, _beside(native, at + path.removeprefix("$")))
-        for path, native in entries(data, shape=LIBRARY)
+        (at + path.removeprefix("$"), native, _read_extra(native, at + path.removeprefix("$")))
+        for path, native in iter_entries(data, format_name=LIBRARY)
     ]
-    plain = [_plain(native) for _, native, _ in natives]
+    plain = [_drop_extra(native) for _, native, _ in natives]
     try:
-        read = from_native(_WIRE, plain, model=_named(model)["model"])
+        read = from_native(_WIRE, plain, model=_model_fields(model)["model"])
     except FormatError as error:
         inner = error.path.removeprefix("$.messages")
         raise FormatError(error.reason, path=(at if isinstance(data, (list, tuple)) else "$") + inner) from None
     return [
-        _relabelled(message, beside, model)
-        for message, (_, _, beside) in zip(read, natives, strict=True)
+        _relabel(message, extra, model)
+        for message, (_, _, extra) in zip(read, natives, strict=True)
     ]  # fmt: skip
 
 
-def _beside(native: Fields, path: str) -> Beside:
+def _read_extra(native: Fields, path: str) -> ExtraFields:
     with validating(native, path):
-        return Beside.model_validate(native)
+        return ExtraFields.model_validate(native)
 
 
-def _plain(native: Fields) -> Fields:
+def _drop_extra(native: Fields) -> Fields:
     """The message as Chat Completions knows it: without what stands beside, and without empty fields."""
     plain = {
         name: value
         for name, value in native.items()
-        if name not in _BESIDE and (value is not None or name == "content") and (value or name != "annotations")
+        if name not in _EXTRA_FIELDS and (value is not None or name == "content") and (value or name != "annotations")
     }
     calls = plain.get("tool_calls")
     if isinstance(calls, list):
         plain["tool_calls"] = [
-            {name: value for name, value in call.items() if name not in ("index", "provider_specific_fields")}
-            if isinstance(call, dict)
-            else call
-            for call in calls
+            {name: value for name, value in tool_call.items() if name not in ("index", "provider_specific_fields")}
+            if isinstance(tool_call, dict)
+            else tool_call
+            for tool_call in calls
         ]
     return plain
 
 
-def _relabelled(message: Message, beside: Beside, model: str | None) -> Message:
+def _relabel(message: Message, extra: ExtraFields, model: str | None) -> Message:
     """The message as that of the model that spoke, with its thinking, which came first."""
     if message.role is not Role.ASSISTANT:
         return message
-    named = _named(model)
+    named = _model_fields(model)
     metadata = message.metadata.model_copy(update={"model": named["model"], "provider": named["provider"]})
-    content = [*_thinking(beside), *message.content]
+    content = [*_thinking(extra), *message.content]
     return message.model_copy(update={"metadata": metadata, "content": content})
 
 
-def _thinking(beside: Beside) -> list[ContentBlock]:
-    if beside.thinking_blocks:
+def _thinking(extra: ExtraFields) -> list[ContentBlock]:
+    if extra.thinking_blocks:
         return [
             RedactedThinkingBlock(data=item.data)
             if item.type == "redacted_thinking" and item.data is not None
             else ThinkingBlock(text=item.thinking, signature=item.signature or None)
-            for item in beside.thinking_blocks
+            for item in extra.thinking_blocks
         ]
-    return [ThinkingBlock(text=beside.reasoning_content)] if beside.reasoning_content else []
+    return [ThinkingBlock(text=extra.reasoning_content)] if extra.reasoning_content else []
 
 
-def _with_reply(read: list[Message], listed: Any, native: Fields, at: str, model: str | None) -> list[Message]:
+def _append_reply(read: list[Message], listed: Any, native: Fields, at: str, model: str | None) -> list[Message]:
     """The messages and the reply to them; its calls get their ids together with the rest."""
     with validating(native, at):
         reply = Response.model_validate(native)
-    spoken = {"role": "assistant", **reply.choices[0].message}
-    before = list(listed) if isinstance(listed, (list, tuple)) else []
-    if not read and before:
+    native_reply = {"role": "assistant", **reply.choices[0].message}
+    earlier = list(listed) if isinstance(listed, (list, tuple)) else []
+    if not read and earlier:
         raise FormatError(f"the messages are a list, not {kind_of(listed)}", path="$.messages")
-    (said,) = _of_list([spoken], f"{at}.choices[0].message", model or reply.model)
+    (reply_message,) = _read_list([native_reply], f"{at}.choices[0].message", model or reply.model)
     stop = _STOP_REASONS.get(reply.choices[0].finish_reason or "")
-    told: dict[str, Any] = {"stop_reason": stop}
+    updates: dict[str, Any] = {"stop_reason": stop}
     if (tokens := reply.usage) is not None:
-        given, made = (
+        input_details, output_details = (
             tokens.prompt_tokens_details or PromptDetails(),
             tokens.completion_tokens_details or OutputDetails(),
         )
-        told["usage"] = counted(
+        updates["usage"] = build_usage(
             tokens.prompt_tokens,
             tokens.completion_tokens,
-            cached=given.cached_tokens,
-            written=tokens.cache_creation_input_tokens or given.cache_creation_tokens,
-            reasoning_tokens=made.reasoning_tokens,
-            audio_input_tokens=given.audio_tokens,
-            audio_output_tokens=made.audio_tokens,
+            cached=input_details.cached_tokens,
+            written=tokens.cache_creation_input_tokens or input_details.cache_creation_tokens,
+            reasoning_tokens=output_details.reasoning_tokens,
+            audio_input_tokens=input_details.audio_tokens,
+            audio_output_tokens=output_details.audio_tokens,
         )
-    if not said.content or (not said.text and all(isinstance(block, TextBlock) for block in said.content)):
+    if not reply_message.content or (
+        not reply_message.text and all(isinstance(block, TextBlock) for block in reply_message.content)
+    ):
         return read
-    return [*read, said.model_copy(update={"metadata": said.metadata.model_copy(update=told)})]
+    return [*read, reply_message.model_copy(update={"metadata": reply_message.metadata.model_copy(update=updates)})]
 
 
-def _named(model: str | None) -> Fields:
+def _model_fields(model: str | None) -> Fields:
     """LiteLLM's ``provider/model``; a name without a provider is one of OpenAI's, or of nobody known."""
     provider, slash, name = (model or "").partition("/")
-    return read_model_name(LIBRARY, provider if slash else None, name if slash else model)
+    return model_fields_of(LIBRARY, provider if slash else None, name if slash else model)

@@ -16,11 +16,20 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.calls import ReadIds
-from dragoman.formats.document import own, parse, validating
+from dragoman.formats.calls import ToolIdReader
+from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.pieces import answered_id, as_text, call, counted, kept, media, messages, texts
+from dragoman.formats.importers.pieces import (
+    build_messages,
+    build_usage,
+    media_block,
+    provider_block,
+    result_call_id,
+    text_blocks,
+    to_text,
+    tool_call,
+)
 
 LIBRARY = "llm"
 Row = dict[str, Any]
@@ -60,11 +69,11 @@ class _Log:
             return
         turns = {row["tip_message_hash"]: row for row in self._rows("select * from turns order by id")}
         for thread in self._rows("select * from threads order by id"):
-            ids = ReadIds()
+            ids = ToolIdReader()
             read: list[Message] = []
             chain = self._chain(thread["tip_message_hash"], f"$.threads[{thread['id']}]")
             ended: list[Row | None] = [turns.get(native["hash"]) for native in chain]
-            times = _times_of_turns(ended)
+            times = _turn_times(ended)
             for native, turn, time in zip(chain, ended, times, strict=True):
                 read += self._message(native, turn, time, ids, str(thread["id"]))
             yield Conversation(str(thread["id"]), read)
@@ -77,14 +86,16 @@ class _Log:
         for row in self._rows("select * from responses order by id"):
             grouped.setdefault(str(row.get("conversation_id") or row["id"]), []).append(row)
         for name, rows in grouped.items():
-            ids = ReadIds()
+            ids = ToolIdReader()
             read: list[Message] = []
-            told: str | None = None
+            last_system: str | None = None
             for row in rows:
                 system = self._with_fragments(row, "system")
-                if system and system != told:
-                    read += messages(Role.SYSTEM, texts(system), created_at=_time(row["datetime_utc"]), session_id=name)
-                    told = system
+                if system and system != last_system:
+                    read += build_messages(
+                        Role.SYSTEM, text_blocks(system), created_at=_time(row["datetime_utc"]), session_id=name
+                    )
+                    last_system = system
                 with validating(dict(row), f"$.responses[{row['id']}]"):
                     read += self._exchange(row, ids, name)
             yield Conversation(name, read)
@@ -100,15 +111,15 @@ class _Log:
         return list(found.values())[::-1]
 
     def _message(
-        self, native: Row, turn: Row | None, time: datetime | None, ids: ReadIds, thread: str
+        self, native: Row, turn: Row | None, time: datetime | None, ids: ToolIdReader, thread: str
     ) -> list[Message]:
         path = f"$.messages[{native['hash']}]"
         roles = {str(role): role for role in Role}
-        role = roles.get(as_text(native["role"]))
+        role = roles.get(to_text(native["role"]))
         if role is None:
-            raise FormatError(f"there is no role {as_text(native['role'])[:80]!r}", path=f"{path}.role")
+            raise FormatError(f"there is no role {to_text(native['role'])[:80]!r}", path=f"{path}.role")
         parts = self._rows("select * from parts where message_hash = ? order by position", [native["hash"]])
-        ids.turn(role, answers=any(part["type"] == "tool_result" for part in parts))
+        ids.start_turn(role, has_results=any(part["type"] == "tool_result" for part in parts))
         blocks: list[ContentBlock] = []
         for part in parts:
             where = f"$.parts[{part['id']}]"
@@ -116,46 +127,46 @@ class _Log:
             if part["text"] is not None:
                 fields["text"] = part["text"]
             with validating(fields, where):
-                blocks += self._part(as_text(part["type"]), fields, ids, where)
+                blocks += self._part(to_text(part["type"]), fields, ids, where)
         with validating(dict(native), path):
-            return messages(
+            return build_messages(
                 role,
                 blocks,
                 session_id=thread,
                 created_at=time,
-                metadata=_told(turn) if turn and role is Role.ASSISTANT else None,
+                metadata=_turn_metadata(turn) if turn and role is Role.ASSISTANT else None,
             )
 
-    def _part(self, kind: str, fields: dict[str, Any], ids: ReadIds, path: str) -> list[ContentBlock]:
+    def _part(self, kind: str, fields: dict[str, Any], ids: ToolIdReader, path: str) -> list[ContentBlock]:
         match kind:
             case "text":
-                return texts(self._text(fields))
+                return text_blocks(self._text(fields))
             case "reasoning":
                 return [ThinkingBlock(text=self._text(fields))] if self._text(fields) else []
             case "tool_call" if not fields.get("server_executed"):
-                return [call(ids, _id(fields), as_text(fields.get("name")), fields.get("arguments"))]
+                return [tool_call(ids, _call_id(fields), to_text(fields.get("name")), fields.get("arguments"))]
             case "tool_result" if not fields.get("server_executed"):
                 named = fields.get("attachments")
-                attached = [self._attached(each, path) for each in named] if isinstance(named, list) else []
+                attached = [self._attachment(each, path) for each in named] if isinstance(named, list) else []
                 result = ToolResultBlock(
-                    tool_use_id=answered_id(ids, _id(fields), as_text(fields.get("name"))),
-                    content=(*texts(fields.get("output")), *attached),
+                    tool_use_id=result_call_id(ids, _call_id(fields), to_text(fields.get("name"))),
+                    content=(*text_blocks(fields.get("output")), *attached),
                     is_error=fields.get("exception") is not None,
                 )
                 return [result]
             case "attachment":
-                return [self._attached(fields.get("attachment"), path)]
+                return [self._attachment(fields.get("attachment"), path)]
             case _:
-                return [kept(LIBRARY, kind, fields)]
+                return [provider_block(LIBRARY, kind, fields)]
 
     def _text(self, fields: Mapping[str, Any]) -> str:
         """The text of a part, which may borrow from fragments."""
         pieces = fields.get("text_ref")
         if not isinstance(pieces, list):
-            return as_text(fields.get("text"))
+            return to_text(fields.get("text"))
         found = (each for each in pieces if isinstance(each, dict))
         return "".join(
-            as_text(each["literal"]) if "literal" in each else self._fragment(each.get("fragment")) for each in found
+            to_text(each["literal"]) if "literal" in each else self._fragment(each.get("fragment")) for each in found
         )
 
     def _fragment(self, number: Any) -> str:
@@ -163,11 +174,11 @@ class _Log:
             return ""
         if number not in self._fragments:
             rows = self._rows("select content from fragments where id = ?", [number])
-            self._fragments[number] = as_text(rows[0]["content"]) if rows else ""
+            self._fragments[number] = to_text(rows[0]["content"]) if rows else ""
         return self._fragments[number]
 
-    def _attached(self, reference: Any, path: str) -> ContentBlock:
-        named = as_text(reference.get("id")) if isinstance(reference, dict) else ""
+    def _attachment(self, reference: Any, path: str) -> ContentBlock:
+        named = to_text(reference.get("id")) if isinstance(reference, dict) else ""
         rows = self._rows("select * from attachments where id = ?", [named])
         if not rows:
             raise FormatError("there is no such attachment", path=path)
@@ -178,40 +189,46 @@ class _Log:
         elif row["url"] is not None:
             source = MediaSource(kind="url", data=row["url"])
         else:
-            source = MediaSource(kind="file_ref", data=as_text(row["path"]))
-        return media(source, row["type"])
+            source = MediaSource(kind="file_ref", data=to_text(row["path"]))
+        return media_block(source, row["type"])
 
-    def _exchange(self, row: Row, ids: ReadIds, name: str) -> list[Message]:
+    def _exchange(self, row: Row, ids: ToolIdReader, name: str) -> list[Message]:
         """One response of an older version, and what was asked: results of tools, then the prompt."""
         shared: dict[str, Any] = {"session_id": name, "created_at": _time(row["datetime_utc"])}
         read: list[Message] = []
-        for result in self._beside("tool_results", row):
+        for result in self._related_rows("tool_results", row):
             block = ToolResultBlock(
-                tool_use_id=answered_id(ids, result["tool_call_id"], result["name"]),
-                content=tuple(texts(result["output"])),
+                tool_use_id=result_call_id(ids, result["tool_call_id"], result["name"]),
+                content=tuple(text_blocks(result["output"])),
                 is_error=result.get("exception") is not None,
             )
-            read += messages(Role.TOOL, [block], **shared)
-        asked = texts(self._with_fragments(row, "prompt"))
-        attached = self._beside("prompt_attachments", row, order='"order"')
-        asked += [self._attached({"id": each["attachment_id"]}, f"$.responses[{row['id']}]") for each in attached]
-        if asked:
-            ids.turn(Role.USER, answers=False)
-        read += messages(Role.USER, asked, **shared)
-        said: list[ContentBlock] = [ThinkingBlock(text=row["reasoning"])] if row.get("reasoning") else []
-        said += [TextBlock(text=row["response"])] if row["response"] else []
-        ids.turn(Role.ASSISTANT, answers=False)
-        said += [
-            call(ids, each["tool_call_id"], each["name"], each["arguments"]) for each in self._beside("tool_calls", row)
+            read += build_messages(Role.TOOL, [block], **shared)
+        prompt_blocks = text_blocks(self._with_fragments(row, "prompt"))
+        attached = self._related_rows("prompt_attachments", row, order='"order"')
+        prompt_blocks += [
+            self._attachment({"id": each["attachment_id"]}, f"$.responses[{row['id']}]") for each in attached
         ]
-        return [*read, *messages(Role.ASSISTANT, said, **shared, metadata=_told(row))]
+        if prompt_blocks:
+            ids.start_turn(Role.USER, has_results=False)
+        read += build_messages(Role.USER, prompt_blocks, **shared)
+        reply_blocks: list[ContentBlock] = [ThinkingBlock(text=row["reasoning"])] if row.get("reasoning") else []
+        reply_blocks += [TextBlock(text=row["response"])] if row["response"] else []
+        ids.start_turn(Role.ASSISTANT, has_results=False)
+        reply_blocks += [
+            tool_call(ids, each["tool_call_id"], each["name"], each["arguments"])
+            for each in self._related_rows("tool_calls", row)
+        ]
+        return [*read, *build_messages(Role.ASSISTANT, reply_blocks, **shared, metadata=_turn_metadata(row))]
 
     def _with_fragments(self, row: Row, kind: str) -> str:
         """A prompt or a system prompt, behind the fragments that were put before it."""
-        used = [self._fragment(each["fragment_id"]) for each in self._beside(f"{kind}_fragments", row, order='"order"')]
+        used = [
+            self._fragment(each["fragment_id"])
+            for each in self._related_rows(f"{kind}_fragments", row, order='"order"')
+        ]
         return "\n".join([*filter(None, used), *([row[kind]] if row[kind] else [])])
 
-    def _beside(self, table: str, row: Row, *, order: str = "id") -> Sequence[Row]:
+    def _related_rows(self, table: str, row: Row, *, order: str = "id") -> Sequence[Row]:
         if table not in self._tables:
             return ()
         return self._rows(f"select * from {table} where response_id = ? order by {order}", [row["id"]])
@@ -220,7 +237,7 @@ class _Log:
         if text is None:
             return {}
         try:
-            fields = own(parse(text, shape=LIBRARY), path)
+            fields = copy_json_at(parse(text, format_name=LIBRARY), path)
         except FormatError as error:
             raise FormatError(error.reason, path=f"{path}.payload") from None
         if not isinstance(fields, dict):
@@ -233,27 +250,27 @@ class _Log:
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _turn_metadata(row: Row) -> dict[str, Any]:
     """The model and the counts of a turn."""
     name = row.get("resolved_model") or row["model"]
-    return {"model": as_text(name) or None, "usage": _usage(row)}
+    return {"model": to_text(name) or None, "usage": _usage(row)}
 
 
 def _usage(row: Row) -> Usage | None:
-    given, made = row.get("input_tokens"), row.get("output_tokens")
-    known = [count for count in (given, made) if isinstance(count, int)]
+    input_tokens, output_tokens = row.get("input_tokens"), row.get("output_tokens")
+    known = [count for count in (input_tokens, output_tokens) if isinstance(count, int)]
     if not known:
         return None
     latency = row.get("duration_ms")
-    return counted(given, made, latency_ms=latency if isinstance(latency, int) else None)
+    return build_usage(input_tokens, output_tokens, latency_ms=latency if isinstance(latency, int) else None)
 
 
-def _id(fields: Mapping[str, Any]) -> str | None:
+def _call_id(fields: Mapping[str, Any]) -> str | None:
     native = fields.get("tool_call_id")
     return native if isinstance(native, str) else None
 
 
-def _times_of_turns(ended: Sequence[Row | None]) -> list[datetime | None]:
+def _turn_times(ended: Sequence[Row | None]) -> list[datetime | None]:
     """When each message of a chain came about: in the turn that it belongs to, which ends with it or behind it."""
     times: list[datetime | None] = []
     time: datetime | None = None

@@ -25,7 +25,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.calls import ReadIds, results_apart
+from dragoman.formats.calls import ToolIdReader, split_results
 
 Fields = dict[str, Any]
 
@@ -35,7 +35,7 @@ _DATA_URL = re.compile(
 _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock}
 
 
-Time = Annotated[
+UtcTime = Annotated[
     datetime,
     Field(strict=False),
     AfterValidator(lambda time: time if time.tzinfo else time.replace(tzinfo=UTC)),
@@ -43,71 +43,73 @@ Time = Annotated[
 """A time; one without a zone is one in UTC."""
 
 
-class Given(BaseModel):
+class ImportedModel(BaseModel):
     """What a document of another library is read as: the fields of use are checked, the others are passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
 
 
-def read_model_name(library: str, provider: str | None, name: str | None) -> Fields:
+def model_fields_of(library: str, provider: str | None, name: str | None) -> Fields:
     """Model and provider as a message's metadata has them; ``provider`` is called as the library calls it."""
     ours = _providers()[library].get(provider, provider) if provider else None
     model = f"{ours}:{name}" if ours and name else name
     return {"model": model or None, "provider": ours or None}
 
 
-def media(
+def media_block(
     source: MediaSource, media_type: str | None = None, *, kind: str | None = None, **fields: Any
 ) -> ContentBlock:
     """Media of a kind, or of the kind that its type says; whatever is neither image, audio nor video is a document."""
     block: Any = _MEDIA.get(kind or (media_type or "").partition("/")[0], DocumentBlock)
     known = {name: value for name, value in fields.items() if value is not None and name in block.model_fields}
-    made: ContentBlock = block(source=source, media_type=media_type or None, **known)
-    return made
+    built: ContentBlock = block(source=source, media_type=media_type or None, **known)
+    return built
 
 
-def at_url(url: str, media_type: str | None = None, *, kind: str | None = None, **fields: Any) -> ContentBlock:
+def media_from_url(url: str, media_type: str | None = None, *, kind: str | None = None, **fields: Any) -> ContentBlock:
     """Media by URL, or what a data URL holds."""
-    held = _DATA_URL.fullmatch(url)
-    if held is None:
-        return media(MediaSource(kind="url", data=url), media_type, kind=kind, **fields)
-    return media(MediaSource(kind="base64", data=held["data"]), held["type"] or media_type, kind=kind, **fields)
+    data_url = _DATA_URL.fullmatch(url)
+    if data_url is None:
+        return media_block(MediaSource(kind="url", data=url), media_type, kind=kind, **fields)
+    return media_block(
+        MediaSource(kind="base64", data=data_url["data"]), data_url["type"] or media_type, kind=kind, **fields
+    )
 
 
-def call(ids: ReadIds, native: str | None, name: str, arguments: Any) -> ToolUseBlock:
+def tool_call(ids: ToolIdReader, native: str | None, name: str, arguments: Any) -> ToolUseBlock:
     """A call. Arguments that are no object, or the text of one, are kept as its raw input."""
     raw: str | None = None
     if isinstance(arguments, str):
         arguments, raw = parse_arguments(arguments)
     elif arguments is not None and not isinstance(arguments, dict):
-        arguments, raw = None, as_text(arguments)
-    return ToolUseBlock(id=ids.call(native or _unnamed(name)), name=name, input=arguments or {}, raw_input=raw)
+        arguments, raw = None, to_text(arguments)
+    return ToolUseBlock(id=ids.call(native or _placeholder_id(name)), name=name, input=arguments or {}, raw_input=raw)
 
 
-def answered_id(ids: ReadIds, native: str | None, name: str | None) -> str:
+def result_call_id(ids: ToolIdReader, native: str | None, name: str | None) -> str:
     """The call that a result answers; one without an id answers the first open call of its tool."""
-    return ids.result(native or _unnamed(name))
+    return ids.result(native or _placeholder_id(name))
 
 
-def as_text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A JSON value as the text that a model is shown: none, the text itself, or its JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else to_json(value).decode()
 
 
-def texts(value: Any) -> list[ContentBlock]:
+def text_blocks(value: Any) -> list[ContentBlock]:
     """As one text block, or none where there is nothing to say."""
-    text = as_text(value)
+    text = to_text(value)
     return [TextBlock(text=text)] if text else []
 
 
-def kept(library: str, kind: str, data: Mapping[str, Any]) -> ProviderBlock:
+def provider_block(library: str, kind: str, data: Mapping[str, Any]) -> ProviderBlock:
     """What has no word here, as it was. Nobody's adapter sends it: where it would be sent, it is a loss."""
     return ProviderBlock(provider=library, kind=kind or "unknown", data=dict(data))
 
 
-def counted(
+def build_usage(
     prompt: int | None, output: int | None, *, cached: int | None = None, written: int | None = None, **fields: Any
 ) -> Usage | None:
     """Counts of which ``prompt`` holds what was read from and written to a cache. None where nothing was counted."""
@@ -126,7 +128,7 @@ def counted(
     )
 
 
-def messages(
+def build_messages(
     role: Role, blocks: Sequence[ContentBlock], *, metadata: Mapping[str, Any] | None = None, **fields: Any
 ) -> list[Message]:
     """The blocks as one message, or as several where results stand among them; no blocks, no message.
@@ -135,12 +137,12 @@ def messages(
     """
     if not blocks:
         return []
-    told = {name: value for name, value in fields.items() if value is not None}
-    noted = {name: value for name, value in (metadata or {}).items() if value is not None}
-    return results_apart(role, blocks, {**told, "metadata": MessageMetadata(**noted)})
+    message_fields = {name: value for name, value in fields.items() if value is not None}
+    metadata_fields = {name: value for name, value in (metadata or {}).items() if value is not None}
+    return split_results(role, blocks, {**message_fields, "metadata": MessageMetadata(**metadata_fields)})
 
 
-def _unnamed(name: str | None) -> str:
+def _placeholder_id(name: str | None) -> str:
     return f"unnamed {name or ''}"
 
 

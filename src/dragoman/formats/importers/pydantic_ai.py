@@ -19,21 +19,21 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.calls import ReadIds
-from dragoman.formats.document import entries, validating
+from dragoman.formats.calls import ToolIdReader
+from dragoman.formats.document import iter_entries, validating
 from dragoman.formats.importers import pydantic_ai_model as theirs
 from dragoman.formats.importers.pieces import (
-    Given,
-    answered_id,
-    as_text,
-    at_url,
-    call,
-    counted,
-    kept,
-    media,
-    messages,
-    read_model_name,
-    texts,
+    ImportedModel,
+    build_messages,
+    build_usage,
+    media_block,
+    media_from_url,
+    model_fields_of,
+    provider_block,
+    result_call_id,
+    text_blocks,
+    to_text,
+    tool_call,
 )
 
 LIBRARY = "pydantic-ai"
@@ -51,15 +51,15 @@ _STATES = {"interrupted": MessageStatus.PARTIAL, "incomplete": MessageStatus.PAR
 
 def from_pydantic_ai(document: Any) -> list[Message]:
     """The messages of a history, from its JSON or from Python's lists and dicts. Raises FormatError, with a path."""
-    ids = ReadIds()
+    ids = ToolIdReader()
     read: list[Message] = []
     instructions: str | None = None
-    for path, native in entries(document, shape=LIBRARY):
+    for path, native in iter_entries(document, format_name=LIBRARY):
         with validating(native, path):
             message = theirs.MESSAGE.validate_python(native)
         parts = list(_parts(message.parts, f"{path}.parts"))
         if isinstance(message, theirs.ModelResponse):
-            ids.turn(Role.ASSISTANT, answers=False)
+            ids.start_turn(Role.ASSISTANT, has_results=False)
             with validating(native, path):
                 read += _response(message, parts, ids)
             continue
@@ -70,7 +70,7 @@ def from_pydantic_ai(document: Any) -> list[Message]:
     return read
 
 
-def _parts(natives: list[dict[str, Any]], path: str) -> Iterator[tuple[Given | None, dict[str, Any]]]:
+def _parts(natives: list[dict[str, Any]], path: str) -> Iterator[tuple[ImportedModel | None, dict[str, Any]]]:
     for index, native in enumerate(natives):
         kind = native.get("part_kind")
         known = theirs.KNOWN.get(kind) if isinstance(kind, str) else None
@@ -80,79 +80,83 @@ def _parts(natives: list[dict[str, Any]], path: str) -> Iterator[tuple[Given | N
 
 def _request(
     request: theirs.ModelRequest,
-    parts: list[tuple[Given | None, dict[str, Any]]],
+    parts: list[tuple[ImportedModel | None, dict[str, Any]]],
     instructions: str | None,
-    ids: ReadIds,
+    ids: ToolIdReader,
 ) -> list[Message]:
     """Neighbouring words of the user are one message. Instructions come behind the prompts of the system."""
     shared: dict[str, Any] = {"session_id": request.conversation_id}
-    said: list[tuple[Role, list[ContentBlock], Any]] = []
-    first_word = 0
+    groups: list[tuple[Role, list[ContentBlock], Any]] = []
+    system_count = 0
     for part, native in parts:
         if native.get("part_kind") in theirs.SETTINGS:
             continue
-        role, blocks = _asked(part, native, ids)
-        if role is Role.SYSTEM and len(said) == first_word:
-            first_word += 1
+        role, blocks = _request_part(part, native, ids)
+        if role is Role.SYSTEM and len(groups) == system_count:
+            system_count += 1
         time = getattr(part, "timestamp", None) or request.timestamp
-        if role is Role.USER and said and said[-1][0] is Role.USER:
-            said[-1][1].extend(blocks)
+        if role is Role.USER and groups and groups[-1][0] is Role.USER:
+            groups[-1][1].extend(blocks)
         else:
-            said.append((role, blocks, time))
+            groups.append((role, blocks, time))
     if instructions:
-        said.insert(first_word, (Role.SYSTEM, texts(instructions), request.timestamp))
+        groups.insert(system_count, (Role.SYSTEM, text_blocks(instructions), request.timestamp))
     read: list[Message] = []
-    for role, blocks, time in said:
+    for role, blocks, time in groups:
         if role is Role.USER:
-            ids.turn(role, answers=False)
-        read += messages(role, blocks, created_at=time, **shared)
+            ids.start_turn(role, has_results=False)
+        read += build_messages(role, blocks, created_at=time, **shared)
     return read
 
 
-def _asked(part: Given | None, native: Mapping[str, Any], ids: ReadIds) -> tuple[Role, list[ContentBlock]]:
+def _request_part(
+    part: ImportedModel | None, native: Mapping[str, Any], ids: ToolIdReader
+) -> tuple[Role, list[ContentBlock]]:
     """What a part of a request says, and in whose name."""
     match part:
         case theirs.SystemPrompt():
-            return Role.SYSTEM, texts(part.content)
+            return Role.SYSTEM, text_blocks(part.content)
         case theirs.InstructionDelta():
-            return Role.SYSTEM, texts(part.content)
+            return Role.SYSTEM, text_blocks(part.content)
         case theirs.UserPrompt():
             content = [part.content] if isinstance(part.content, str) else part.content
             return Role.USER, [block for item in content for block in _content(item)]
         case theirs.ToolReturn():
-            answer = _answer(part.content)
+            answer = _tool_result(part.content)
             failed = part.outcome in _FAILED
-            answered = answered_id(ids, part.tool_call_id, part.tool_name)
-            return Role.TOOL, [ToolResultBlock(tool_use_id=answered, content=tuple(answer), is_error=failed)]
+            call_id = result_call_id(ids, part.tool_call_id, part.tool_name)
+            return Role.TOOL, [ToolResultBlock(tool_use_id=call_id, content=tuple(answer), is_error=failed)]
         case theirs.RetryPrompt(tool_name=str()):
-            answered = answered_id(ids, part.tool_call_id, part.tool_name)
-            return Role.TOOL, [ToolResultBlock(tool_use_id=answered, content=tuple(texts(part.content)), is_error=True)]
+            call_id = result_call_id(ids, part.tool_call_id, part.tool_name)
+            return Role.TOOL, [
+                ToolResultBlock(tool_use_id=call_id, content=tuple(text_blocks(part.content)), is_error=True)
+            ]
         case theirs.RetryPrompt() | theirs.RetryFeedback():
-            return Role.USER, texts(part.content)
+            return Role.USER, text_blocks(part.content)
         case theirs.Speech():
-            return Role.USER, _spoken(part)
+            return Role.USER, _speech(part)
         case theirs.Compaction(provider_name=None):
-            return Role.USER, texts(part.content)
+            return Role.USER, text_blocks(part.content)
         case _:
-            return Role.USER, [kept(LIBRARY, as_text(native.get("part_kind")), native)]
+            return Role.USER, [provider_block(LIBRARY, to_text(native.get("part_kind")), native)]
 
 
 def _response(
-    response: theirs.ModelResponse, parts: list[tuple[Given | None, dict[str, Any]]], ids: ReadIds
+    response: theirs.ModelResponse, parts: list[tuple[ImportedModel | None, dict[str, Any]]], ids: ToolIdReader
 ) -> list[Message]:
-    blocks = [block for part, native in parts for block in _answered(part, native, ids)]
+    blocks = [block for part, native in parts for block in _response_part(part, native, ids)]
     stop_reason = _STOP_REASONS.get(response.finish_reason or "")
     if stop_reason is StopReason.END_TURN and any(block.type == "tool_use" for block in blocks):
         stop_reason = StopReason.TOOL_USE
     if response.state == "suspended":
         stop_reason = StopReason.PAUSE
-    return messages(
+    return build_messages(
         Role.ASSISTANT,
         blocks,
         created_at=response.timestamp,
         session_id=response.conversation_id,
         metadata={
-            **read_model_name(LIBRARY, response.provider_name, response.model_name),
+            **model_fields_of(LIBRARY, response.provider_name, response.model_name),
             "usage": _usage(response.usage),
             "stop_reason": stop_reason,
             "status": _STATES.get(response.state),
@@ -160,7 +164,7 @@ def _response(
     )
 
 
-def _answered(part: Given | None, native: Mapping[str, Any], ids: ReadIds) -> list[ContentBlock]:
+def _response_part(part: ImportedModel | None, native: Mapping[str, Any], ids: ToolIdReader) -> list[ContentBlock]:
     """What a part of a response says."""
     match part:
         case theirs.Text():
@@ -170,13 +174,13 @@ def _answered(part: Given | None, native: Mapping[str, Any], ids: ReadIds) -> li
         case theirs.Thinking():
             return [ThinkingBlock(text=part.content, signature=part.signature or None)]
         case theirs.ToolCall():
-            return [call(ids, part.tool_call_id, part.tool_name, part.args)]
+            return [tool_call(ids, part.tool_call_id, part.tool_name, part.args)]
         case theirs.File():
             return _content(part.content)
         case theirs.Speech():
-            return _spoken(part)
+            return _speech(part)
         case _:
-            return [kept(LIBRARY, as_text(native.get("part_kind")), native)]
+            return [provider_block(LIBRARY, to_text(native.get("part_kind")), native)]
 
 
 def _citations(part: theirs.Text) -> Iterator[Citation]:
@@ -192,18 +196,18 @@ def _citations(part: theirs.Text) -> Iterator[Citation]:
             )
 
 
-def _spoken(part: theirs.Speech) -> list[ContentBlock]:
+def _speech(part: theirs.Speech) -> list[ContentBlock]:
     audio = theirs.Binary.model_validate(part.audio) if part.audio else None
     if audio is None:
-        return texts(part.transcript)
-    return [media(_bytes(audio), audio.media_type, kind="audio", transcript=part.transcript)]
+        return text_blocks(part.transcript)
+    return [media_block(_bytes(audio), audio.media_type, kind="audio", transcript=part.transcript)]
 
 
-def _answer(content: Any) -> list[ContentBlock]:
+def _tool_result(content: Any) -> list[ContentBlock]:
     """A tool's answer: any JSON, with media in it. A list without any is one text, as a model is shown it."""
     if isinstance(content, list) and any(map(_is_media, content)):
         return [block for item in content for block in _content(item)]
-    return _content(content) if _is_media(content) else texts(content)
+    return _content(content) if _is_media(content) else text_blocks(content)
 
 
 def _is_media(item: Any) -> bool:
@@ -215,24 +219,24 @@ def _content(item: Any) -> list[ContentBlock]:
     """One item of a prompt or of an answer."""
     kind = item.get("kind") if isinstance(item, dict) else None
     if isinstance(item, str) or not isinstance(kind, str):
-        return texts(item)
+        return text_blocks(item)
     if kind == "cache-point":
         return []
     known = theirs.CONTENT.get(kind)
     match known.model_validate(item) if known else None:
         case theirs.Binary() as binary:
-            return [media(_bytes(binary), binary.media_type, detail=_detail(binary.vendor_metadata))]
+            return [media_block(_bytes(binary), binary.media_type, detail=_detail(binary.vendor_metadata))]
         case theirs.FileUrl() as file:
             kind = kind.removesuffix("-url")
-            return [at_url(file.url, file.media_type, kind=kind, detail=_detail(file.vendor_metadata))]
+            return [media_from_url(file.url, file.media_type, kind=kind, detail=_detail(file.vendor_metadata))]
         case theirs.UploadedFile() as file:
-            owner = read_model_name(LIBRARY, file.provider_name, None)["provider"]
+            owner = model_fields_of(LIBRARY, file.provider_name, None)["provider"]
             source = MediaSource(kind="file_id", data=file.file_id, provider=owner)
-            return [media(source, file.media_type, detail=_detail(file.vendor_metadata))]
+            return [media_block(source, file.media_type, detail=_detail(file.vendor_metadata))]
         case theirs.TaggedText() as tagged:
-            return texts(tagged.content)
+            return text_blocks(tagged.content)
         case _:
-            return [kept(LIBRARY, kind, item)]
+            return [provider_block(LIBRARY, kind, item)]
 
 
 def _bytes(binary: theirs.Binary) -> MediaSource:
@@ -245,7 +249,7 @@ def _detail(metadata: Mapping[str, Any] | None) -> str | None:
 
 
 def _usage(usage: theirs.RequestUsage) -> Usage | None:
-    return counted(
+    return build_usage(
         usage.input_tokens,
         usage.output_tokens,
         cached=usage.cache_read_tokens,

@@ -8,66 +8,66 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Discriminator, Field, TypeAdapter
 
 from dragoman.canonical.guard import Count
-from dragoman.formats.importers.pieces import Given, Time
+from dragoman.formats.importers.pieces import ImportedModel, UtcTime
 
 
-class SystemPrompt(Given):
+class SystemPrompt(ImportedModel):
     part_kind: Literal["system-prompt"]
     content: str
-    timestamp: Time | None = None
+    timestamp: UtcTime | None = None
 
 
-class UserPrompt(Given):
+class UserPrompt(ImportedModel):
     part_kind: Literal["user-prompt"]
     content: str | list[Any]
-    timestamp: Time | None = None
+    timestamp: UtcTime | None = None
 
 
-class ToolReturn(Given):
+class ToolReturn(ImportedModel):
     part_kind: Literal["tool-return"]
     tool_name: str
     content: Any = None
     tool_call_id: str | None = None
-    timestamp: Time | None = None
+    timestamp: UtcTime | None = None
     outcome: str = "success"
 
 
-class RetryPrompt(Given):
+class RetryPrompt(ImportedModel):
     """Of older versions: a tool's answer where it names one, or else a word to the model."""
 
     part_kind: Literal["retry-prompt"]
     content: Any = None
     tool_name: str | None = None
     tool_call_id: str | None = None
-    timestamp: Time | None = None
+    timestamp: UtcTime | None = None
 
 
-class RetryFeedback(Given):
+class RetryFeedback(ImportedModel):
     part_kind: Literal["retry-feedback"]
     content: Any = None
-    timestamp: Time | None = None
+    timestamp: UtcTime | None = None
 
 
-class InstructionDelta(Given):
+class InstructionDelta(ImportedModel):
     """New instructions in the place of earlier ones, or none in their place."""
 
     part_kind: Literal["instruction-delta"]
     content: str | None = None
 
 
-class Speech(Given):
+class Speech(ImportedModel):
     part_kind: Literal["speech"]
     transcript: str | None = None
     audio: dict[str, Any] | None = None
 
 
-class Compaction(Given):
+class Compaction(ImportedModel):
     part_kind: Literal["compaction"]
     content: str | None = None
     provider_name: str | None = None
 
 
-class CitationSource(Given):
+class CitationSource(ImportedModel):
     kind: str = "web"
     url: str | None = None
     title: str | None = None
@@ -75,42 +75,42 @@ class CitationSource(Given):
     excerpts: list[str] = Field(default_factory=list)
 
 
-class CitationAnchor(Given):
+class CitationAnchor(ImportedModel):
     start: int
     end: int
 
 
-class CitedSources(Given):
+class CitedSources(ImportedModel):
     sources: list[CitationSource] = Field(default_factory=list)
     anchor: CitationAnchor | None = None
 
 
-class Text(Given):
+class Text(ImportedModel):
     part_kind: Literal["text"]
     content: str
     citations: list[CitedSources] | None = None
 
 
-class Thinking(Given):
+class Thinking(ImportedModel):
     part_kind: Literal["thinking"]
     content: str
     id: str | None = None
     signature: str | None = None
 
 
-class ToolCall(Given):
+class ToolCall(ImportedModel):
     part_kind: Literal["tool-call"]
     tool_name: str
     args: str | dict[str, Any] | None = None
     tool_call_id: str | None = None
 
 
-class File(Given):
+class File(ImportedModel):
     part_kind: Literal["file"]
     content: dict[str, Any]
 
 
-KNOWN: dict[str, type[Given]] = {
+KNOWN: dict[str, type[ImportedModel]] = {
     "system-prompt": SystemPrompt,
     "user-prompt": UserPrompt,
     "tool-return": ToolReturn,
@@ -132,7 +132,7 @@ SETTINGS = frozenset(
 """Parts that say how requests are made: no part of the conversation, and nothing that a model is shown."""
 
 
-class RequestUsage(Given):
+class RequestUsage(ImportedModel):
     input_tokens: Count = Field(default=0, validation_alias=AliasChoices("input_tokens", "request_tokens"))
     output_tokens: Count = Field(default=0, validation_alias=AliasChoices("output_tokens", "response_tokens"))
     cache_read_tokens: Count = 0
@@ -144,20 +144,20 @@ class RequestUsage(Given):
     output_audio_tokens: Count = 0
 
 
-class ModelRequest(Given):
+class ModelRequest(ImportedModel):
     kind: Literal["request"]
     parts: list[dict[str, Any]]
-    timestamp: Time | None = None
+    timestamp: UtcTime | None = None
     instructions: str | None = None
     conversation_id: str | None = None
 
 
-class ModelResponse(Given):
+class ModelResponse(ImportedModel):
     kind: Literal["response"]
     parts: list[dict[str, Any]]
     usage: RequestUsage = Field(default_factory=RequestUsage)
     model_name: str | None = None
-    timestamp: Time | None = None
+    timestamp: UtcTime | None = None
     provider_name: str | None = None
     finish_reason: str | None = None
     conversation_id: str | None = None
@@ -169,7 +169,7 @@ MESSAGE: TypeAdapter[ModelRequest | ModelResponse] = TypeAdapter(
 )
 
 
-class Binary(Given):
+class Binary(ImportedModel):
     """``data`` is base64, of the alphabet for URLs."""
 
     kind: Literal["binary"]
@@ -178,14 +178,14 @@ class Binary(Given):
     vendor_metadata: dict[str, Any] | None = None
 
 
-class FileUrl(Given):
+class FileUrl(ImportedModel):
     kind: Literal["image-url", "audio-url", "video-url", "document-url"]
     url: str
     media_type: str | None = None
     vendor_metadata: dict[str, Any] | None = None
 
 
-class UploadedFile(Given):
+class UploadedFile(ImportedModel):
     kind: Literal["uploaded-file"]
     file_id: str
     provider_name: str
@@ -193,14 +193,14 @@ class UploadedFile(Given):
     vendor_metadata: dict[str, Any] | None = None
 
 
-class TaggedText(Given):
+class TaggedText(ImportedModel):
     """A text with data for the application beside it, or the text that such data was rendered as."""
 
     kind: Literal["text-content", "structured-content"]
     content: str
 
 
-CONTENT: dict[str, type[Given]] = {
+CONTENT: dict[str, type[ImportedModel]] = {
     "binary": Binary,
     "image-url": FileUrl,
     "audio-url": FileUrl,

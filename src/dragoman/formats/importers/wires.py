@@ -27,7 +27,7 @@ class _Row:
     path: re.Pattern[str]
     provider: str
 
-    def fits(self, host: str, path: str) -> re.Match[str] | None:
+    def match(self, host: str, path: str) -> re.Match[str] | None:
         if self.host is not None and self.host.search(host) is None:
             return None
         return self.path.search(path)
@@ -45,7 +45,7 @@ def wire_at(url: str) -> Wire | None:
     host, path = parts.netloc.rpartition("@")[2].lower(), parts.path
     streams = "stream" in path.rpartition("/")[2].lower()
     for row in _rows():
-        if (found := row.fits(host, path)) is not None:
+        if (found := row.match(host, path)) is not None:
             model = found.groupdict().get("model")
             return Wire(row.provider, unquote(model) if model else None, streams)
     return None

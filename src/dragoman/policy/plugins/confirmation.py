@@ -7,7 +7,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.view import MessageView
 from dragoman.canonical.view_kinds import ViewKind
-from dragoman.policy.plugin import Answer, Hook, Plugin, Violation
+from dragoman.policy.plugin import CheckResult, Hook, Plugin, Violation
 from dragoman.policy.step import Step
 
 HARMLESS = frozenset({SideEffects.NONE, SideEffects.READ})
@@ -39,28 +39,28 @@ class Confirmation(Plugin):
         """Raises ConfigurationError where ``ask`` cannot be asked, or it is not said what the tools do."""
         if not callable(ask):
             raise ConfigurationError(f"a Confirmation is given a function to ask, not a {type(ask).__name__}")
-        known = tools.items() if isinstance(tools, Mapping) else map(_told, tools)
-        self._effects = {name: _effects(effects) for name, effects in known}
-        self._harmless = frozenset(map(_effects, (harmless,) if isinstance(harmless, str) else harmless))
+        known = tools.items() if isinstance(tools, Mapping) else map(_tool_effects, tools)
+        self._effects = {name: _parse_effects(effects) for name, effects in known}
+        self._harmless = frozenset(map(_parse_effects, (harmless,) if isinstance(harmless, str) else harmless))
         self._ask = ask
         self._trust_hints = trust_hints
         if inspect.iscoroutinefunction(ask):
             self.check = self._check_async  # type: ignore[method-assign]
 
-    def check(self, step: Step) -> Answer | Awaitable[Answer]:
-        for view in self._asked_about(step):
+    def check(self, step: Step) -> CheckResult | Awaitable[CheckResult]:
+        for view in self._calls_to_confirm(step):
             if self._ask(view) is not True:
                 return _DECLINED
         return None
 
-    async def _check_async(self, step: Step) -> Answer:
-        for view in self._asked_about(step):
+    async def _check_async(self, step: Step) -> CheckResult:
+        for view in self._calls_to_confirm(step):
             allowed = self._ask(view)
             if (await allowed if inspect.isawaitable(allowed) else allowed) is not True:
                 return _DECLINED
         return None
 
-    def _asked_about(self, step: Step) -> list[MessageView]:
+    def _calls_to_confirm(self, step: Step) -> list[MessageView]:
         calls = (view for view in step.views() if view.kind is ViewKind.TOOL_CALL)
         return [view for view in calls if not self._is_harmless(view, step)]
 
@@ -73,15 +73,15 @@ class Confirmation(Plugin):
         return described.annotations.get("readOnlyHint") is True and SideEffects.READ in self._harmless
 
 
-def _told(tool: ToolDefinition) -> tuple[str, SideEffects]:
+def _tool_effects(tool: ToolDefinition) -> tuple[str, SideEffects]:
     if not isinstance(tool, ToolDefinition):
         given = type(tool).__name__
         raise ConfigurationError(f"tools are definitions, or side effects by name, not a {given}")
     return tool.name, tool.side_effects
 
 
-def _effects(word: SideEffects | str) -> SideEffects:
+def _parse_effects(name: SideEffects | str) -> SideEffects:
     try:
-        return SideEffects(word)
+        return SideEffects(name)
     except ValueError:
-        raise ConfigurationError(f"{word!r:.80} is no side effect: there are {', '.join(SideEffects)}") from None
+        raise ConfigurationError(f"{name!r:.80} is no side effect: there are {', '.join(SideEffects)}") from None

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 
-LONGEST_SECRET = 8_192
+MAX_SECRET_LENGTH = 8_192
 """Characters: room for private keys (one of RSA with 4,096 bits has 3,272) and for long tokens."""
-LONGEST_PERSONAL = 320
+MAX_PERSONAL_DATA_LENGTH = 320
 """Characters: the longest address of an e-mail that there can be."""
 
 PERSONAL_KINDS = ("email", "phone", "ssn", "credit_card", "ip_address")
@@ -38,7 +38,7 @@ class Finder:
     """``longest`` is how many characters a finding has at most, which is how much of a stream has to be held back."""
 
     find: Find
-    longest: int | None = None
+    max_length: int | None = None
 
     def __call__(self, text: str) -> Iterable[Finding]:
         return self.find(text)
@@ -47,19 +47,19 @@ class Finder:
 def findings(text: str, finders: Iterable[Find]) -> list[Finding]:
     """What all of them find, in order. Where findings overlap they count as one, of the kind of the longest."""
     joined: list[Finding] = []
-    longest = 0
+    longest_length = 0
     for found in sorted({Finding(*found) for finder in finders for found in finder(text)}):
         if not 0 <= found.start < found.end <= len(text):
             continue
         length = found.end - found.start
         if joined and found.start < joined[-1].end:
             last = joined.pop()
-            kind = found.kind if length > longest else last.kind
+            kind = found.kind if length > longest_length else last.kind
             joined.append(Finding(last.start, max(last.end, found.end), kind))
-            longest = max(length, longest)
+            longest_length = max(length, longest_length)
         else:
             joined.append(found)
-            longest = length
+            longest_length = length
     return joined
 
 
@@ -73,16 +73,16 @@ def secrets(confidence: Literal["low", "medium", "high"] = "medium") -> Finder:
 
     def find(text: str) -> Iterator[Finding]:
         data = text.encode()
-        at = _characters(text, data)
+        offset = _character_offsets(text, data)
         for found in scanner.scan(data):
             start, end = found.location["start_offset"], found.location["end_offset"]
             if data[start:end] != found.secret.encode():
                 raise ValueError("a secret was found, and not where it is")  # it must not pass for that
-            yield Finding(at(start), at(end), found.rule_id.rpartition(".")[2])
+            yield Finding(offset(start), offset(end), found.rule_id.rpartition(".")[2])
         for match in _URL_PASSWORD.finditer(text):
             yield Finding(*match.span(1), "password")
 
-    return Finder(find, LONGEST_SECRET)
+    return Finder(find, MAX_SECRET_LENGTH)
 
 
 _URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,256}:([^\s/@]{1,256})@")
@@ -91,15 +91,15 @@ _URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,256}:([^\s/@]{1,256})@")
 
 @cache
 def _scanner(confidence: Any) -> Any:
-    kingfisher = _library("kingfisher_sdk", "kingfisher-secret-scanner")
+    kingfisher = _import_library("kingfisher_sdk", "kingfisher-secret-scanner")
     return kingfisher.Scanner(kingfisher.Rules(confidence=confidence), base64=False)
 
 
-def _characters(text: str, data: bytes) -> Callable[[int], int]:
+def _character_offsets(text: str, data: bytes) -> Callable[[int], int]:
     """From a place in bytes to one in characters."""
     if len(text) == len(data):
-        return lambda place: place
-    return lambda place: len(data[:place].decode(errors="ignore"))
+        return lambda position: position
+    return lambda position: len(data[:position].decode(errors="ignore"))
 
 
 def personal_data(kinds: Iterable[str] = PERSONAL_KINDS, *, locales: Iterable[str] = ()) -> Finder:
@@ -109,28 +109,28 @@ def personal_data(kinds: Iterable[str] = PERSONAL_KINDS, *, locales: Iterable[st
     in times and counts, are no phone number and no SSN; a card has the check digit of one. Raises MissingExtraError,
     and ConfigurationError on a kind that is none.
     """
-    datafog = _library("datafog", "datafog")
-    wanted, places = {kind.lower() for kind in kinds}, list(locales)
-    if wrong := wanted - {name.lower() for name in datafog.get_supported_entities()}:
+    datafog = _import_library("datafog", "datafog")
+    selected, countries = {kind.lower() for kind in kinds}, list(locales)
+    if wrong := selected - {name.lower() for name in datafog.get_supported_entities()}:
         raise ConfigurationError(f"{min(wrong)!r:.80} is no kind of personal data that can be found")
-    prefixes = tuple(f"{place.lower()}_" for place in places)
+    prefixes = tuple(f"{country.lower()}_" for country in countries)
 
     def find(text: str) -> Iterator[Finding]:
-        for found in datafog.scan(text, locales=places or None).entities:
+        for found in datafog.scan(text, locales=countries or None).entities:
             kind = found.type.lower()
-            if (kind in wanted or kind.startswith(prefixes)) and _is_plausible(kind, found.text):
+            if (kind in selected or kind.startswith(prefixes)) and _is_plausible(kind, found.text):
                 yield Finding(found.start, found.end, kind)
 
-    return Finder(find, LONGEST_PERSONAL)
+    return Finder(find, MAX_PERSONAL_DATA_LENGTH)
 
 
 def _is_plausible(kind: str, value: str) -> bool:
     if kind == "credit_card":
-        return _luhn(value)
+        return _has_valid_luhn(value)
     return not (kind in ("phone", "ssn") and value.isdigit())
 
 
-def _luhn(value: str) -> bool:
+def _has_valid_luhn(value: str) -> bool:
     """Whether the last digit of a card's number follows from the others (ISO/IEC 7812)."""
     digits = [int(character) for character in value if character.isdecimal()]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
@@ -142,24 +142,24 @@ def presidio(
     *,
     language: str = "en",
     entities: Iterable[str] | None = None,
-    longest: int | None = None,
-    **more: Any,
+    max_length: int | None = None,
+    **options: Any,
 ) -> Finder:
     """What a Presidio ``AnalyzerEngine`` of the program's own finds: people's names too, if it has a model for them.
 
     ``more`` goes to its ``analyze``, such as ``score_threshold``. The program gives it models that are there: by itself
     it downloads one.
     """
-    wanted = None if entities is None else list(entities)
+    selected = None if entities is None else list(entities)
 
     def find(text: str) -> Iterator[Finding]:
-        for found in analyzer.analyze(text=text, language=language, entities=wanted, **more):
+        for found in analyzer.analyze(text=text, language=language, entities=selected, **options):
             yield Finding(found.start, found.end, found.entity_type.lower())
 
-    return Finder(find, longest)
+    return Finder(find, max_length)
 
 
-def _library(name: str, package: str) -> Any:
+def _import_library(name: str, package: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError:

@@ -6,7 +6,7 @@ from dragoman.canonical.view import MessageView
 from dragoman.policy.step import Step
 
 
-def all_views(step: Step) -> Iterator[MessageView]:
+def iter_views_deep(step: Step) -> Iterator[MessageView]:
     """A view of each part, followed by those of what is inside it, at any depth. Raises UnknownPartError."""
     return _with_inner(step.views())
 
@@ -14,4 +14,4 @@ def all_views(step: Step) -> Iterator[MessageView]:
 def _with_inner(views: Iterable[MessageView]) -> Iterator[MessageView]:
     for view in views:
         yield view
-        yield from _with_inner(view.inside())
+        yield from _with_inner(view.inner_views())

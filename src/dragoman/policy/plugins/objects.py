@@ -7,13 +7,13 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.security import ObjectSecurityProfile, SubjectExtension
 from dragoman.canonical.view import MessageView
-from dragoman.policy.objects import ASKING, lacks
+from dragoman.policy.objects import PRE_HOOKS, lacks_permissions
 from dragoman.policy.plugin import Hook, Plugin, Violation
-from dragoman.policy.plugins.looking import all_views
+from dragoman.policy.plugins.looking import iter_views_deep
 from dragoman.policy.slots import Capability
 from dragoman.policy.step import Step
 
-_SHOWN = 120
+_MAX_SHOWN = 120
 _DOMAINS = ("internal", "external", "privileged")
 
 
@@ -27,7 +27,7 @@ class ObjectAccess(Plugin):
     """
 
     name = "object_access"
-    hooks: Iterable[Hook | str] = (*sorted(ASKING), Hook.EVALUATE)
+    hooks: Iterable[Hook | str] = (*sorted(PRE_HOOKS), Hook.EVALUATE)
     capabilities: Iterable[Capability | str] = (Capability.READ_OBJECTS, Capability.READ_PERMISSIONS)
 
     def __init__(
@@ -44,8 +44,8 @@ class ObjectAccess(Plugin):
                 raise ConfigurationError(f"{words!r:.80} is one word, and a list is needed")
         self._domains = None if trust_domains is None else frozenset(trust_domains)
         self._scope = None if data_scope is None else frozenset(data_scope)
-        if strange := (self._domains or frozenset()) - set(_DOMAINS):
-            raise ConfigurationError(f"{min(strange)!r:.80} is no trust domain: they are {', '.join(_DOMAINS)}")
+        if unknown := (self._domains or frozenset()) - set(_DOMAINS):
+            raise ConfigurationError(f"{min(unknown)!r:.80} is no trust domain: they are {', '.join(_DOMAINS)}")
         if unlisted not in ("allow", "deny"):
             raise ConfigurationError(f"{unlisted!r:.80}: the words are allow and deny")
         self._unlisted = unlisted
@@ -53,21 +53,21 @@ class ObjectAccess(Plugin):
 
     def check(self, step: Step) -> Violation | None:
         subject = step.extensions.security.subject if step.extensions.security else None
-        for view in all_views(step):
+        for view in iter_views_deep(step):
             if not (view.is_pre and (view.is_tool or view.is_prompt or view.is_resource)):
                 continue
-            found = self._against(view.object, subject)
+            found = self._check_profile(view.object, subject)
             if found is not None:
                 code, reason = found
-                return Violation(f"{_named(view)}: {reason}", code=code)
+                return Violation(f"{_describe(view)}: {reason}", code=code)
         return None
 
-    def _against(
+    def _check_profile(
         self, profile: ObjectSecurityProfile | None, subject: SubjectExtension | None
     ) -> tuple[str, str] | None:
         if profile is None:
             return ("object_unlisted", "nobody says what it takes to use it") if self._unlisted == "deny" else None
-        if (self._self_managed or profile.managed_by != "tool") and lacks(subject, profile):
+        if (self._self_managed or profile.managed_by != "tool") and lacks_permissions(subject, profile):
             return "object_permissions", "the caller has not all of the permissions that this takes"
         if self._domains is not None and profile.trust_domain not in self._domains:
             return "object_trust_domain", "its trust domain is not allowed"
@@ -76,5 +76,5 @@ class ObjectAccess(Plugin):
         return None
 
 
-def _named(view: MessageView) -> str:
-    return one_line(view.uri or f"a {view.kind} without a name")[:_SHOWN]
+def _describe(view: MessageView) -> str:
+    return one_line(view.uri or f"a {view.kind} without a name")[:_MAX_SHOWN]

@@ -7,7 +7,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.view import MessageView
 from dragoman.policy.plugin import Hook, Plugin, Violation
-from dragoman.policy.plugins.looking import all_views
+from dragoman.policy.plugins.looking import iter_views_deep
 from dragoman.policy.slots import Capability
 from dragoman.policy.step import Step
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import httpx
 
 _OK = 200
-_LONGEST_REASON = 300
-_LARGEST_ANSWER = 1024 * 1024
+_MAX_REASON = 300
+_MAX_ANSWER_BYTES = 1024 * 1024
 """Bytes. A decision is a few words."""
 
 
@@ -47,7 +47,7 @@ class OpaPolicy(Plugin):
         include_arguments: bool = True,
         client: "httpx.Client | None" = None,
         headers: Mapping[str, str] | None = None,
-        seconds: float = 5.0,
+        request_timeout: float = 5.0,
     ) -> None:
         """``seconds`` is for each request. Raises ConfigurationError on a URL that is none, and an empty path."""
         steps = path.strip("/").replace(".", "/")
@@ -58,48 +58,48 @@ class OpaPolicy(Plugin):
         self._include = {"include_content": include_content, "include_arguments": include_arguments}
         self._client = client
         self._headers = dict(headers or {})
-        self._seconds = seconds
+        self._request_timeout = request_timeout
 
     def check(self, step: Step) -> Violation | None:
-        for view in all_views(step):
-            refused = self._decision(view)
-            if refused is not None:
-                return refused
+        for view in iter_views_deep(step):
+            violation = self._request_decision(view)
+            if violation is not None:
+                return violation
         return None
 
-    def _decision(self, view: MessageView) -> Violation | None:
+    def _request_decision(self, view: MessageView) -> Violation | None:
         import httpx  # only who asks an agent waits for it
 
         if self._client is None:
             self._client = httpx.Client(follow_redirects=False)
-        asked = view.to_opa_input(**self._include)
+        body = view.to_opa_input(**self._include)
         try:
-            answer = self._client.post(self._url, json=asked, headers=self._headers, timeout=self._seconds)
-            if answer.status_code != _OK or len(answer.content) > _LARGEST_ANSWER:
-                return _unavailable(f"it answered with the status {answer.status_code}")
-            return _refusal(answer.json())
+            answer = self._client.post(self._url, json=body, headers=self._headers, timeout=self._request_timeout)
+            if answer.status_code != _OK or len(answer.content) > _MAX_ANSWER_BYTES:
+                return _unavailable_violation(f"it answered with the status {answer.status_code}")
+            return _read_decision(answer.json())
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            return _unavailable(type(error).__name__)
+            return _unavailable_violation(type(error).__name__)
         except (ValueError, RecursionError):
-            return _unavailable("its answer is no JSON")
+            return _unavailable_violation("its answer is no JSON")
 
 
-def _refusal(answer: Any) -> Violation | None:
+def _read_decision(answer: Any) -> Violation | None:
     if not isinstance(answer, dict) or "result" not in answer:
-        return _unavailable("it has no such decision")
+        return _unavailable_violation("it has no such decision")
     result = answer["result"]
     allow = result.get("allow") if isinstance(result, dict) else result
     if allow is True:
         return None
     if allow is not False:
-        return _unavailable("its decision is neither true nor false")
-    told = result if isinstance(result, dict) else {}
-    reason, code = told.get("reason"), told.get("code")
+        return _unavailable_violation("its decision is neither true nor false")
+    details = result if isinstance(result, dict) else {}
+    reason, code = details.get("reason"), details.get("code")
     return Violation(
-        one_line(reason)[:_LONGEST_REASON] if isinstance(reason, str) and reason else "the policy does not allow it",
-        code=one_line(code)[:_LONGEST_REASON] if isinstance(code, str) and code else "opa_denied",
+        one_line(reason)[:_MAX_REASON] if isinstance(reason, str) and reason else "the policy does not allow it",
+        code=one_line(code)[:_MAX_REASON] if isinstance(code, str) and code else "opa_denied",
     )
 
 
-def _unavailable(what: str) -> Violation:
+def _unavailable_violation(what: str) -> Violation:
     return Violation(f"the policy agent did not decide: {what}", code="opa_unavailable")

@@ -9,12 +9,12 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginResult
 from dragoman.policy.plugins.finding import Find, findings, personal_data, secrets
-from dragoman.policy.plugins.rewriting import rewritten
+from dragoman.policy.plugins.rewriting import rewrite_block
 from dragoman.policy.step import Step
 
 _DIGITS = 8
 """Of a digest: enough to tell the values of a conversation apart."""
-_WORD = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
+_PLACEHOLDER = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
 """What stands in the place of a value; a finder may take it for one."""
 
 
@@ -56,39 +56,39 @@ class Redaction(Plugin):
             raise ConfigurationError(
                 "the key of a redaction is bytes, and not empty: else anyone can guess what was meant"
             )
-        self._finders: tuple[Find, ...] = (secrets(), personal_data()) if finders is None else _all(finders)
+        self._finders: tuple[Find, ...] = (secrets(), personal_data()) if finders is None else _as_finders(finders)
         self._key = key
         self._keep = frozenset((keep,) if isinstance(keep, str) else keep)
         self._label = label
-        lengths = [getattr(finder, "longest", None) for finder in self._finders]
+        lengths = [getattr(finder, "max_length", None) for finder in self._finders]
         known = [length for length in lengths if length is not None]
         self.window = window or (max(known) if known and len(known) == len(lengths) else None)
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text without what was found in it."""
-        pieces, done = [], 0
+        pieces, position = [], 0
         for found in findings(text, self._finders):
             value = text[found.start : found.end]
-            if value not in self._keep and not _WORD.fullmatch(value):
-                pieces += [text[done : found.start], self._word(found.kind, value)]
-                done = found.end
-        return "".join([*pieces, text[done:]]) if pieces else text
+            if value not in self._keep and not _PLACEHOLDER.fullmatch(value):
+                pieces += [text[position : found.start], self._placeholder(found.kind, value)]
+                position = found.end
+        return "".join([*pieces, text[position:]]) if pieces else text
 
     def check(self, step: Step) -> PluginResult | None:
         message = step.message
-        content = tuple(rewritten(part, self.redacted) for part in message.content)
+        content = tuple(rewrite_block(part, self.redact) for part in message.content)
         if content == message.content:
             return None
         labelled = None if self._label is None else with_labels(step.extensions, {self._label})
         return PluginResult(message=message.model_copy(update={"content": content}), extensions=labelled)
 
-    def _word(self, kind: str, value: str) -> str:
+    def _placeholder(self, kind: str, value: str) -> str:
         if self._key is None:
             return f"[{kind}]"
         return f"[{kind} {hmac.new(self._key, value.encode(), sha256).hexdigest()[:_DIGITS]}]"
 
 
-def _all(finders: Iterable[Find]) -> tuple[Find, ...]:
+def _as_finders(finders: Iterable[Find]) -> tuple[Find, ...]:
     """The finders; one alone will do."""
     found = (finders,) if callable(finders) else tuple(finders)
     for finder in found:

@@ -29,7 +29,7 @@ from dragoman.canonical.view_parts import UnknownPartError
 Change = Callable[[str], str]
 
 
-def rewritten(part: ContentBlock, change: Change) -> ContentBlock:
+def rewrite_block(part: ContentBlock, change: Change) -> ContentBlock:
     """The part with its texts changed; the very same one where none is.
 
     Raises UnknownPartError for a part that cannot be read, at any depth: it must not pass as it is.
@@ -39,7 +39,7 @@ def rewritten(part: ContentBlock, change: Change) -> ContentBlock:
     return part.model_copy(update=changed) if changed else part
 
 
-def rewritten_json(value: Any, change: Change) -> Any:
+def rewrite_json(value: Any, change: Change) -> Any:
     """A JSON value with all its texts changed, keys too; a whole number that reads like one is taken as text."""
     match value:
         case str():
@@ -47,18 +47,18 @@ def rewritten_json(value: Any, change: Change) -> Any:
         case bool() | None | float():
             return value
         case int():
-            written = str(value)
-            return value if (new := change(written)) == written else new
+            text = str(value)
+            return value if (new := change(text)) == text else new
         case list() | tuple():
-            return [rewritten_json(item, change) for item in value]
+            return [rewrite_json(item, change) for item in value]
         case _:
-            made: dict[str, Any] = {}
+            rewritten: dict[str, Any] = {}
             for key, item in value.items():
-                made[_free(change(key), made)] = rewritten_json(item, change)
-            return made
+                rewritten[_unique_key(change(key), rewritten)] = rewrite_json(item, change)
+            return rewritten
 
 
-def _free(key: str, taken: dict[str, Any]) -> str:
+def _unique_key(key: str, taken: dict[str, Any]) -> str:
     """Two keys may become the same: no entry is lost for that."""
     name, number = key, 2
     while name in taken:
@@ -69,61 +69,68 @@ def _free(key: str, taken: dict[str, Any]) -> str:
 def _fields(part: ContentBlock, change: Change) -> dict[str, Any]:
     match part:
         case TextBlock():
-            return {"text": change(part.text), "citations": tuple(_citation(each, change) for each in part.citations)}
+            return {
+                "text": change(part.text),
+                "citations": tuple(_rewrite_citation(each, change) for each in part.citations),
+            }
         case ThinkingBlock():
             return {"text": change(part.text)}
         case ToolUseBlock():
-            return {"input": rewritten_json(part.input, change), "raw_input": _maybe(part.raw_input, change)}
+            return {"input": rewrite_json(part.input, change), "raw_input": _change_optional(part.raw_input, change)}
         case ToolResultBlock():
-            return {"content": tuple(rewritten(block, change) for block in part.content)}
+            return {"content": tuple(rewrite_block(block, change) for block in part.content)}
         case ResourceBlock():
-            return _resource(part, change)
+            return _rewrite_resource(part, change)
         case PromptRequestBlock():
-            return {"arguments": rewritten_json(part.arguments, change)}
+            return {"arguments": rewrite_json(part.arguments, change)}
         case PromptResultBlock():
-            messages = tuple(_message(index, raw, change) for index, raw in enumerate(part.messages))
-            error = _maybe(part.error_message, change)
-            return {"content": _maybe(part.content, change), "messages": messages, "error_message": error}
+            messages = tuple(_rewrite_message(index, raw, change) for index, raw in enumerate(part.messages))
+            error = _change_optional(part.error_message, change)
+            return {"content": _change_optional(part.content, change), "messages": messages, "error_message": error}
         case AudioBlock():
-            return {"transcript": _maybe(part.transcript, change)}
+            return {"transcript": _change_optional(part.transcript, change)}
         case DocumentBlock():
-            source = _source(part.source, part.media_type, change)
-            return {"source": source, "title": _maybe(part.title, change), "context": _maybe(part.context, change)}
+            source = _rewrite_source(part.source, part.media_type, change)
+            return {
+                "source": source,
+                "title": _change_optional(part.title, change),
+                "context": _change_optional(part.context, change),
+            }
         case ImageBlock() | VideoBlock() | RedactedThinkingBlock() | ResourceRefBlock():
             return {}
         case _:
             raise UnknownPartError(f"a part of the kind {part.type!r:.80} cannot be read")
 
 
-def _maybe(text: str | None, change: Change) -> str | None:
+def _change_optional(text: str | None, change: Change) -> str | None:
     return None if text is None else change(text)
 
 
-def _citation(citation: Citation, change: Change) -> Citation:
+def _rewrite_citation(citation: Citation, change: Change) -> Citation:
     fields = {
-        "title": _maybe(citation.title, change),
-        "cited_text": _maybe(citation.cited_text, change),
-        "data": None if citation.data is None else rewritten_json(citation.data, change),
+        "title": _change_optional(citation.title, change),
+        "cited_text": _change_optional(citation.cited_text, change),
+        "data": None if citation.data is None else rewrite_json(citation.data, change),
     }
     return citation.model_copy(update=fields)
 
 
-def _resource(part: ResourceBlock, change: Change) -> dict[str, Any]:
-    content, blob = _maybe(part.content, change), part.blob
+def _rewrite_resource(part: ResourceBlock, change: Change) -> dict[str, Any]:
+    content, blob = _change_optional(part.content, change), part.blob
     if blob is not None and _is_text(part.mime_type):
-        blob = _encoded(blob, change)
-    fields = {"content": content, "blob": blob, "description": _maybe(part.description, change)}
+        blob = _rewrite_base64(blob, change)
+    fields = {"content": content, "blob": blob, "description": _change_optional(part.description, change)}
     if (content, blob) != (part.content, part.blob):
         fields["size_bytes"] = None  # no longer what was declared
-    return fields | {"annotations": rewritten_json(part.annotations, change)}
+    return fields | {"annotations": rewrite_json(part.annotations, change)}
 
 
-def _source(source: MediaSource, media_type: str | None, change: Change) -> MediaSource:
+def _rewrite_source(source: MediaSource, media_type: str | None, change: Change) -> MediaSource:
     data = source.data
     if source.kind == "text":
         data = change(data)
     elif source.kind == "base64" and _is_text(media_type):
-        data = _encoded(data, change)
+        data = _rewrite_base64(data, change)
     return source if data == source.data else source.model_copy(update={"data": data})
 
 
@@ -134,7 +141,7 @@ def _is_text(media_type: str | None) -> bool:
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "image/svg+xml"})
 
 
-def _encoded(data: str, change: Change) -> str:
+def _rewrite_base64(data: str, change: Change) -> str:
     """Base64 of a text; as it is where it is something else, whatever it was said to be."""
     try:
         text = base64.b64decode(data, validate=True).decode()
@@ -144,13 +151,13 @@ def _encoded(data: str, change: Change) -> str:
     return data if new == text else base64.b64encode(new.encode()).decode()
 
 
-def _message(index: int, raw: dict[str, Any], change: Change) -> dict[str, Any]:
+def _rewrite_message(index: int, raw: dict[str, Any], change: Change) -> dict[str, Any]:
     try:
         message = read_message(raw)
     except ValueError:
         where = f"messages[{index}] of the prompt result"
         raise UnknownPartError(f"{where} is no canonical message: let it be denied") from None
-    content = tuple(rewritten(block, change) for block in message.content)
+    content = tuple(rewrite_block(block, change) for block in message.content)
     if content == message.content:
         return raw
     return raw | {"content": [block.model_dump(mode="json", exclude_none=True) for block in content]}

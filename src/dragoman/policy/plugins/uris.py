@@ -7,17 +7,17 @@ from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.view import MessageView
 from dragoman.policy.plugin import Hook, Plugin, Violation
-from dragoman.policy.plugins.looking import all_views
+from dragoman.policy.plugins.looking import iter_views_deep
 from dragoman.policy.step import Step
 
-_SHOWN = 120
-_ASKING: frozenset[str] = frozenset(
+_MAX_SHOWN = 120
+_PRE_HOOKS: frozenset[str] = frozenset(
     {Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH, Hook.EVALUATE}
 )
 """Where a call is about to be carried out. Elsewhere it is a part of what was said, and may have been denied."""
 
 
-class _ByUri(Plugin):
+class _UriPlugin(Plugin):
     """Looks at what is asked for before it is fetched or run, and at resources wherever they come along."""
 
     hooks: Iterable[Hook | str] = (
@@ -32,27 +32,27 @@ class _ByUri(Plugin):
         """
         for pattern in patterns:
             if not isinstance(pattern, str):
-                shown = f"{type(self).__name__}('tool://a/*', 'file:///**')"
-                raise ConfigurationError(f"a pattern is a text, not a {type(pattern).__name__}: write {shown}")
+                example = f"{type(self).__name__}('tool://a/*', 'file:///**')"
+                raise ConfigurationError(f"a pattern is a text, not a {type(pattern).__name__}: write {example}")
         self._globs = tuple(glob(pattern) for pattern in patterns)
 
     def check(self, step: Step) -> Violation | None:
-        asked = step.hook in _ASKING
-        for view in all_views(step):
-            concerned = view.is_resource or (asked and (view.is_tool or view.is_prompt) and view.is_pre)
-            if concerned and not self._passes(view):
-                named = one_line(view.uri or f"a {view.kind} without a name")[:_SHOWN]
-                return Violation(f"{named} is not allowed", code="uri_denied")
+        is_request = step.hook in _PRE_HOOKS
+        for view in iter_views_deep(step):
+            is_relevant = view.is_resource or (is_request and (view.is_tool or view.is_prompt) and view.is_pre)
+            if is_relevant and not self._is_allowed(view):
+                shown_name = one_line(view.uri or f"a {view.kind} without a name")[:_MAX_SHOWN]
+                return Violation(f"{shown_name} is not allowed", code="uri_denied")
         return None
 
-    def _passes(self, view: MessageView) -> bool:
+    def _is_allowed(self, view: MessageView) -> bool:
         raise NotImplementedError
 
     def _matches(self, view: MessageView) -> bool:
         return bool(view.uri) and any(each.matches(view.uri or "") for each in self._globs)
 
 
-class DenyUris(_ByUri):
+class DenyUris(_UriPlugin):
     """Denies what matches one of the patterns, or has an empty URI; everything else passes.
 
     A tool is ``tool://NAMESPACE/NAME``, and ``tool://_/NAME`` where nobody says whose it is: to deny a name wherever it
@@ -61,14 +61,14 @@ class DenyUris(_ByUri):
 
     name = "deny_uris"
 
-    def _passes(self, view: MessageView) -> bool:
+    def _is_allowed(self, view: MessageView) -> bool:
         return bool(view.uri) and not self._matches(view)
 
 
-class AllowUris(_ByUri):
+class AllowUris(_UriPlugin):
     """Denies what matches none of the patterns. It needs patterns for tools, prompts and resources alike."""
 
     name = "allow_uris"
 
-    def _passes(self, view: MessageView) -> bool:
+    def _is_allowed(self, view: MessageView) -> bool:
         return self._matches(view)

@@ -5,26 +5,26 @@ derive from `AdapterConformance`; in a program, call `conform`; on the command l
 It needs hypothesis.
 """
 
-from dragoman.testing.conformance.law import Law, Mark, NotTriedError, Result
+from dragoman.testing.conformance.law import Law, LawResult, Mark, NotTriedError
 from dragoman.testing.conformance.laws import LAWS
 from dragoman.testing.conformance.page import page
-from dragoman.testing.conformance.said import Call, Said
+from dragoman.testing.conformance.said import SampleCall, SampleReply
 from dragoman.testing.conformance.scorecard import Scorecard, conform
 from dragoman.testing.conformance.subject import Effort, Subject
 from dragoman.testing.conformance.suite import AdapterConformance
-from dragoman.testing.conformance.wire import Failing, Wire, compact, line, sse
+from dragoman.testing.conformance.wire import FailedReply, Wire, compact, line, sse
 
 __all__ = [
     "LAWS",
     "AdapterConformance",
-    "Call",
     "Effort",
-    "Failing",
+    "FailedReply",
     "Law",
+    "LawResult",
     "Mark",
     "NotTriedError",
-    "Result",
-    "Said",
+    "SampleCall",
+    "SampleReply",
     "Scorecard",
     "Subject",
     "Wire",

@@ -19,9 +19,9 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.evolve import write_message
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.testing.conformance.drawing import History, drawn_histories, over_histories
+from dragoman.testing.conformance.drawing import History, check_histories, generate_histories
 from dragoman.testing.conformance.law import NotTriedError
-from dragoman.testing.conformance.subject import Subject, parsed
+from dragoman.testing.conformance.subject import Subject, parse_body
 from dragoman.testing.network import block_network
 from dragoman.testing.stream_laws import Trial
 
@@ -57,7 +57,7 @@ def declares_itself(subject: Subject) -> Iterator[Trial]:
     yield Trial(subject.model, tuple(faults))
 
 
-def is_found_by_its_name(subject: Subject) -> Iterator[Trial]:
+def is_registered_by_name(subject: Subject) -> Iterator[Trial]:
     """The entry point under the provider's name gives this very adapter."""
     name = subject.adapter.provider
     if name not in providers():
@@ -75,7 +75,7 @@ def writes_a_request(subject: Subject) -> Iterator[Trial]:
         yield from _request_faults(subject.write(history))
 
     with block_network(allow=()):
-        yield from over_histories(subject, check)
+        yield from check_histories(subject, check)
 
 
 def _request_faults(request: WireRequest) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _request_faults(request: WireRequest) -> Iterator[str]:
         yield f"the header {', '.join(secret)}: keys are the transport's business"
 
 
-def leaves_the_history_alone(subject: Subject) -> Iterator[Trial]:
+def leaves_the_history_unchanged(subject: Subject) -> Iterator[Trial]:
     """The same history gives the same bytes and losses, and is the same as before."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
@@ -104,7 +104,7 @@ def leaves_the_history_alone(subject: Subject) -> Iterator[Trial]:
         if [write_message(message) for message in history] != before:
             yield "the history changed"
 
-    yield from over_histories(subject, check)
+    yield from check_histories(subject, check)
 
 
 _PROGRAM = """
@@ -124,28 +124,28 @@ print(digest.hexdigest())
 """
 
 
-def is_the_same_elsewhere(subject: Subject) -> Iterator[Trial]:
+def is_deterministic_across_processes(subject: Subject) -> Iterator[Trial]:
     """Neither the process nor its hash seed shows in a request."""
     kind = type(subject.adapter)
-    if not subject.effort.elsewhere:
+    if not subject.effort.processes:
         raise NotTriedError("other processes are left out of this run")
     if "<" in kind.__qualname__:
         raise NotTriedError(f"{kind.__qualname__} is made in a function, where no other process finds it")
-    histories = drawn_histories("foreign", "", subject.effort.histories)
+    histories = generate_histories("foreign", "", subject.effort.histories)
     digest = hashlib.sha256()
     for history in histories:
         digest.update(subject.write(history).body)
-    given = {
+    payload = {
         "module": kind.__module__,
         "class": kind.__qualname__,
         "model": subject.adapter.model,
         "histories": [[write_message(message).decode() for message in history] for history in histories],
     }
-    for number in range(1, subject.effort.elsewhere + 1):
+    for number in range(1, subject.effort.processes + 1):
         environment = {**os.environ, "PYTHONHASHSEED": str(number), "PYTHONPATH": os.pathsep.join(sys.path)}
         found = subprocess.run(
             [sys.executable, "-c", _PROGRAM],
-            input=json.dumps(given),
+            input=json.dumps(payload),
             env=environment,
             capture_output=True,
             text=True,
@@ -156,7 +156,7 @@ def is_the_same_elsewhere(subject: Subject) -> Iterator[Trial]:
         yield Trial(f"hash seed {number}", () if same else (why[0],))
 
 
-def reads_what_it_wrote(subject: Subject) -> Iterator[Trial]:
+def request_round_trips(subject: Subject) -> Iterator[Trial]:
     """A request that is read and written again is the same request: what fits a model once fits it as it is."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
@@ -164,16 +164,16 @@ def reads_what_it_wrote(subject: Subject) -> Iterator[Trial]:
         first = subject.write(history, tools)
         read = subject.adapter.from_wire_request(first.body, subject.context())
         again = subject.adapter.to_wire(*read)
-        if parsed(again.body) != parsed(first.body):
+        if parse_body(again.body) != parse_body(first.body):
             yield f"{first.body!r:.600} became {again.body!r:.600}"
 
-    yield from over_histories(subject, check)
+    yield from check_histories(subject, check)
 
 
 _NO_REQUESTS: tuple[bytes, ...] = (b"", b"garbage", b"[]", b"null", b"7", b"\xff\xfe", b'{"a":', b'{"messages": 7}')
 
 
-def refuses_what_is_no_request(subject: Subject) -> Iterator[Trial]:
+def refuses_invalid_requests(subject: Subject) -> Iterator[Trial]:
     """Garbage in place of a request is a RequestError, never a KeyError."""
     for body in _NO_REQUESTS:
         try:
@@ -183,8 +183,8 @@ def refuses_what_is_no_request(subject: Subject) -> Iterator[Trial]:
         except Exception as error:
             yield Trial(repr(body), (f"{type(error).__name__}: {error}",))
         else:  # an empty conversation may be legal where a wire keeps the history elsewhere
-            said = body.startswith(b"{")
-            yield Trial(repr(body), () if said else ("it was read as a request",))
+            is_object = body.startswith(b"{")
+            yield Trial(repr(body), () if is_object else ("it was read as a request",))
 
 
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -203,26 +203,26 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("thinking_budget", 2048),
     ("prompt_cache", "1h"),
 )
-_SISTERS = {"thinking": "effort", "effort": "thinking"}
+_ALTERNATIVE_OPTIONS = {"thinking": "effort", "effort": "thinking"}
 _ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
 
 
-def names_what_it_does_not_ask(subject: Subject) -> Iterator[Trial]:
+def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
     """Every option stands in the request, or a loss of the kind `option` that begins with its name says that not."""
     for name, value in _OPTIONS:
         tools = [TOOL] if subject.adapter.capabilities.supports_tools and name != "output_schema" else []
         if name in _ONLY_WITH_TOOLS and not tools:
             continue
         plain = subject.write([Message.user("Hi")], tools)
-        asked = subject.write([Message.user("Hi")], tools, **{name: value})
-        meant = (f"{name}:", f"{_SISTERS.get(name, name)}:")
-        lost = any(loss.kind is LossKind.OPTION and loss.reason.startswith(meant) for loss in asked.losses)
-        told = (asked.body, asked.path, dict(asked.headers)) != (plain.body, plain.path, dict(plain.headers))
+        request = subject.write([Message.user("Hi")], tools, **{name: value})
+        meant = (f"{name}:", f"{_ALTERNATIVE_OPTIONS.get(name, name)}:")
+        lost = any(loss.kind is LossKind.OPTION and loss.reason.startswith(meant) for loss in request.losses)
+        sent = (request.body, request.path, dict(request.headers)) != (plain.body, plain.path, dict(plain.headers))
         fault = f"{value!r} is neither in the request nor named as lost"
-        yield Trial(name, () if lost or told else (fault,), "named as lost" if lost else "asked for")
+        yield Trial(name, () if lost or sent else (fault,), "named as lost" if lost else "asked for")
 
 
-def asks_for_nothing_by_itself(subject: Subject) -> Iterator[Trial]:
+def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
     """Without options nothing can be lost, and options read back from a request are those that were written."""
     request = subject.write([Message.user("Hi")], [])
     lost = tuple(loss.reason for loss in request.losses)
@@ -235,16 +235,16 @@ def asks_for_nothing_by_itself(subject: Subject) -> Iterator[Trial]:
         yield Trial(name, () if back == value else (f"{value!r} came back as {back!r}",))
 
 
-def lets_the_caller_speak_the_wire(subject: Subject) -> Iterator[Trial]:
+def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:
     """Fields in ``extra`` for this provider are laid over the body, those for others are not; headers go along."""
     name = subject.provider
-    asked = subject.write([Message.user("Hi")], [], extra={name: {"kit_field": 7}}, headers={"x-kit": "1"})
+    request = subject.write([Message.user("Hi")], [], extra={name: {"kit_field": 7}}, headers={"x-kit": "1"})
     other = subject.write([Message.user("Hi")], [], extra={"another-provider": {"kit_field": 7}})
-    body, foreign = parsed(asked.body), parsed(other.body)
+    body, foreign = parse_body(request.body), parse_body(other.body)
     if not isinstance(body, dict):
         raise NotTriedError("the body is no JSON object")
     faults = [] if body.get("kit_field") == 7 else ["a field of the caller's own is not in the body"]
-    faults += [] if dict(asked.headers).get("x-kit") == "1" else ["a header of the caller's own is not sent"]
+    faults += [] if dict(request.headers).get("x-kit") == "1" else ["a header of the caller's own is not sent"]
     faults += ["a field for another provider is in the body"] if "kit_field" in foreign else []
     yield Trial("extra and headers", tuple(faults))
 
@@ -253,13 +253,13 @@ _KNOWN = {field.name for field in fields(AdapterOptions)}
 assert {name for name, _ in _OPTIONS} <= _KNOWN
 
 
-def never_loses_what_is_critical(subject: Subject) -> Iterator[Trial]:
+def never_loses_critical_content(subject: Subject) -> Iterator[Trial]:
     """Content that is marked critical and would be lost is a CriticalLossError; other critical content is sent."""
 
     def check(subject: Subject, history: History) -> Iterator[str]:
         from dragoman.adapter.errors import CriticalLossError
 
-        gone = {loss.message_id for loss in subject.write(history).losses if loss.severity == "warning"} - {""}
+        lost_ids = {loss.message_id for loss in subject.write(history).losses if loss.severity == "warning"} - {""}
         marked = [
             message.model_copy(update={"metadata": message.metadata.model_copy(update={"critical": True})})
             for message in history
@@ -267,12 +267,12 @@ def never_loses_what_is_critical(subject: Subject) -> Iterator[Trial]:
         try:
             subject.write(marked)
         except CriticalLossError:
-            if not gone:
+            if not lost_ids:
                 yield "refused, although nothing would be lost"
         except DragomanError as error:
             yield f"{type(error).__name__}: {error}"
         else:
-            if gone:
+            if lost_ids:
                 yield "sent, although critical content is lost"
 
-    yield from over_histories(subject, check)
+    yield from check_histories(subject, check)

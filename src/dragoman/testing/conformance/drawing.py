@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import (
     VideoBlock,
 )
 from dragoman.canonical.message import Message, Role
-from dragoman.testing.conformance.said import Said
+from dragoman.testing.conformance.said import SampleReply
 from dragoman.testing.conformance.subject import Subject
 from dragoman.testing.stream_laws import Trial
 
@@ -31,42 +31,44 @@ CheckHistory = Callable[[Subject, History], Iterator[str]]
 DrawnT = TypeVar("DrawnT")
 
 SEED = 20261121
-_SMALLER = 400
+_SHRINK_LIMIT = 400
 """How many smaller histories are looked at, for the smallest that breaks a law."""
-_SHOWN = 160
+_MAX_BLOCK_LENGTH = 160
 _ELSEWHERE = "elsewhere"
 
 
-def over_histories(subject: Subject, check: CheckHistory) -> Iterator[Trial]:
+def check_histories(subject: Subject, check: CheckHistory) -> Iterator[Trial]:
     """A law of histories, tried on those of the adapter's own model, on foreign ones, and on bad ones.
 
     A history that the model's thinking policy refuses proves nothing and is passed over.
     """
     for kind in ("own", "foreign", "any"):
-        for number, history in enumerate(drawn_histories(kind, _model(kind, subject), subject.effort.histories)):
+        for number, history in enumerate(generate_histories(kind, _model(kind, subject), subject.effort.histories)):
             faults = _faults(subject, check, history)
             if not faults:
                 yield Trial(f"{kind} history {number}", (), kind)
                 continue
-            smallest = _smallest(subject, check, history)
-            yield Trial(f"{kind} history {shown(smallest)}", tuple(_faults(subject, check, smallest)), kind)
+            smallest = _shrink(subject, check, history)
+            yield Trial(f"{kind} history {describe_history(smallest)}", tuple(_faults(subject, check, smallest)), kind)
             break  # one counterexample a kind is enough, and finding the smallest takes long
 
 
-def drawn_replies(number: int) -> tuple[Said, ...]:
+def generate_replies(number: int) -> tuple[SampleReply, ...]:
     """Made-up replies, the same ones in every process."""
-    return _drawn_replies(number)
+    return _cached_replies(number)
 
 
-def shown(history: History) -> str:
+def describe_history(history: History) -> str:
     """A history in few words."""
-    told = " | ".join(f"{message.role}: {', '.join(map(_short, message.content)) or 'nothing'}" for message in history)
-    return f"[{told}]"
+    messages = " | ".join(
+        f"{message.role}: {', '.join(map(_shorten, message.content)) or 'nothing'}" for message in history
+    )
+    return f"[{messages}]"
 
 
-def _short(block: Any) -> str:
+def _shorten(block: Any) -> str:
     written = f"{block.type} {block.model_dump(exclude={'type'}, exclude_defaults=True)}"
-    return written if len(written) <= _SHOWN else written[:_SHOWN] + "…"
+    return written if len(written) <= _MAX_BLOCK_LENGTH else written[:_MAX_BLOCK_LENGTH] + "…"
 
 
 def _model(kind: str, subject: Subject) -> str:
@@ -88,19 +90,21 @@ def _strategy(kind: str, model: str) -> "SearchStrategy[list[Message]]":
     from dragoman.testing import strategies
 
     if kind == "any":
-        return strategies.histories(max_scenes=4).filter(bool).map(_tamed)
+        return strategies.histories(max_scenes=4).filter(bool).map(_without_forged_data)
     return strategies.conversations(model) if kind == "own" else strategies.conversations()
 
 
-def _tamed(history: list[Message]) -> list[Message]:
+def _without_forged_data(history: list[Message]) -> list[Message]:
     """A history without native data that nobody can have issued: that a provider would refuse it proves nothing."""
-    return [message.model_copy(update={"content": tuple(map(_plausible, message.content))}) for message in history]
+    return [
+        message.model_copy(update={"content": tuple(map(_plausible_block, message.content))}) for message in history
+    ]
 
 
-def _plausible(block: ContentBlock) -> ContentBlock:
+def _plausible_block(block: ContentBlock) -> ContentBlock:
     match block:
         case ToolResultBlock():
-            return block.model_copy(update={"content": tuple(map(_plausible, block.content))})
+            return block.model_copy(update={"content": tuple(map(_plausible_block, block.content))})
         case TextBlock() if block.citations:
             return block.model_copy(update={"citations": ()})
         case ProviderBlock():
@@ -117,15 +121,16 @@ def _plausible(block: ContentBlock) -> ContentBlock:
 
 
 @cache
-def drawn_histories(kind: str, model: str, number: int) -> tuple[History, ...]:
+def generate_histories(kind: str, model: str, number: int) -> tuple[History, ...]:
     if kind == "own":  # the same conversations, with the model itself for the one from elsewhere
         return tuple(
-            tuple(_said_by(model, message) for message in each) for each in drawn_histories("foreign", "", number)
+            tuple(_attribute_to(model, message) for message in each)
+            for each in generate_histories("foreign", "", number)
         )
-    return tuple(map(tuple, _draw(_strategy(kind, model), number)))
+    return tuple(map(tuple, _generate(_strategy(kind, model), number)))
 
 
-def _said_by(model: str, message: Message) -> Message:
+def _attribute_to(model: str, message: Message) -> Message:
     if message.role is not Role.ASSISTANT:
         return message
     metadata = message.metadata.model_copy(update={"model": model, "provider": model.partition(":")[0]})
@@ -133,16 +138,16 @@ def _said_by(model: str, message: Message) -> Message:
 
 
 @cache
-def _drawn_replies(number: int) -> tuple[Said, ...]:
+def _cached_replies(number: int) -> tuple[SampleReply, ...]:
     from dragoman.testing import strategies
 
-    return tuple(_draw(strategies.replies(), number)) if number else ()
+    return tuple(_generate(strategies.replies(), number)) if number else ()
 
 
-def _draw(strategy: "SearchStrategy[DrawnT]", number: int) -> list[DrawnT]:
+def _generate(strategy: "SearchStrategy[DrawnT]", number: int) -> list[DrawnT]:
     from hypothesis import HealthCheck, Phase, given, seed, settings
 
-    drawn: list[DrawnT] = []
+    examples: list[DrawnT] = []
 
     @seed(SEED)
     @settings(
@@ -155,25 +160,25 @@ def _draw(strategy: "SearchStrategy[DrawnT]", number: int) -> list[DrawnT]:
     )
     @given(strategy)
     def draw(value: DrawnT) -> None:
-        drawn.append(value)
+        examples.append(value)
 
     draw()
-    return drawn
+    return examples
 
 
-def _smallest(subject: Subject, check: CheckHistory, history: History) -> History:
+def _shrink(subject: Subject, check: CheckHistory, history: History) -> History:
     """The history with all left out that the law is broken without, as far as the patience reaches."""
-    patience, at = _SMALLER, 0
-    candidates = _smaller(history)
-    while (candidate := next(candidates, None)) is not None and at < patience:
-        at += 1
+    limit, tried = _SHRINK_LIMIT, 0
+    candidates = _shrink_candidates(history)
+    while (candidate := next(candidates, None)) is not None and tried < limit:
+        tried += 1
         if _faults(subject, check, candidate):
             history = candidate
-            candidates = _smaller(history)
+            candidates = _shrink_candidates(history)
     return history
 
 
-def _smaller(history: History) -> Iterator[History]:
+def _shrink_candidates(history: History) -> Iterator[History]:
     """Histories with one thing less: half of the messages, a message, a block, a block in a tool's answer."""
     half = len(history) // 2
     if half > 1:
@@ -182,14 +187,14 @@ def _smaller(history: History) -> Iterator[History]:
     for index in range(len(history)) if len(history) > 1 else ():
         yield (*history[:index], *history[index + 1 :])
     for index, message in enumerate(history):
-        for content in _fewer(message.content):
+        for content in _drop_one_block(message.content):
             changed = message.model_copy(update={"content": content})
             yield (*history[:index], changed, *history[index + 1 :])
 
 
-def _fewer(content: Sequence[ContentBlock]) -> Iterator[tuple[ContentBlock, ...]]:
+def _drop_one_block(content: Sequence[ContentBlock]) -> Iterator[tuple[ContentBlock, ...]]:
     for index, block in enumerate(content):
         yield (*content[:index], *content[index + 1 :])
         if isinstance(block, ToolResultBlock):
-            for inner in _fewer(block.content):
+            for inner in _drop_one_block(block.content):
                 yield (*content[:index], block.model_copy(update={"content": inner}), *content[index + 1 :])

@@ -11,9 +11,9 @@ from dragoman.testing.stream_laws import Trial
 
 _STATUSES = (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 529)
 # 504 is left out: it is the server's error to some providers, and a timeout to others.
-_SILENT = (b"", b"<html><body>Bad gateway</body></html>", b"{}")
+_UNINFORMATIVE_BODIES = (b"", b"<html><body>Bad gateway</body></html>", b"{}")
 _GARBAGE = (
-    *_SILENT, b"null", b"[]", b"[[]]", b"7", b'"no"', b'{"error": 7}', b'{"error": null}', b'{"error": [1]}',
+    *_UNINFORMATIVE_BODIES, b"null", b"[]", b"[[]]", b"7", b'"no"', b'{"error": 7}', b'{"error": null}', b'{"error": [1]}',
     b'{"error": {"message": {"a": 1}, "code": [2], "type": 3}}', b'{"message": 5}', b"\xff\xfe", b"{" * 300,
     b'{"error": {"message": "' + b"x" * 5000 + b'"}}',
 )  # fmt: skip
@@ -23,7 +23,7 @@ _SECRETS = ("sk-kit0123456789abcdefABCDEF", "Bearer kit0123456789abcdef")
 def statuses(subject: Subject) -> Iterator[Trial]:
     """A status that says nothing more is the class that this status means everywhere."""
     for status in _STATUSES:
-        for body in _SILENT:
+        for body in _UNINFORMATIVE_BODIES:
             error, due = subject.adapter.error(status, body, {}), class_for_status(status)
             faults = [] if isinstance(error, due) else [f"{type(error).__name__} instead of {due.__name__}"]
             faults += [] if error.status == status else [f"its status is {error.status}"]
@@ -55,7 +55,7 @@ def secrets(subject: Subject) -> Iterator[Trial]:
             yield Trial(form, ("the key is shown",) if secret in shown else ())
 
 
-def waits(subject: Subject) -> Iterator[Trial]:
+def retry_after(subject: Subject) -> Iterator[Trial]:
     """What a provider says of when to ask again is kept, in seconds."""
     error = subject.adapter.error(429, b"{}", {"retry-after": "7"})
     yield Trial("retry-after: 7", () if error.retry_after == 7 else (f"kept as {error.retry_after}",))
@@ -78,13 +78,13 @@ def replies_raise(subject: Subject) -> Iterator[Trial]:
             yield Trial(str(status), ("it was read as a message",))
 
 
-def failures_of_the_wire(subject: Subject) -> Iterator[Trial]:
+def documented_failures(subject: Subject) -> Iterator[Trial]:
     """Failing replies as the provider's reference describes them are of the classes that they mean."""
-    failures = [each for wire in subject.spoken() for each in wire.failures]
+    failures = [each for wire in subject.require_wires() for each in wire.failures]
     if not failures:
         raise NotTriedError("the wire's `failures` are empty")
-    for failing in failures:
-        error = subject.adapter.error(failing.status, failing.body, failing.headers)
-        same = isinstance(error, failing.kind)
-        fault = f"{type(error).__name__} instead of {failing.kind.__name__}"
-        yield Trial(f"{failing.status} {failing.body[:80]!r}", () if same else (fault,))
+    for failure in failures:
+        error = subject.adapter.error(failure.status, failure.body, failure.headers)
+        same = isinstance(error, failure.kind)
+        fault = f"{type(error).__name__} instead of {failure.kind.__name__}"
+        yield Trial(f"{failure.status} {failure.body[:80]!r}", () if same else (fault,))

@@ -15,14 +15,14 @@ KITS = "dragoman.conformance"
 """The entry-point group in which a package names its suite for each of its providers."""
 
 
-def suites_of(package: str, kit: str | None = None) -> tuple[type[AdapterConformance], ...]:
+def find_suites(package: str, kit: str | None = None) -> tuple[type[AdapterConformance], ...]:
     """The suites of a package: of its import name, of its distribution's name, or of one of its providers.
 
     ``kit`` is ``module:Class``, where the suite stands in no entry point; the current folder is looked into as well.
     An adapter without any suite is tried without its wire. Raises ConfigurationError.
     """
     if kit is not None:
-        return (_loaded(kit),)
+        return (_load_suite(kit),)
     adapters = sorted(entry for entry in entry_points(group=GROUP) if _is_of(entry, package))
     if not adapters:
         raise ConfigurationError(
@@ -30,7 +30,7 @@ def suites_of(package: str, kit: str | None = None) -> tuple[type[AdapterConform
             " by the package's name, its distribution's, or the provider's"
         )
     kits = {entry.name: entry for entry in entry_points(group=KITS)}
-    return tuple(_suite(entry, kits.get(entry.name)) for entry in adapters)
+    return tuple(_suite_for(entry, kits.get(entry.name)) for entry in adapters)
 
 
 def _is_of(entry: EntryPoint, package: str) -> bool:
@@ -40,24 +40,24 @@ def _is_of(entry: EntryPoint, package: str) -> bool:
     return package in names or (package == distribution and distribution != "dragoman")
 
 
-def _suite(adapter: EntryPoint, kit: EntryPoint | None) -> type[AdapterConformance]:
+def _suite_for(adapter: EntryPoint, kit: EntryPoint | None) -> type[AdapterConformance]:
     if kit is not None:
-        return _checked(kit.value, kit.load())
+        return _require_suite(kit.value, kit.load())
     return type(f"Test{adapter.name.title()}", (AdapterConformance,), {"adapter": adapter.name})
 
 
-def _loaded(kit: str) -> type[AdapterConformance]:
+def _load_suite(kit: str) -> type[AdapterConformance]:
     module, _, name = kit.partition(":")
     if not (module and name):
         raise ConfigurationError(f"{kit!r} names no suite: write it as module:Class")
     with _current_folder():
         try:
-            return _checked(kit, getattr(import_module(module), name))
+            return _require_suite(kit, getattr(import_module(module), name))
         except (ImportError, AttributeError) as error:
             raise ConfigurationError(f"the suite {kit} cannot be loaded: {error}") from error
 
 
-def _checked(place: str, found: object) -> type[AdapterConformance]:
+def _require_suite(place: str, found: object) -> type[AdapterConformance]:
     if isinstance(found, type) and issubclass(found, AdapterConformance):
         return found
     raise ConfigurationError(f"{place} is no AdapterConformance class")

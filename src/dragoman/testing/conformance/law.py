@@ -34,13 +34,13 @@ class Law:
     check: Check
 
     @property
-    def says(self) -> str:
+    def statement(self) -> str:
         return " ".join((self.check.__doc__ or "").split())
 
     def __str__(self) -> str:
         return f"{self.chapter}: {self.name}"
 
-    def tried_on(self, subject: "Subject") -> "Result":
+    def run(self, subject: "Subject") -> "LawResult":
         """An exception of the adapter's own is a fault. Raises MissingExtraError alone, where Hypothesis is missing."""
         found = Verdict(self.name)
         try:
@@ -48,21 +48,21 @@ class Law:
                 found.count(trial)
         except NotTriedError as reason:
             if not found.tried:
-                return Result(self, found, str(reason))
+                return LawResult(self, found, str(reason))
         except MissingExtraError:
             raise
         except Exception as error:
             found.count(Trial("the law", (f"{type(error).__name__} was raised: {error}",)))
-        return Result(self, found, "" if found.tried else "nothing applies")
+        return LawResult(self, found, "" if found.tried else "nothing applies")
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LawResult:
     """``verdict`` counts the trials and holds the first faults; ``why_not`` says why there were none."""
 
     law: Law
     verdict: Verdict
-    why_not: str = ""
+    skip_reason: str = ""
 
     @property
     def mark(self) -> Mark:

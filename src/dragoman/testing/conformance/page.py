@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from dragoman.testing.conformance.law import Mark, Result
+from dragoman.testing.conformance.law import LawResult, Mark
 from dragoman.testing.conformance.scorecard import Scorecard
 
 _STYLE = """
@@ -23,10 +23,10 @@ _SIGNS = {Mark.HOLDS: "✓ holds", Mark.BROKEN: "✗ broken", Mark.NOT_TRIED: "�
 
 def page(cards: Sequence[Scorecard]) -> str:
     """All that an adapter or its wire may have put into a scorecard is escaped: it stays text."""
-    return "".join(_page(cards))
+    return "".join(_render(cards))
 
 
-def _page(cards: Sequence[Scorecard]) -> Iterator[str]:
+def _render(cards: Sequence[Scorecard]) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
@@ -35,18 +35,20 @@ def _page(cards: Sequence[Scorecard]) -> Iterator[str]:
         yield f"<h2>{escape(card.model)}</h2>\n<p>{escape(str(card))}<br><code>{escape(card.adapter)}</code></p>\n"
         for chapter, results in card.chapters():
             yield f"<h3>{escape(chapter)}</h3>\n<table><tr><th>law</th><th>trials</th><th>result</th></tr>\n"
-            yield from map(_row, results)
+            yield from map(_render_row, results)
             yield "</table>\n"
     yield "</body></html>\n"
 
 
-def _row(result: Result) -> str:
+def _render_row(result: LawResult) -> str:
     law, found, mark = result.law, result.verdict, result.mark
     outcomes = ", ".join(f"{name} {times}" for name, times in sorted(found.outcomes.items()))
-    notes = f'<span class="says">{escape(result.why_not or outcomes)}</span>' if result.why_not or outcomes else ""
+    notes = (
+        f'<span class="says">{escape(result.skip_reason or outcomes)}</span>' if result.skip_reason or outcomes else ""
+    )
     faults = f"<pre>{escape(chr(10).join(found.faults))}</pre>" if found.faults else ""
     return (
-        f'<tr><td>{escape(law.name)}<span class="says">{escape(law.says)}</span>{faults}</td>'
+        f'<tr><td>{escape(law.name)}<span class="says">{escape(law.statement)}</span>{faults}</td>'
         f'<td class="number">{found.tried:,}</td>'
         f'<td class="{str(mark).replace(" ", "-")}">{_SIGNS[mark]}{notes}</td></tr>\n'
     )

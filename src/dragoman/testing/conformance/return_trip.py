@@ -23,41 +23,41 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Channel, Message, Role
 
-Said = tuple[Role, Channel | None, ContentBlock]
+PlacedBlock = tuple[Role, Channel | None, ContentBlock]
 """Who says a block, on which channel."""
 
-_MADE_SIGNATURE = "its own word for none"
+_SUBSTITUTE_SIGNATURE = "its own word for none"
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class RoundTrip:
     """A history before and after, and its losses. Each block of ``before`` has the id of its message."""
 
-    before: list[tuple[str, Said]]
-    after: list[Said]
+    before: list[tuple[str, PlacedBlock]]
+    after: list[PlacedBlock]
     losses: tuple[Loss, ...]
 
     @classmethod
-    def of(cls, adapter: Adapter, history: Sequence[Message]) -> "Trip":
+    def of(cls, adapter: Adapter, history: Sequence[Message]) -> "RoundTrip":
         """Raises what the adapter raises."""
         wire = adapter.to_wire(history, [], AdapterOptions())
         back, _, _ = adapter.from_wire_request(wire.body, RequestContext(model=str(adapter.model_id)))
-        losses = tuple(loss for loss in wire.losses if _MADE_SIGNATURE not in loss.reason)
-        return cls(list(said(history)), [block for _, block in said(back)], losses)
+        losses = tuple(loss for loss in wire.losses if _SUBSTITUTE_SIGNATURE not in loss.reason)
+        return cls(list(iterate_blocks(history)), [block for _, block in iterate_blocks(back)], losses)
 
     @property
-    def same(self) -> bool:
-        return [said for _, said in self.before] == self.after
+    def unchanged(self) -> bool:
+        return [block for _, block in self.before] == self.after
 
     @property
-    def unsaid(self) -> list[Said]:
+    def unreported(self) -> list[PlacedBlock]:
         """What changed although no loss names its message: all else comes back, in the order in which it was said."""
         named = {loss.message_id for loss in self.losses}
         rest = iter(self.after)
-        return [said for message, said in self.before if message not in named and said not in rest]
+        return [block for message, block in self.before if message not in named and block not in rest]
 
 
-def said(messages: Sequence[Message]) -> Iterator[tuple[str, Said]]:
+def iterate_blocks(messages: Sequence[Message]) -> Iterator[tuple[str, PlacedBlock]]:
     count = 0
     waiting: list[tuple[str, int]] = []
     before: Role | None = None
@@ -75,19 +75,19 @@ def said(messages: Sequence[Message]) -> Iterator[tuple[str, Said]]:
                 if call is not None:
                     waiting.remove(call)
                 block = block.model_copy(update={"tool_use_id": f"call {call[1]}" if call else "nobody's"})
-            if not _is_silent(block):
-                yield message.id, (message.role, message.channel, _plain(block))
+            if not _is_empty(block):
+                yield message.id, (message.role, message.channel, _normalize_block(block))
 
 
-def _is_silent(block: ContentBlock) -> bool:
+def _is_empty(block: ContentBlock) -> bool:
     if isinstance(block, ThinkingBlock):
         return not (block.text or block.signature)
     return isinstance(block, TextBlock) and not (block.text or block.citations)
 
 
-def _plain(block: ContentBlock) -> ContentBlock:
+def _normalize_block(block: ContentBlock) -> ContentBlock:
     if isinstance(block, ToolResultBlock):
-        parts = tuple(_plain(part) for part in block.content if not _is_silent(part))
+        parts = tuple(_normalize_block(part) for part in block.content if not _is_empty(part))
         return block.model_copy(update={"content": parts})
     if isinstance(block, TextBlock):
         cited = tuple(Citation(kind="", data=each.data) if each.data else each for each in block.citations)

@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SampleCall:
     """A tool call. ``pieces`` join to the JSON text of ``input``, cut as a provider would stream it."""
 
     id: str
@@ -19,35 +19,35 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SampleReply:
     """A reply: thinking, then text, then calls, each of which may be missing. ``thinking`` and ``text`` come in the
     pieces in which they are streamed. The counts are tokens, those of the prompt without the cached ones.
     """
 
     thinking: tuple[str, ...]
     text: tuple[str, ...]
-    calls: tuple[Call, ...]
-    cut: bool
+    calls: tuple[SampleCall, ...]
+    truncated: bool
     """Whether the model ran into its limit."""
     input_tokens: int
     cached_tokens: int
     output_tokens: int
 
     @property
-    def told(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:
+    def content(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:
         """The text, the thinking, and the name and input of each call."""
         calls = tuple((call.name, call.input) for call in self.calls)
         return "".join(self.text), "".join(self.thinking), calls
 
 
-_RM = Call("id0", "rm", {"path": "/tmp/é"}, ('{"path": "/t', 'mp/é"}'))
+_RM = SampleCall("id0", "rm", {"path": "/tmp/é"}, ('{"path": "/t', 'mp/é"}'))
 
-SHORT = Said(("So",), ("\u2028 is", " it 😀"), (_RM, Call("id1", "stop", {}, ("{}",))), False, 20, 0, 9)
+SHORT = SampleReply(("So",), ("\u2028 is", " it 😀"), (_RM, SampleCall("id1", "stop", {}, ("{}",))), False, 20, 0, 9)
 """A bit of everything: two calls, one of them without arguments."""
 
-SHORTEST = Said((), ("\u2028 😀",), (_RM,), False, 20, 0, 9)
+SHORTEST = SampleReply((), ("\u2028 😀",), (_RM,), False, 20, 0, 9)
 """The least that can be cut into half a character and half a call."""
 
-PLAIN = Said((), ("It rains", " in Bern."), (), False, 1200, 0, 35)
-CACHED = Said((), ("Still", " raining."), (), False, 700, 1024, 12)
-CUT = Said((), ("It rains and",), (), True, 40, 0, 3)
+PLAIN = SampleReply((), ("It rains", " in Bern."), (), False, 1200, 0, 35)
+CACHED = SampleReply((), ("Still", " raining."), (), False, 700, 1024, 12)
+CUT = SampleReply((), ("It rains and",), (), True, 40, 0, 3)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from dragoman.adapter.contract import Adapter
-from dragoman.testing.conformance.law import Law, Mark, Result
+from dragoman.testing.conformance.law import Law, LawResult, Mark
 from dragoman.testing.conformance.laws import LAWS
 from dragoman.testing.conformance.subject import Effort, Subject
 from dragoman.testing.conformance.wire import Wire
@@ -19,7 +19,7 @@ class Scorecard:
 
     model: str
     adapter: str
-    results: tuple[Result, ...]
+    results: tuple[LawResult, ...]
 
     @property
     def passed(self) -> bool:
@@ -38,13 +38,13 @@ class Scorecard:
     def count(self, mark: Mark) -> int:
         return sum(result.mark is mark for result in self.results)
 
-    def chapters(self) -> Iterator[tuple[str, list[Result]]]:
+    def chapters(self) -> Iterator[tuple[str, list[LawResult]]]:
         for chapter, results in groupby(self.results, key=lambda result: result.law.chapter):
             yield chapter, list(results)
 
     def __str__(self) -> str:
-        told = f"{self.count(Mark.HOLDS)} laws hold, {self.count(Mark.BROKEN)} are broken"
-        return f"{self.model}: {told}, {self.count(Mark.NOT_TRIED)} were not tried; {self.trials:,} trials"
+        summary = f"{self.count(Mark.HOLDS)} laws hold, {self.count(Mark.BROKEN)} are broken"
+        return f"{self.model}: {summary}, {self.count(Mark.NOT_TRIED)} were not tried; {self.trials:,} trials"
 
 
 def conform(
@@ -57,7 +57,7 @@ def conform(
     subject = Subject(adapter, (wires,) if isinstance(wires, Wire) else tuple(wires), effort or Effort())
     kind = type(adapter)
     with quiet():
-        results = tuple(law.tried_on(subject) for law in laws)
+        results = tuple(law.run(subject) for law in laws)
     return Scorecard(subject.model, f"{kind.__module__}.{kind.__qualname__}", results)
 
 

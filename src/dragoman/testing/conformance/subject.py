@@ -13,11 +13,11 @@ from dragoman.adapter.losses import Loss
 from dragoman.adapter.tool_ids import ToolIdMap
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
-from dragoman.canonical.ids import encode_ulid
+from dragoman.canonical.ids import format_ulid
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.testing.conformance.law import NotTriedError
-from dragoman.testing.conformance.said import CACHED, CUT, PLAIN, SHORT, Said
+from dragoman.testing.conformance.said import CACHED, CUT, PLAIN, SHORT, SampleReply
 from dragoman.testing.conformance.wire import Wire
 from dragoman.testing.stream_laws import Effort as StreamEffort
 
@@ -33,12 +33,12 @@ class Effort:
     histories: int = 25
     replies: int = 25
     streams: StreamEffort = field(default_factory=lambda: StreamEffort(replays=300, mutations=200))
-    spoilt: Said = SHORT
-    elsewhere: int = 1
+    mutated: SampleReply = SHORT
+    processes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedRequest:
     """A request as the adapter reads it back."""
 
     messages: list[Message]
@@ -63,18 +63,18 @@ class Subject:
     def model(self) -> str:
         return str(self.adapter.model_id)
 
-    def spoken(self) -> tuple[Wire, ...]:
+    def require_wires(self) -> tuple[Wire, ...]:
         """The wires. Raises NotTriedError where none is known."""
         if not self.wires:
             raise NotTriedError("no Wire was given, which says how the provider answers")
         return self.wires
 
-    def said(self, wire: Wire) -> list[Said]:
+    def sample_replies(self, wire: Wire) -> list[SampleReply]:
         """Replies that a wire can tell."""
-        from dragoman.testing.conformance.drawing import drawn_replies
+        from dragoman.testing.conformance.drawing import generate_replies
 
         fixed = (SHORT, PLAIN, CACHED, CUT)
-        return [fitted(each, wire) for each in (*fixed, *drawn_replies(self.effort.replies))]
+        return [fit_to_wire(each, wire) for each in (*fixed, *generate_replies(self.effort.replies))]
 
     def context(self, **fields: Any) -> RequestContext:
         """Ids count up from nothing and time stands still, so that the same input gives equal output."""
@@ -93,35 +93,37 @@ class Subject:
         options.setdefault("context", self.context())
         return self.adapter.to_wire(messages, tools, AdapterOptions(**options))
 
-    def read(self, request: WireRequest) -> Read:
+    def read(self, request: WireRequest) -> ParsedRequest:
         context = self.context()
-        return Read(*self.adapter.from_wire_request(request.body, context), context.tool_ids)
+        return ParsedRequest(*self.adapter.from_wire_request(request.body, context), context.tool_ids)
 
-    def reply(self, wire: Wire, said: Said, context: RequestContext | None = None) -> Message:
+    def reply(self, wire: Wire, sample: SampleReply, context: RequestContext | None = None) -> Message:
         """The message of a whole reply."""
-        response = WireResponse(200, wire.whole(said), {"content-type": "application/json"})
+        response = WireResponse(200, wire.whole(sample), {"content-type": "application/json"})
         return self.adapter.from_wire_response(response, context or self.context())
 
-    def streamed(self, wire: Wire, said: Said, context: RequestContext | None = None) -> list[StreamEvent]:
+    def stream_events(
+        self, wire: Wire, sample: SampleReply, context: RequestContext | None = None
+    ) -> list[StreamEvent]:
         """The events of a streamed reply."""
-        return list(self.adapter.iter_stream([wire.stream(said)], context or self.context()))
+        return list(self.adapter.iter_stream([wire.stream(sample)], context or self.context()))
 
 
-def fitted(said: Said, wire: Wire) -> Said:
+def fit_to_wire(sample: SampleReply, wire: Wire) -> SampleReply:
     """What is left of a reply on a wire that does not tell thinking from text, or cached tokens from others."""
-    text = said.text or (() if said.calls else ("So",))
-    return Said(
-        said.thinking if wire.thinking else (),
+    text = sample.text or (() if sample.calls else ("So",))
+    return SampleReply(
+        sample.thinking if wire.thinking else (),
         text,
-        said.calls,
-        said.cut,
-        said.input_tokens,
-        said.cached_tokens if wire.cached else 0,
-        said.output_tokens,
+        sample.calls,
+        sample.truncated,
+        sample.input_tokens,
+        sample.cached_tokens if wire.cached else 0,
+        sample.output_tokens,
     )
 
 
-def parsed(body: bytes) -> Any:
+def parse_body(body: bytes) -> Any:
     """A body's JSON; the body itself where it is none."""
     try:
         return wirejson.loads(body)
@@ -129,21 +131,21 @@ def parsed(body: bytes) -> Any:
         return body
 
 
-def texts_of(value: Any) -> str:
+def collect_texts(value: Any) -> str:
     """All texts and names of a body, one a line, with nothing escaped."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, dict):
-        return "\n".join(texts_of(each) for pair in value.items() for each in pair)
+        return "\n".join(collect_texts(each) for pair in value.items() for each in pair)
     if isinstance(value, list):
-        return "\n".join(map(texts_of, value))
+        return "\n".join(map(collect_texts, value))
     return value if isinstance(value, str) else wirejson.dumps_text(value)
 
 
-def of_message(losses: Sequence[Loss], message: Message) -> list[Loss]:
+def losses_of_message(losses: Sequence[Loss], message: Message) -> list[Loss]:
     return [loss for loss in losses if loss.message_id == message.id]
 
 
 def _counter(prefix: str) -> Callable[[], str]:
     numbers = count(1)
-    return lambda: prefix + encode_ulid(next(numbers))
+    return lambda: prefix + format_ulid(next(numbers))

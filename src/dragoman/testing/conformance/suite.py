@@ -64,10 +64,10 @@ class AdapterConformance:
         import pytest
 
         with quiet():
-            result = law.tried_on(subject_of_the_law)
+            result = law.run(subject_of_the_law)
         if result.mark is Mark.NOT_TRIED:
-            pytest.skip(result.why_not)
+            pytest.skip(result.skip_reason)
         found = result.verdict
         if found.failed:
-            told = "\n  ".join([f"{found.failed} of {found.tried} trials break it:", *found.faults])
-            pytest.fail(f"{subject_of_the_law.model}, {law}: {law.says}\n  {told}", pytrace=False)
+            report = "\n  ".join([f"{found.failed} of {found.tried} trials break it:", *found.faults])
+            pytest.fail(f"{subject_of_the_law.model}, {law}: {law.statement}\n  {report}", pytrace=False)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError
-from dragoman.testing.conformance.said import Said
-from dragoman.testing.event_bytes import events_of
+from dragoman.testing.conformance.said import SampleReply
+from dragoman.testing.event_bytes import split_events
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class FailedReply:
     """A reply with a failing status, as the provider sends it, and the class that it means."""
 
     status: int
@@ -33,12 +33,12 @@ class Wire:
     ``cached`` say whether the wire tells thinking from text, and cached tokens from the others.
     """
 
-    stream: Callable[[Said], bytes]
-    whole: Callable[[Said], bytes]
+    stream: Callable[[SampleReply], bytes]
+    whole: Callable[[SampleReply], bytes]
     terminal: re.Pattern[bytes]
     errors: tuple[tuple[bytes, type[ProviderError]], ...]
     keep_alive: bytes = b""
-    failures: tuple[Failing, ...] = ()
+    failures: tuple[FailedReply, ...] = ()
     thinking: bool = True
     cached: bool = True
 
@@ -46,7 +46,7 @@ class Wire:
         """How many bytes must have arrived before the reply may be called whole: the terminal event's, without the
         line ends behind it. That of the last event where none is terminal."""
         start = 0
-        for event in events_of(body):
+        for event in split_events(body):
             if self.terminal.search(event):
                 return start + (len(event) if event[:1] == b"\0" else len(event.rstrip()))
             start += len(event)

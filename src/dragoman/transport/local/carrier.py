@@ -18,42 +18,42 @@ from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.wire import Headers, WireRequest, WireResponse
-from dragoman.transport.call import checked_timeout
+from dragoman.transport.call import validate_timeout
 from dragoman.transport.contract import AsyncStreamedReply, Attempt, StreamedReply
-from dragoman.transport.local.model import loaded_model
-from dragoman.transport.local.reply import Json, RefusalError, encoded, whole
+from dragoman.transport.local.model import get_model
+from dragoman.transport.local.reply import Json, LocalRequestError, encode_line, merge_lines
 
 logger = logging.getLogger("dragoman.transport.local")
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 _OK = (Attempt(1, 200, None),)
 _NDJSON = Headers({"content-type": "application/x-ndjson"})
 _JSON = {"content-type": "application/json"}
 
 
-def tell_terminal(text: str) -> None:
+def notify_terminal(text: str) -> None:
     """Says on standard error what takes a while, where a person is watching."""
     logger.info("%s", text)
     if sys.stderr.isatty():
         print(f"dragoman: {text} …", file=sys.stderr)
 
 
-class _Run:
+class _LocalCall:
     """One request while a thread serves it. ``put`` is handed each line, then the exception or None that ends it."""
 
-    def __init__(self, adapter: Adapter, request: WireRequest, timeout: float | None, tell: Tell) -> None:
+    def __init__(self, adapter: Adapter, request: WireRequest, timeout: float | None, notify: Notify) -> None:
         self.adapter = adapter
-        self.wanted = True
+        self.is_active = True
         self._body: Json = wirejson.loads_object(request.body, what="the request")
-        seconds = math.inf if timeout is None else checked_timeout(timeout)
+        seconds = math.inf if timeout is None else validate_timeout(timeout)
         self._deadline = time.monotonic() + seconds
-        self._tell = tell
+        self._notify = notify
 
     def serve(self, put: Callable[[Json], None]) -> None:
         """Runs the request in this thread. Raises RefusalError, and what `loaded_model` raises."""
-        model = loaded_model(self._body["model"], self._tell)
-        model.run(self._body, put, lambda: self.wanted, self._deadline)
+        model = get_model(self._body["model"], self._notify)
+        model.run(self._body, put, lambda: self.is_active, self._deadline)
 
     def start(self, put: Callable[[Json | Exception | None], None]) -> threading.Thread:
         """Runs the request in a thread of its own."""
@@ -70,9 +70,9 @@ class _Run:
         thread.start()
         return thread
 
-    def failed(self, error: Exception) -> Exception:
+    def to_error(self, error: Exception) -> Exception:
         """The error that a failure before the first line means."""
-        if isinstance(error, RefusalError):
+        if isinstance(error, LocalRequestError):
             error = self.adapter.error(error.status, wirejson.dumps(error.line), _JSON)
         if isinstance(error, ProviderError):
             error.provider = error.provider or self.adapter.provider
@@ -85,17 +85,17 @@ class _Run:
         try:
             self.serve(lines.append)
         except Exception as error:
-            raise self.failed(error) from None
-        return WireResponse(200, wirejson.dumps(whole(lines)), _JSON, _OK)
+            raise self.to_error(error) from None
+        return WireResponse(200, wirejson.dumps(merge_lines(lines)), _JSON, _OK)
 
 
-def _chunk(item: Json | Exception) -> bytes:
+def _to_chunk(item: Json | Exception) -> bytes:
     """A line's bytes. What breaks a reply that has begun is a line of it; anything else is a bug and shows itself."""
-    if isinstance(item, RefusalError):
-        return encoded(item.line)
+    if isinstance(item, LocalRequestError):
+        return encode_line(item.line)
     if isinstance(item, Exception):
         raise item
-    return encoded(item)
+    return encode_line(item)
 
 
 class LocalTransport:
@@ -105,8 +105,8 @@ class LocalTransport:
     standard error where that is a terminal.
     """
 
-    def __init__(self, *, tell: Tell = tell_terminal) -> None:
-        self._tell = tell
+    def __init__(self, *, notify: Notify = notify_terminal) -> None:
+        self._notify = notify
 
     def __enter__(self) -> Self:
         return self
@@ -119,23 +119,23 @@ class LocalTransport:
 
         ``timeout`` is in seconds; loading the model and reading the prompt are not interrupted, but counted.
         """
-        return _Run(adapter, request, timeout, self._tell).response()
+        return _LocalCall(adapter, request, timeout, self._notify).response()
 
     @contextlib.contextmanager
     def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> Iterator[StreamedReply]:
         """A reply that has begun: its first line is there. Raises as `send` does. Leaving it stops the model."""
-        run = _Run(adapter, request, timeout, self._tell)
+        call = _LocalCall(adapter, request, timeout, self._notify)
         lines: queue.SimpleQueue[Json | Exception | None] = queue.SimpleQueue()
-        thread = run.start(lines.put)
+        thread = call.start(lines.put)
         try:
             first = lines.get()
             if isinstance(first, Exception):
-                raise run.failed(first) from None
+                raise call.to_error(first) from None
             yield StreamedReply(200, _NDJSON, _chunks(first, lines), _OK)
         finally:
-            run.wanted = False
+            call.is_active = False
             thread.join()
 
     def close(self) -> None:
@@ -145,15 +145,15 @@ class LocalTransport:
 def _chunks(first: Json | None, lines: "queue.SimpleQueue[Json | Exception | None]") -> Iterator[bytes]:
     item: Json | Exception | None = first
     while item is not None:
-        yield _chunk(item)
+        yield _to_chunk(item)
         item = None if isinstance(item, Exception) else lines.get()
 
 
 class AsyncLocalTransport:
     """`LocalTransport`, with await. The event loop stays free while the model writes."""
 
-    def __init__(self, *, tell: Tell = tell_terminal) -> None:
-        self._tell = tell
+    def __init__(self, *, notify: Notify = notify_terminal) -> None:
+        self._notify = notify
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,18 +163,18 @@ class AsyncLocalTransport:
 
     async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
         """The whole reply; raises as `LocalTransport.send` does. Cancelling it stops the model."""
-        run = _Run(adapter, request, timeout, self._tell)
+        call = _LocalCall(adapter, request, timeout, self._notify)
         try:
-            return await asyncio.to_thread(run.response)
+            return await asyncio.to_thread(call.response)
         finally:
-            run.wanted = False
+            call.is_active = False
 
     @contextlib.asynccontextmanager
     async def stream(
         self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
     ) -> AsyncIterator[AsyncStreamedReply]:
         """The async twin of `LocalTransport.stream`."""
-        run = _Run(adapter, request, timeout, self._tell)
+        call = _LocalCall(adapter, request, timeout, self._notify)
         loop = asyncio.get_running_loop()
         lines: asyncio.Queue[Json | Exception | None] = asyncio.Queue()
 
@@ -183,14 +183,14 @@ class AsyncLocalTransport:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(lines.put_nowait, item)
 
-        run.start(put)
+        call.start(put)
         try:
             first = await lines.get()
             if isinstance(first, Exception):
-                raise run.failed(first) from None
+                raise call.to_error(first) from None
             yield AsyncStreamedReply(200, _NDJSON, _async_chunks(first, lines), _OK)
         finally:
-            run.wanted = False
+            call.is_active = False
 
     async def close(self) -> None:
         """Nothing to close: the model belongs to the process."""
@@ -199,5 +199,5 @@ class AsyncLocalTransport:
 async def _async_chunks(first: Json | None, lines: "asyncio.Queue[Json | Exception | None]") -> AsyncIterator[bytes]:
     item: Json | Exception | None = first
     while item is not None:
-        yield _chunk(item)
+        yield _to_chunk(item)
         item = None if isinstance(item, Exception) else await lines.get()

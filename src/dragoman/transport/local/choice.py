@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _WORD = re.compile(r"[^\W_]+")
-_SHORTEST_STEM = 4
+_MIN_STEM = 4
 
 _SHAPES = (
     (re.compile(r"https?://\S+"), ("url", "link", "page", "web")),
@@ -22,34 +22,34 @@ _SHAPES = (
 """What a piece of text looks like, and the words that stand for it."""
 
 
-def pieces_like(word: str, text: str) -> list[str]:
+def find_pieces(word: str, text: str) -> list[str]:
     """The pieces of the text that look like what the word names, such as a path; none where it names no such thing."""
     return [piece for shape, names in _SHAPES if word in names for piece in shape.findall(text)]
 
 
-def wanted(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+def select_tools(tools: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """The tools that the text asks for, in their order; none where it asks for none."""
-    said = _words(text)
-    scored = [(_matches(tool["name"], said), tool) for tool in tools]
+    mentioned = _words(text)
+    scored = [(_matches(tool["name"], mentioned), tool) for tool in tools]
     best = max((score for score, _ in scored), default=0)
     return [tool for score, tool in scored if best and score == best]
 
 
-def _matches(name: str, said: set[str]) -> int:
+def _matches(name: str, mentioned: set[str]) -> int:
     """How many words of a tool's name were said; 0 without the last, which names its object."""
     words = [word.lower() for word in _WORD.findall(name)]
-    if not words or not _is_said(words[-1], said):
+    if not words or not _is_mentioned(words[-1], mentioned):
         return 0
-    return sum(_is_said(word, said) for word in words)
+    return sum(_is_mentioned(word, mentioned) for word in words)
 
 
-def _is_said(word: str, said: set[str]) -> bool:
+def _is_mentioned(word: str, mentioned: set[str]) -> bool:
     """Whether the word, or one with the same beginning, was said: file and files, read and reading."""
-    if word in said:
+    if word in mentioned:
         return True
     return any(
-        min(len(word), len(other)) >= _SHORTEST_STEM and (word.startswith(other) or other.startswith(word))
-        for other in said
+        min(len(word), len(other)) >= _MIN_STEM and (word.startswith(other) or other.startswith(word))
+        for other in mentioned
     )
 
 

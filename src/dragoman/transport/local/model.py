@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dragoman.adapter.decoding import reading
+from dragoman.adapter.decoding import wrap_malformed
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.transport.local.compute import runtime_properties
 from dragoman.transport.local.files import model_file
 from dragoman.transport.local.gguf import context_length
-from dragoman.transport.local.prompt import Allowed, Json, prompt
-from dragoman.transport.local.reply import CALL_OPEN, CALL_TAIL, RefusalError, Splitter, StopFilter, call_head
+from dragoman.transport.local.prompt import AllowedOutput, Json, build_prompt
+from dragoman.transport.local.reply import CALL_OPEN, CALL_TAIL, LocalRequestError, Splitter, StopFilter, call_head
 
 logger = logging.getLogger("dragoman.transport.local")
 
@@ -36,7 +36,7 @@ _SOURCE = re.compile(r"^.*\.(?:cpp|cc|hpp|h):\d+:?")
 _SAMPLING = ("temperature", "top_p", "top_k")
 
 Emit = Callable[[Json], None]
-Wanted = Callable[[], bool]
+ShouldContinue = Callable[[], bool]
 
 
 class LocalModel:
@@ -45,7 +45,7 @@ class LocalModel:
     def __init__(self, path: Path) -> None:
         """Takes seconds and the size of the file in memory. Raises MissingExtraError and ConfigurationError."""
         properties = runtime_properties()
-        self._genai = _runtime()
+        self._genai = _import_runtime()
         try:
             self._window = context_length(path)
             self._pipeline = self._genai.LLMPipeline(str(path), "CPU", **properties)
@@ -57,25 +57,27 @@ class LocalModel:
         self._tokenizer = self._pipeline.get_tokenizer()
         self._lock = threading.Lock()
 
-    def run(self, body: Json, emit: Emit, wanted: Wanted, deadline: float) -> None:
+    def run(self, body: Json, emit: Emit, should_continue: ShouldContinue, deadline: float) -> None:
         """Serves a request line by line, up to the line end. ``wanted`` turning false, or the deadline, stops it.
 
         ``deadline`` is a time of `time.monotonic`. Raises RefusalError, also after lines were emitted.
         """
-        with reading("local", request=True):
-            asked = prompt(body)
+        with wrap_malformed("local", request=True):
+            model_prompt = build_prompt(body)
         options = body.get("options") or {}
         try:
-            config = self._config(options, asked.allowed)
+            config = self._config(options, model_prompt.allowed)
         except (RuntimeError, TypeError, ValueError) as error:
-            raise RefusalError("invalid_request", f"the runtime refuses the options: {_first_line(error)}") from None
+            raise LocalRequestError(
+                "invalid_request", f"the runtime refuses the options: {_first_line(error)}"
+            ) from None
         if not self._lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))):
-            raise RefusalError("timeout", "other requests of this process kept the model busy")
+            raise LocalRequestError("timeout", "other requests of this process kept the model busy")
         try:
-            tokens = self._tokens(asked.messages, config)
-            if wanted():
-                writing = _Writing(body["model"], options.get("stop") or (), asked.allowed, emit)
-                self._generate(tokens, config, writing, wanted, deadline)
+            tokens = self._tokens(model_prompt.messages, config)
+            if should_continue():
+                writer = _LineWriter(body["model"], options.get("stop") or (), model_prompt.allowed, emit)
+                self._generate(tokens, config, writer, should_continue, deadline)
         finally:
             self._lock.release()
 
@@ -83,53 +85,55 @@ class LocalModel:
         try:
             text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
         except RuntimeError as error:
-            raise RefusalError(
+            raise LocalRequestError(
                 "invalid_request", f"the chat template refuses the messages: {_first_line(error)}"
             ) from None
         tokens = self._tokenizer.encode(text, add_special_tokens=False).input_ids
         count = tokens.shape[1]
         # A prompt that is too long arrives here cut to the window, so one that fills it is refused as well.
         if self._window is not None and count >= self._window:
-            raise RefusalError("context_overflow", f"the prompt fills the model's window of {self._window} tokens")
+            raise LocalRequestError("context_overflow", f"the prompt fills the model's window of {self._window} tokens")
         if self._window is not None:
             config.max_new_tokens = min(config.max_new_tokens, self._window - count)
         return tokens
 
-    def _generate(self, tokens: Any, config: Any, writing: "_Writing", wanted: Wanted, deadline: float) -> None:
+    def _generate(
+        self, tokens: Any, config: Any, writer: "_LineWriter", should_continue: ShouldContinue, deadline: float
+    ) -> None:
         status = self._genai.StreamingStatus
-        late = False
-        broken: Exception | None = None
+        is_late = False
+        failure: Exception | None = None
 
         def on_text(piece: str) -> Any:
-            nonlocal late, broken
-            late = time.monotonic() > deadline
-            if late or broken or not wanted():
+            nonlocal is_late, failure
+            is_late = time.monotonic() > deadline
+            if is_late or failure or not should_continue():
                 return status.CANCEL
             try:
-                writing.add(piece)
+                writer.feed(piece)
             except Exception as error:  # the runtime would print it and go on
-                broken = error
+                failure = error
             return status.RUNNING
 
         try:
-            written = self._pipeline.generate(tokens, config, on_text)
+            result = self._pipeline.generate(tokens, config, on_text)
         except RuntimeError as error:
             kind = "invalid_request" if "grammar" in str(error) or "schema" in str(error) else "runtime"
-            raise RefusalError(kind, f"the runtime refuses the request: {_first_line(error)}") from None
-        if broken is not None:
-            raise broken
-        if late:
-            raise RefusalError("timeout", "the reply was not complete in time")
-        if wanted():
-            counts = written.perf_metrics
-            cut = written.finish_reasons[0] == self._genai.GenerationFinishReason.LENGTH
-            writing.end(counts.get_num_input_tokens(), counts.get_num_generated_tokens(), cut=cut)
+            raise LocalRequestError(kind, f"the runtime refuses the request: {_first_line(error)}") from None
+        if failure is not None:
+            raise failure
+        if is_late:
+            raise LocalRequestError("timeout", "the reply was not complete in time")
+        if should_continue():
+            counts = result.perf_metrics
+            cut = result.finish_reasons[0] == self._genai.GenerationFinishReason.LENGTH
+            writer.finish(counts.get_num_input_tokens(), counts.get_num_generated_tokens(), cut=cut)
 
-    def _config(self, options: Json, allowed: Allowed) -> Any:
+    def _config(self, options: Json, allowed: AllowedOutput) -> Any:
         config = self._pipeline.get_generation_config()
         config.apply_chat_template = False
         config.max_new_tokens = options.get("max_tokens", DEFAULT_MAX_TOKENS)
-        config.do_sample = _samples(options)
+        config.do_sample = _uses_sampling(options)
         if config.do_sample:
             for name in _SAMPLING:
                 if options.get(name) is not None:
@@ -144,43 +148,43 @@ class LocalModel:
         config.validate()
         return config
 
-    def _constraint(self, allowed: Allowed) -> Any:
+    def _constraint(self, allowed: AllowedOutput) -> Any:
         """The grammar of what may be written; None where any text may."""
-        forms = self._genai.StructuredOutputConfig
-        schema = None if allowed.schema is None else forms.JSONSchema(json.dumps(allowed.schema))
+        formats = self._genai.StructuredOutputConfig
+        schema = None if allowed.schema is None else formats.JSONSchema(json.dumps(allowed.schema))
         if not allowed.calls:
             return schema
         tags = [
-            forms.Tag(call_head(tool["name"]), forms.JSONSchema(json.dumps(tool["parameters"])), CALL_TAIL)
+            formats.Tag(call_head(tool["name"]), formats.JSONSchema(json.dumps(tool["parameters"])), CALL_TAIL)
             for tool in allowed.calls
         ]
         if allowed.text and schema is not None:
             # The runtime takes no alternative between a text that ends and calls that may go on, so one call it is.
-            return forms.Union(schema, *tags)
-        once = not allowed.many
+            return formats.Union(schema, *tags)
+        single = not allowed.parallel
         if allowed.text:
-            return forms.TriggeredTags([CALL_OPEN], tags, at_least_one=False, stop_after_first=once)
-        return forms.TagsWithSeparator(tags, "\n", at_least_one=True, stop_after_first=once)
+            return formats.TriggeredTags([CALL_OPEN], tags, at_least_one=False, stop_after_first=single)
+        return formats.TagsWithSeparator(tags, "\n", at_least_one=True, stop_after_first=single)
 
 
-class _Writing:
+class _LineWriter:
     """What the model writes, on its way to becoming lines."""
 
-    def __init__(self, name: str, stops: Iterable[str], allowed: Allowed, emit: Emit) -> None:
+    def __init__(self, name: str, stops: Iterable[str], allowed: AllowedOutput, emit: Emit) -> None:
         self._name = name
         self._stops = StopFilter(stops)
         self._splitter = Splitter(calls=bool(allowed.calls))
         self._emit = emit
         self._started = False
 
-    def add(self, piece: str) -> None:
+    def feed(self, piece: str) -> None:
         self._emit_all(self._splitter.feed(self._stops.feed(piece)))
 
-    def end(self, input_tokens: int, output_tokens: int, *, cut: bool) -> None:
+    def finish(self, input_tokens: int, output_tokens: int, *, cut: bool) -> None:
         self._emit_all(self._splitter.feed(self._stops.finish()))
         self._emit_all(self._splitter.finish())
-        stop = "tool_use" if self._splitter.called else "end_turn"
-        if self._stops.met:
+        stop = "tool_use" if self._splitter.call_count else "end_turn"
+        if self._stops.is_stopped:
             stop = "stop_sequence"
         elif cut:
             stop = "max_tokens"
@@ -200,7 +204,7 @@ _loaded: dict[Path, LocalModel] = {}
 _loading = threading.Lock()
 
 
-def loaded_model(name: str, tell: Callable[[str], None]) -> LocalModel:
+def get_model(name: str, notify: Callable[[str], None]) -> LocalModel:
     """The model of that name, loaded at the first call in this process. ``tell`` is told that it takes a while.
 
     Raises MissingExtraError, NotFoundError and ConfigurationError.
@@ -210,14 +214,14 @@ def loaded_model(name: str, tell: Callable[[str], None]) -> LocalModel:
             _paths[name] = model_file(name).resolve()
         path = _paths[name]
         if path not in _loaded:
-            tell(f"loading {name}, which takes a few seconds")
-            began = time.monotonic()
+            notify(f"loading {name}, which takes a few seconds")
+            started_at = time.monotonic()
             _loaded[path] = LocalModel(path)
-            logger.info("loaded %s in %.1f s", name, time.monotonic() - began)
+            logger.info("loaded %s in %.1f s", name, time.monotonic() - started_at)
         return _loaded[path]
 
 
-def _samples(options: Json) -> bool:
+def _uses_sampling(options: Json) -> bool:
     """A temperature turns sampling on, unless it is 0; without one, top_p and top_k do."""
     temperature = options.get("temperature")
     if temperature is not None:
@@ -234,7 +238,7 @@ def _seed(seed: Any) -> int:
     return seed
 
 
-def _runtime() -> Any:
+def _import_runtime() -> Any:
     with _without_telemetry():
         try:
             return importlib.import_module("openvino_genai")
@@ -259,5 +263,5 @@ def _without_telemetry() -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     """What an error says; the runtime's messages start with places in its source and go on for pages."""
-    told = (_SOURCE.sub("", line).strip() for line in str(error).splitlines())
-    return next(filter(None, told), type(error).__name__)[:200]
+    messages = (_SOURCE.sub("", line).strip() for line in str(error).splitlines())
+    return next(filter(None, messages), type(error).__name__)[:200]

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.transport.local.choice import wanted
+from dragoman.transport.local.choice import select_tools
 from dragoman.transport.local.examples import ANSWERING, CALLING, Example
-from dragoman.transport.local.reply import CALL_CLOSE, CALL_OPEN, CALL_TAIL, RefusalError, call_head
-from dragoman.transport.local.spans import taken_from
+from dragoman.transport.local.reply import CALL_CLOSE, CALL_OPEN, CALL_TAIL, LocalRequestError, call_head
+from dragoman.transport.local.spans import limit_arguments
 
 Json = dict[str, Any]
 
@@ -25,7 +25,7 @@ _PLAIN = "You are a helpful assistant."
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedOutput:
     """What the model may write: text, calls of these tools, or either. ``many``: several calls in one reply.
 
     ``schema`` is the JSON Schema that its text obeys.
@@ -33,7 +33,7 @@ class Allowed:
 
     text: bool = True
     calls: tuple[Json, ...] = ()
-    many: bool = False
+    parallel: bool = False
     schema: Json | None = None
 
 
@@ -42,76 +42,78 @@ class Prompt:
     """Messages as chat templates take them: a role and a text each."""
 
     messages: list[dict[str, str]]
-    allowed: Allowed
+    allowed: AllowedOutput
 
 
-def prompt(body: Json) -> Prompt:
+def build_prompt(body: Json) -> Prompt:
     """The prompt of a request. Raises RefusalError where the body cannot be served."""
     if not body["messages"]:
-        raise RefusalError("invalid_request", "a request holds at least one message")
+        raise LocalRequestError("invalid_request", "a request holds at least one message")
     guided = body.get("prompting") == "guided"
-    allowed = _allowed(body, guided=guided)
+    allowed = _allowed_output(body, guided=guided)
     if not guided:
-        return Prompt(_with_tools(_rendered(body["messages"]), allowed.calls), allowed)
-    said = _last_words(body["messages"])
-    calls = tuple({**tool, "parameters": taken_from(said, tool["parameters"])} for tool in allowed.calls)
-    return Prompt(_guided(body["messages"], allowed), replace(allowed, calls=calls))
+        return Prompt(_add_tools(_render(body["messages"]), allowed.calls), allowed)
+    user_text = _last_user_text(body["messages"])
+    calls = tuple({**tool, "parameters": limit_arguments(user_text, tool["parameters"])} for tool in allowed.calls)
+    return Prompt(_guide(body["messages"], allowed), replace(allowed, calls=calls))
 
 
-def _allowed(body: Json, *, guided: bool) -> Allowed:
+def _allowed_output(body: Json, *, guided: bool) -> AllowedOutput:
     tools, choice = body.get("tools") or [], body.get("tool_choice", "auto")
     schema = body.get("output_schema")
-    many = not guided and body.get("parallel_tool_calls", True)
+    parallel = not guided and body.get("parallel_tool_calls", True)
     if isinstance(choice, dict):
         named = tuple(tool for tool in tools if tool["name"] == choice["name"])
         if not named:
-            raise RefusalError("invalid_request", f"tool_choice names {choice['name']!r}, which is not among the tools")
-        return Allowed(text=False, calls=named)
+            raise LocalRequestError(
+                "invalid_request", f"tool_choice names {choice['name']!r}, which is not among the tools"
+            )
+        return AllowedOutput(text=False, calls=named)
     if choice == "required":
         if not tools:
-            raise RefusalError("invalid_request", "tool_choice is required, and there are no tools")
-        return Allowed(text=False, calls=tuple(tools), many=many)
+            raise LocalRequestError("invalid_request", "tool_choice is required, and there are no tools")
+        return AllowedOutput(text=False, calls=tuple(tools), parallel=parallel)
     if choice == "none":
-        return Allowed(schema=schema)
+        return AllowedOutput(schema=schema)
     if not guided:
-        return Allowed(calls=tuple(tools), many=many, schema=schema)
+        return AllowedOutput(calls=tuple(tools), parallel=parallel, schema=schema)
     # A tool's answer is to be answered in words.
-    asks = body["messages"][-1]["role"] == "user"
-    asked_for = wanted(tools, _last_words(body["messages"])) if asks else []
-    return Allowed(text=False, calls=tuple(asked_for)) if asked_for else Allowed(schema=schema)
+    is_user_turn = body["messages"][-1]["role"] == "user"
+    selected = select_tools(tools, _last_user_text(body["messages"])) if is_user_turn else []
+    return AllowedOutput(text=False, calls=tuple(selected)) if selected else AllowedOutput(schema=schema)
 
 
-def _last_words(messages: Sequence[Json]) -> str:
+def _last_user_text(messages: Sequence[Json]) -> str:
     """What the user said last."""
     return next((_text(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
-def _guided(messages: Sequence[Json], allowed: Allowed) -> list[dict[str, str]]:
+def _guide(messages: Sequence[Json], allowed: AllowedOutput) -> list[dict[str, str]]:
     """The conversation with worked examples of the step that comes next; as it is where no tool is in play."""
     if allowed.calls:
         signatures = "\n".join(f"{_signature(tool)}: {tool['description']}" for tool in allowed.calls)
-        return _led_in(messages, CALLING, f" You can call these tools:\n{signatures}")
+        return _add_examples(messages, CALLING, f" You can call these tools:\n{signatures}")
     if messages[-1]["role"] == "tool":
-        return _led_in(messages, ANSWERING, "")
-    return _rendered(messages)
+        return _add_examples(messages, ANSWERING, "")
+    return _render(messages)
 
 
-def _led_in(messages: Sequence[Json], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
+def _add_examples(messages: Sequence[Json], examples: Iterable[Example], rules: str) -> list[dict[str, str]]:
     """The examples stand right before the question in hand: what is near weighs most with a small model."""
-    asked = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
-    earlier, current = _rendered(messages[:asked]), _rendered(messages[asked:])
+    question = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=0)
+    earlier, current = _render(messages[:question]), _render(messages[question:])
     system = _PLAIN
     if earlier and earlier[0]["role"] == "system":
         system, earlier = earlier[0]["content"], earlier[1:]
-    shown = [message for example in examples for message in _shown(example)]
-    return [{"role": "system", "content": system + rules}, *earlier, *shown, *current]
+    examples_shown = [message for example in examples for message in _example_messages(example)]
+    return [{"role": "system", "content": system + rules}, *earlier, *examples_shown, *current]
 
 
-def _shown(example: Example) -> list[dict[str, str]]:
-    said = [("user", example.request), ("assistant", _call(example.name, example.arguments))]
+def _example_messages(example: Example) -> list[dict[str, str]]:
+    turns = [("user", example.request), ("assistant", _call(example.name, example.arguments))]
     if example.answer:
-        said += [("user", _result(example.result)), ("assistant", example.answer)]
-    return [{"role": role, "content": text} for role, text in said]
+        turns += [("user", _result(example.result)), ("assistant", example.answer)]
+    return [{"role": role, "content": text} for role, text in turns]
 
 
 def _signature(tool: Json) -> str:
@@ -119,7 +121,7 @@ def _signature(tool: Json) -> str:
     return f"{tool['name']}({', '.join(properties)})"
 
 
-def _with_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[dict[str, str]]:
+def _add_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[dict[str, str]]:
     """The conversation with the tools described in its system prompt, as the Hermes and Qwen models were taught."""
     if not tools:
         return rendered
@@ -136,7 +138,7 @@ def _with_tools(rendered: list[dict[str, str]], tools: Sequence[Json]) -> list[d
     return [{"role": "system", "content": f"{_PLAIN}\n\n{system}"}, *rendered]
 
 
-def _rendered(messages: Iterable[Json]) -> list[dict[str, str]]:
+def _render(messages: Iterable[Json]) -> list[dict[str, str]]:
     """Role and text. A tool's answer is the user's to the template; neighbours of one role are one message."""
     rendered: list[dict[str, str]] = []
     for message in messages:
@@ -160,15 +162,15 @@ def _part(part: Json) -> str | None:
         case "call":
             return _call(part["name"], part["arguments"])
         case "result":
-            said = _text(part["content"])
-            return _result(f"Error: {said}" if part.get("is_error") else said)
+            result_text = _text(part["content"])
+            return _result(f"Error: {result_text}" if part.get("is_error") else result_text)
         case _:
             return None
 
 
 def _call(name: str, arguments: Any) -> str:
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"{call_head(name)}{written}{CALL_TAIL}"
+    arguments_text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{call_head(name)}{arguments_text}{CALL_TAIL}"
 
 
 def _result(text: str) -> str:

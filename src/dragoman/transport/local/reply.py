@@ -21,7 +21,7 @@ CALL_TAIL = "}" + CALL_CLOSE
 _STATUS = {"invalid_request": 400, "context_overflow": 400, "timeout": 408, "runtime": 500}
 
 
-class RefusalError(Exception):
+class LocalRequestError(Exception):
     """A request that is not served, as the error object that the adapter reads. ``kind`` is its type there."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -44,29 +44,29 @@ class StopFilter:
 
     def __init__(self, stops: Iterable[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
-        self._held = ""
-        self.met = False
+        self._buffer = ""
+        self.is_stopped = False
 
     def feed(self, text: str) -> str:
-        if self.met or not self._stops:
-            return "" if self.met else text
-        text, self._held = self._held + text, ""
+        if self.is_stopped or not self._stops:
+            return "" if self.is_stopped else text
+        text, self._buffer = self._buffer + text, ""
         found = [position for stop in self._stops if (position := text.find(stop)) >= 0]
         if found:
-            self.met = True
+            self.is_stopped = True
             return text[: min(found)]
-        kept = max(_overlap(text, stop) for stop in self._stops)
-        if kept:
-            text, self._held = text[:-kept], text[-kept:]
+        held_length = max(_overlap(text, stop) for stop in self._stops)
+        if held_length:
+            text, self._buffer = text[:-held_length], text[-held_length:]
         return text
 
     def finish(self) -> str:
         """What was held back and became no stop string."""
-        text, self._held = self._held, ""
+        text, self._buffer = self._buffer, ""
         return text
 
 
-class _Place(Enum):
+class _State(Enum):
     TEXT = auto()
     HEAD = auto()
     ARGUMENTS = auto()
@@ -80,10 +80,10 @@ class Splitter:
     """
 
     def __init__(self, *, calls: bool) -> None:
-        self.called = 0
+        self.call_count = 0
         self._finds_calls = calls
-        self._place = _Place.TEXT
-        self._held = ""
+        self._state = _State.TEXT
+        self._buffer = ""
         self._after_call = False
         self._object = _ObjectEnd()
 
@@ -91,7 +91,7 @@ class Splitter:
         """The lines that this piece completes."""
         if not self._finds_calls:
             return [{"type": "text", "text": text}] if text else []
-        self._held += text
+        self._buffer += text
         lines: list[Json] = []
         while self._step(lines):
             pass
@@ -100,64 +100,64 @@ class Splitter:
     def finish(self) -> list[Json]:
         """The lines of what was held back. A call that is cut within its head is text: it has no name yet."""
         lines: list[Json] = []
-        if self._place is _Place.TAIL:
-            self._close(lines)
-        elif self._place is not _Place.ARGUMENTS:
-            self._say(self._held, lines)
-        self._held = ""
+        if self._state is _State.TAIL:
+            self._end_call(lines)
+        elif self._state is not _State.ARGUMENTS:
+            self._emit_text(self._buffer, lines)
+        self._buffer = ""
         return lines
 
     def _step(self, lines: list[Json]) -> bool:
         """Takes from what is held; whether there may be more to take."""
-        match self._place:
-            case _Place.TEXT:
+        match self._state:
+            case _State.TEXT:
                 return self._take_text(lines)
-            case _Place.HEAD:
+            case _State.HEAD:
                 return self._take_head(lines)
-            case _Place.ARGUMENTS:
+            case _State.ARGUMENTS:
                 return self._take_arguments(lines)
-            case _Place.TAIL:
-                if not self._held.startswith(CALL_TAIL):
+            case _State.TAIL:
+                if not self._buffer.startswith(CALL_TAIL):
                     return False
-                self._held = self._held[len(CALL_TAIL) :]
-                self._close(lines)
+                self._buffer = self._buffer[len(CALL_TAIL) :]
+                self._end_call(lines)
                 return True
 
     def _take_text(self, lines: list[Json]) -> bool:
-        before, opening, after = self._held.partition(CALL_OPEN)
+        before, opening, after = self._buffer.partition(CALL_OPEN)
         if opening:
-            self._say(before, lines)
-            self._held, self._place = opening + after, _Place.HEAD
+            self._emit_text(before, lines)
+            self._buffer, self._state = opening + after, _State.HEAD
             return True
-        kept = _overlap(before, CALL_OPEN)
-        self._say(before[: len(before) - kept], lines)
-        self._held = before[len(before) - kept :]
+        held_length = _overlap(before, CALL_OPEN)
+        self._emit_text(before[: len(before) - held_length], lines)
+        self._buffer = before[len(before) - held_length :]
         return False
 
     def _take_head(self, lines: list[Json]) -> bool:
-        head = _HEAD.match(self._held)
+        head = _HEAD.match(self._buffer)
         if head is None:
             return False
         lines.append({"type": "call", "name": json.loads(head[1])})
-        self._held, self._place, self._object = self._held[head.end() :], _Place.ARGUMENTS, _ObjectEnd()
+        self._buffer, self._state, self._object = self._buffer[head.end() :], _State.ARGUMENTS, _ObjectEnd()
         return True
 
     def _take_arguments(self, lines: list[Json]) -> bool:
-        end = self._object.find(self._held)
-        taken = self._held if end is None else self._held[:end]
+        end = self._object.find(self._buffer)
+        taken = self._buffer if end is None else self._buffer[:end]
         if taken:
             lines.append({"type": "arguments", "text": taken})
-        self._held = self._held[len(taken) :]
+        self._buffer = self._buffer[len(taken) :]
         if end is not None:
-            self._place = _Place.TAIL
+            self._state = _State.TAIL
         return end is not None
 
-    def _close(self, lines: list[Json]) -> None:
+    def _end_call(self, lines: list[Json]) -> None:
         lines.append({"type": "call_end"})
-        self.called += 1
-        self._place, self._after_call = _Place.TEXT, True
+        self.call_count += 1
+        self._state, self._after_call = _State.TEXT, True
 
-    def _say(self, text: str, lines: list[Json]) -> None:
+    def _emit_text(self, text: str, lines: list[Json]) -> None:
         # Line feeds between calls are the grammar's, not words of the model.
         if self._after_call:
             text = text.lstrip()
@@ -193,7 +193,7 @@ class _ObjectEnd:
         return None
 
 
-def whole(lines: Iterable[Json]) -> Json:
+def merge_lines(lines: Iterable[Json]) -> Json:
     """The reply object that the lines of a finished reply add up to. Arguments that are no object stay text."""
     reply: Json = {}
     content: list[Json] = []
@@ -210,7 +210,7 @@ def whole(lines: Iterable[Json]) -> Json:
             case "arguments":
                 content[-1]["arguments"] += line["text"]
             case "call_end":
-                content[-1]["arguments"] = _parsed(content[-1]["arguments"])
+                content[-1]["arguments"] = _parse_arguments(content[-1]["arguments"])
             case "end":
                 reply |= {"content": content} | {key: value for key, value in line.items() if key != "type"}
             case kind:
@@ -218,7 +218,7 @@ def whole(lines: Iterable[Json]) -> Json:
     return reply
 
 
-def _parsed(text: str) -> Any:
+def _parse_arguments(text: str) -> Any:
     value, malformed = wirejson.parse_arguments(text)
     return value if malformed is None else malformed
 
@@ -229,6 +229,6 @@ def _overlap(text: str, word: str) -> int:
     return next((length for length in range(longest, 0, -1) if text.endswith(word[:length])), 0)
 
 
-def encoded(line: Json) -> bytes:
+def encode_line(line: Json) -> bytes:
     """A line as it goes over the wire."""
     return wirejson.dumps(line) + b"\n"

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from acme_adapter import encode
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.counting import Counts
-from dragoman.adapter.incoming import HistoryReader, leftover
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.counting import UsageReader
+from dragoman.adapter.incoming import HistoryReader, extra_fields
+from dragoman.adapter.outgoing import RequestBuilder
 from dragoman.canonical.blocks import (
     ContentBlock,
     ImageBlock,
@@ -33,47 +33,49 @@ _BROKEN = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: S
 _ROLES = {speaker: role for role, speaker in encode.SPEAKERS.items()}
 
 
-def message(native: dict[str, Any], reply: Reply, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+def decode_message(
+    native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
+) -> Message:
     """A whole reply, or the one that a stream has gathered."""
     content = []
     for position, part in enumerate(native["turn"]["parts"]):
         if part["kind"] == "ask":
-            content.append(_call(part, reply.call_id(position, part.get("ref"))))
+            content.append(_decode_tool_call(part, reply.call_id(position, part.get("ref"))))
         else:
-            content.append(_block(part))
-    return reply.message(
+            content.append(_decode_block(part))
+    return reply.build(
         content,
         model=native["engine"],
         stop_reason=_BROKEN.get(status) or STOP_REASONS.get(native["ended"]),
-        usage=usage(native.get("meter")),
+        usage=decode_usage(native.get("meter")),
         raw={"id": native["id"]},
         status=status,
     )
 
 
-def usage(meter: Any) -> TokenUsage | None:
+def decode_usage(meter: Any) -> TokenUsage | None:
     """``read`` holds ``reread``, which came from a cache; our buckets are disjoint."""
-    if (count := Counts.of(meter)) is None:
+    if (count := UsageReader.of(meter)) is None:
         return None
-    reread, written = count("reread"), count("written")
+    reread, output = count("reread"), count("written")
     fresh = count.uncached(count("read"), reread)
     return TokenUsage(
-        input_tokens=fresh, cached_input_tokens=reread, output_tokens=written, unread=count.unread, raw=meter
+        input_tokens=fresh, cached_input_tokens=reread, output_tokens=output, unread=count.unread, raw=meter
     )
 
 
-def _call(part: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+def _decode_tool_call(part: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
     """A call; of a stream the arguments are a text, and no input at all while it is ``open``."""
-    given = part["with"]
+    arguments = part["with"]
     if part.get("open"):
-        return ToolUseBlock(id=tool_use_id, name=part["name"], input={}, raw_input=given)
-    if isinstance(given, str):
-        parsed, malformed = wirejson.parse_arguments(given)
+        return ToolUseBlock(id=tool_use_id, name=part["name"], input={}, raw_input=arguments)
+    if isinstance(arguments, str):
+        parsed, malformed = wirejson.parse_arguments(arguments)
         return ToolUseBlock(id=tool_use_id, name=part["name"], input=parsed, raw_input=malformed)
-    return ToolUseBlock(id=tool_use_id, name=part["name"], input=given)
+    return ToolUseBlock(id=tool_use_id, name=part["name"], input=arguments)
 
 
-def _block(part: dict[str, Any]) -> ContentBlock:
+def _decode_block(part: dict[str, Any]) -> ContentBlock:
     match part["kind"]:
         case "words":
             return TextBlock(text=part["words"])
@@ -85,35 +87,35 @@ def _block(part: dict[str, Any]) -> ContentBlock:
             return ProviderBlock(provider="acme", kind=kind, data=part)
 
 
-def history(native: dict[str, Any], reader: HistoryReader) -> None:
+def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
     """The messages of a request."""
     for turn in native["turns"]:
         blocks: list[ContentBlock] = []
         for part in turn["parts"]:
             if part["kind"] == "ask":
-                blocks.append(_call(part, reader.call_id(part["ref"])))
+                blocks.append(_decode_tool_call(part, reader.call_id(part["ref"])))
             elif part["kind"] == "answer":
-                inner = tuple(map(_block, part["parts"]))
-                named = reader.result_id(part["ref"])
-                blocks.append(ToolResultBlock(tool_use_id=named, content=inner, is_error=part["failed"]))
+                inner = tuple(map(_decode_block, part["parts"]))
+                call_id = reader.result_id(part["ref"])
+                blocks.append(ToolResultBlock(tool_use_id=call_id, content=inner, is_error=part["failed"]))
             else:
-                blocks.append(_block(part))
+                blocks.append(_decode_block(part))
         reader.add(_ROLES[turn["by"]], blocks)
 
 
-def tools(native: dict[str, Any]) -> list[ToolDefinition]:
+def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
     return [
         ToolDefinition(name=each["name"], description=each["purpose"], input_schema=each["takes"])
         for each in native.get("instruments", [])
     ]
 
 
-def options(native: dict[str, Any], adapter: "AcmeAdapter", context: RequestContext) -> AdapterOptions:
+def decode_options(native: dict[str, Any], adapter: "AcmeAdapter", context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as Acme's own field."""
-    named: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTIONS.items()}
-    read = AdapterOptions(
-        **named, stop_sequences=tuple(native.get("halt", ())), stream=native.get("live", False), context=context
+    values: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values, stop_sequences=tuple(native.get("halt", ())), stream=native.get("live", False), context=context
     )
-    written = encode.parameters(Outgoing(adapter, read, context, (), []))
-    extra = leftover(native, written, ("engine", "turns", "instruments"))
-    return replace(read, extra={"acme": extra} if extra else {})
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
+    extra = extra_fields(native, encoded, ("engine", "turns", "instruments"))
+    return replace(options, extra={"acme": extra} if extra else {})

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.adapter import demands, schemas
-from dragoman.adapter.details import Detail
-from dragoman.adapter.outgoing import Outgoing
+from dragoman.adapter.details import BlockField
+from dragoman.adapter.outgoing import RequestBuilder
 from dragoman.adapter.turns import Turn
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -20,51 +20,61 @@ from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 
 SPEAKERS = {Role.SYSTEM: "briefing", Role.USER: "person", Role.ASSISTANT: "engine", Role.TOOL: "instrument"}
-OPTIONS = {"max_output_tokens": "limit", "temperature": "warmth", "top_p": "breadth"}
+OPTION_FIELDS = {"max_output_tokens": "limit", "temperature": "warmth", "top_p": "breadth"}
 
-_LACKING: tuple[Detail, ...] = ("citations", "arguments", "signatures", "resolution")
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "arguments", "signatures", "resolution")
 """What the wire has no place for: `lose_details` names each as a loss."""
 
-_NOT_TAKEN = ("top_k", "seed", "parallel_tool_calls", "output_schema", "effort", "thinking", "thinking_budget")
+_UNSUPPORTED_OPTIONS = (
+    "top_k",
+    "seed",
+    "parallel_tool_calls",
+    "output_schema",
+    "effort",
+    "thinking",
+    "thinking_budget",
+)
 
 
-def body(request: Outgoing, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     encoded: dict[str, Any] = {"engine": request.adapter.model}
-    encoded["turns"] = request.history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
-    usable = schemas.fit_tools(request, request.usable(tools))
+    encoded["turns"] = request.encode_history(
+        request.turns, lambda turns: [_encode_turn(request, turn) for turn in turns]
+    )
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     if usable and request.options.tool_choice != "none":
-        encoded["instruments"] = [instrument(tool) for tool in usable]
-    demands.tool_choice(request, tools=bool(usable), reasons=True)
-    return encoded | parameters(request)
+        encoded["instruments"] = [encode_tool(tool) for tool in usable]
+    demands.tool_choice(request, tools=bool(usable), reasoning=True)
+    return encoded | encode_options(request)
 
 
-def parameters(request: Outgoing) -> dict[str, Any]:
+def encode_options(request: RequestBuilder) -> dict[str, Any]:
     """Everything but the conversation and the tools."""
     options = request.options
     encoded: dict[str, Any] = {
-        theirs: value for ours, theirs in OPTIONS.items() if (value := getattr(options, ours)) is not None
+        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
     }
     if stop := demands.stop_sequences(request):
         encoded["halt"] = stop
     encoded["live"] = options.stream
-    for name in _NOT_TAKEN:
+    for name in _UNSUPPORTED_OPTIONS:
         if getattr(options, name) is not None:
-            request.lose_option(name, "Acme has no such option")
-    demands.lose_cache_hint(request)
+            request.record_option_loss(name, "Acme has no such option")
+    demands.record_cache_hint_loss(request)
     return encoded
 
 
-def instrument(tool: ToolDefinition) -> dict[str, Any]:
+def encode_tool(tool: ToolDefinition) -> dict[str, Any]:
     return {"name": tool.name, "purpose": tool.description, "takes": tool.input_schema}
 
 
-def _turn(request: Outgoing, turn: Turn) -> dict[str, Any]:
+def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
     for index in range(len(turn.blocks)):
-        request.lose_details(turn, index, *_LACKING)
-    return {"by": SPEAKERS[turn.role], "parts": [_part(request, block) for block in turn.blocks]}
+        request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
+    return {"by": SPEAKERS[turn.role], "parts": [_encode_block(request, block) for block in turn.blocks]}
 
 
-def _part(request: Outgoing, block: ContentBlock) -> dict[str, Any]:
+def _encode_block(request: RequestBuilder, block: ContentBlock) -> dict[str, Any]:
     """One block. The projection has left none that the capabilities do not allow."""
     match block:
         case TextBlock():
@@ -76,7 +86,7 @@ def _part(request: Outgoing, block: ContentBlock) -> dict[str, Any]:
         case ToolUseBlock():
             return {"kind": "ask", "ref": request.tool_id(block.id), "name": block.name, "with": block.input}
         case ToolResultBlock():
-            parts = [_part(request, part) for part in block.content]
+            parts = [_encode_block(request, part) for part in block.content]
             ref = request.tool_id(block.tool_use_id)
             return {"kind": "answer", "ref": ref, "failed": block.is_error, "parts": parts}
         case ProviderBlock():

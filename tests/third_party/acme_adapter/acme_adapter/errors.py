@@ -12,7 +12,7 @@ from dragoman.adapter.errors import (
     RateLimitError,
     ServerError,
 )
-from dragoman.adapter.failures import Failure, error_object
+from dragoman.adapter.failures import Failure, parse_error_body
 
 _BY_CODE: dict[str, type[ProviderError]] = {
     "bad-key": AuthenticationError,
@@ -23,21 +23,21 @@ _BY_CODE: dict[str, type[ProviderError]] = {
 }
 
 
-def from_reply(status: int | None, body: bytes, headers: Mapping[str, str], model: str) -> ProviderError:
+def decode_reply_error(status: int | None, body: bytes, headers: Mapping[str, str], model: str) -> ProviderError:
     """The error of a reply with a failing status."""
-    return _error(error_object(body), model, body, status, headers)
+    return _decode_error(parse_error_body(body), model, body, status, headers)
 
 
-def from_event(native: Mapping[str, Any], model: str | None) -> ProviderError:
+def decode_stream_error(native: Mapping[str, Any], model: str | None) -> ProviderError:
     """The error of a fault in a stream. Without a code of its own it is the server's."""
-    return _error(native, model, b"", None, {})
+    return _decode_error(native, model, b"", None, {})
 
 
-def _error(
+def _decode_error(
     native: Mapping[str, Any], model: str | None, body: bytes, status: int | None, headers: Mapping[str, str]
 ) -> ProviderError:
-    said = native.get("fault")
-    fault = said if isinstance(said, dict) else {}
+    error_object = native.get("fault")
+    fault = error_object if isinstance(error_object, dict) else {}
     code = fault.get("code")
     kind = _BY_CODE.get(code) if isinstance(code, str) else None
     failure = Failure(

@@ -5,7 +5,7 @@ from typing import Any
 
 from acme_adapter import decode, errors
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import Reply
+from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import MalformedReplyError
@@ -26,12 +26,12 @@ from dragoman.canonical.message import Message, MessageStatus
 _DELTAS = {"words": TextDelta, "musing": ThinkingDelta}
 
 
-class DialogueDecoder(StreamDecoder):
+class AcmeStreamDecoder(StreamDecoder):
     """Gathers the reply object that the events add up to."""
 
     def __init__(self, context: RequestContext) -> None:
         super().__init__("acme", SseDecoder(context.frame_cap, context.body_cap))
-        self._reply = Reply(context, "acme")
+        self._reply = ReplyBuilder(context, "acme")
         self._native: dict[str, Any] = {}
         self._parts: list[dict[str, Any]] = []
 
@@ -41,25 +41,25 @@ class DialogueDecoder(StreamDecoder):
             case "opened":
                 return self._open(event)
             case "words" | "musing" as kind:
-                return self._say(kind, event)
+                return self._text_event(kind, event)
             case "ask" | "ask-more" | "ask-end" as kind:
-                return self._ask(kind, event)
+                return self._call_event(kind, event)
             case "closed":
                 return self._close(event)
             case "fault":
-                raise errors.from_event({"fault": event}, self._native.get("engine"))
+                raise errors.decode_stream_error({"fault": event}, self._native.get("engine"))
             case kind:
-                return self.unknown(kind)
+                return self.skip_unknown(kind)
 
     def partial(self, status: MessageStatus) -> Message | None:
-        return decode.message(self._gathered(), self._reply, status) if self._native else None
+        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._native else None
 
     def _open(self, event: dict[str, Any]) -> Iterator[StreamEvent]:
         self._require(not self._native, "the reply is opened twice")
         self._native = {"id": event["id"], "engine": event["engine"]}
         yield MessageStart(self._reply.message_id, event["engine"])
 
-    def _say(self, kind: str, event: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _text_event(self, kind: str, event: dict[str, Any]) -> Iterator[StreamEvent]:
         position, words = event["part"], event["words"]
         part = self._part(position, {"kind": kind, "words": ""})
         self._require(part["kind"] == kind, f"part {position} is {part['kind']}, not {kind}")
@@ -67,12 +67,12 @@ class DialogueDecoder(StreamDecoder):
         delta = _DELTAS[kind]
         yield delta(self._reply.message_id, position, words)
 
-    def _ask(self, kind: str, event: dict[str, Any]) -> Iterator[StreamEvent]:
+    def _call_event(self, kind: str, event: dict[str, Any]) -> Iterator[StreamEvent]:
         position, message_id = event["part"], self._reply.message_id
         if kind == "ask":
             self._require(position >= len(self._parts), f"part {position} begins twice")
-            given = {"kind": "ask", "ref": event["ref"], "name": event["name"], "with": "", "open": True}
-            self._part(position, given)
+            opened = {"kind": "ask", "ref": event["ref"], "name": event["name"], "with": "", "open": True}
+            self._part(position, opened)
             yield ToolUseStart(message_id, position, self._reply.call_id(position, event["ref"]), event["name"])
             return
         part = self._part(position)
@@ -90,9 +90,9 @@ class DialogueDecoder(StreamDecoder):
     def _close(self, event: dict[str, Any]) -> Iterator[StreamEvent]:
         self._require(bool(self._native), "the reply was not opened")
         self._native |= event
-        if (counted := decode.usage(event.get("meter"))) is not None:
-            yield UsageUpdate(self._reply.message_id, counted)
-        yield MessageComplete(decode.message(self._gathered(), self._reply))
+        if (usage := decode.decode_usage(event.get("meter"))) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
+        yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
 
     def _part(self, position: int, new: dict[str, Any] | None = None) -> dict[str, Any]:
         """The part at a position; a new one begins right behind the last."""
@@ -106,5 +106,5 @@ class DialogueDecoder(StreamDecoder):
         if not holds:
             raise MalformedReplyError(otherwise)
 
-    def _gathered(self) -> dict[str, Any]:
+    def _accumulated_reply(self) -> dict[str, Any]:
         return {"ended": None, **self._native, "turn": {"by": "engine", "parts": self._parts}}

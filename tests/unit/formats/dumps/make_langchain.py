@@ -29,14 +29,14 @@ TOOL = {"name": "weather", "description": "The weather in a city.", "parameters"
 
 def run(model: Any) -> list[BaseMessage]:
     """A question, calls, their results and the answer."""
-    said: list[BaseMessage] = [SystemMessage("Be brief."), HumanMessage("The weather in Bern and Ulm?")]
-    asked = model.bind_tools([TOOL])
-    said.append(asked.invoke(said))
-    calls = said[-1].tool_calls
-    said.append(ToolMessage('{"sky": "rain"}', tool_call_id=calls[0]["id"], name="weather"))
-    said.append(ToolMessage("no such city", tool_call_id=calls[1]["id"], name="weather", status="error"))
-    said.append(asked.invoke(said))
-    return said
+    messages: list[BaseMessage] = [SystemMessage("Be brief."), HumanMessage("The weather in Bern and Ulm?")]
+    bound = model.bind_tools([TOOL])
+    messages.append(bound.invoke(messages))
+    calls = messages[-1].tool_calls
+    messages.append(ToolMessage('{"sky": "rain"}', tool_call_id=calls[0]["id"], name="weather"))
+    messages.append(ToolMessage("no such city", tool_call_id=calls[1]["id"], name="weather", status="error"))
+    messages.append(bound.invoke(messages))
+    return messages
 
 
 def every_block() -> list[BaseMessage]:
@@ -102,12 +102,12 @@ def main() -> None:
         write("chat_dumpd", dumpd(run(chat)), origin)
         write("responses_dumpd", dumpd(run(responses)), origin)
         write("responses_v1_dumpd", dumpd(run(responses.model_copy(update={"output_version": "v1"}))), origin)
-        said = run(anthropic)
-        write("anthropic_dicts", messages_to_dict(said), origin)
+        messages = run(anthropic)
+        write("anthropic_dicts", messages_to_dict(messages), origin)
         write("every_block_dicts", messages_to_dict(every_block()), origin)
         write("every_block_dumpd", dumpd(every_block()), origin)
-        result = LLMResult(generations=[[ChatGeneration(message=said[-1])]])
-        write("result_dumpd", {"messages": dumpd(said[:-1]), "output": dumpd(result)}, origin)
+        result = LLMResult(generations=[[ChatGeneration(message=messages[-1])]])
+        write("result_dumpd", {"messages": dumpd(messages[:-1]), "output": dumpd(result)}, origin)
 
 
 if __name__ == "__main__":

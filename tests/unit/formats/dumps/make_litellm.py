@@ -13,7 +13,7 @@ TOOL = {"type": "function", "function": {"name": "weather", "description": "Weat
 
 def conversation(model: str, base: str) -> list[dict[str, Any]]:
     """A message list as its users keep it: replies are appended as the library gives them."""
-    said: list[dict[str, Any]] = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [
             {"type": "text", "text": "The weather in Bern and Ulm?"},
@@ -21,10 +21,10 @@ def conversation(model: str, base: str) -> list[dict[str, Any]]:
         ]},
     ]  # fmt: skip
     for turn in range(2):
-        reply = litellm.completion(model=model, messages=said, tools=[TOOL], api_base=base, api_key="none")
+        reply = litellm.completion(model=model, messages=messages, tools=[TOOL], api_base=base, api_key="none")
         message = reply.choices[0].message
-        said.append(message.model_dump())
-        said += [
+        messages.append(message.model_dump())
+        messages += [
             {"role": "tool", "tool_call_id": call["id"], "name": call["function"]["name"], "content": "rain"}
             for call in message.tool_calls or ()
         ]
@@ -33,7 +33,7 @@ def conversation(model: str, base: str) -> list[dict[str, Any]]:
             (HERE / f"litellm_{model.partition('/')[0]}_response.json").write_text(
                 json.dumps(response, indent=1, default=str) + "\n"
             )
-    return said
+    return messages
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ def main(path: str) -> None:
     model = llm.get_model("echo")
     conversation = model.conversation(tools=[weather])
     calls = [{"name": "weather", "arguments": {"city": city}} for city in ("Bern", "Ulm")]
-    asked = json.dumps({"prompt": "The weather?", "tool_calls": calls, "raw": "Let me look."})
-    for response in conversation.chain(asked, system="Be brief.").responses():
+    request = json.dumps({"prompt": "The weather?", "tool_calls": calls, "raw": "Let me look."})
+    for response in conversation.chain(request, system="Be brief.").responses():
         response.text()
         response.log_to_db(database)
     attached = conversation.prompt(

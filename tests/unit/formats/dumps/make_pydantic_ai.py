@@ -49,13 +49,13 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 def agent(model: Any, *, stumbling: bool = False) -> Agent[None, str]:
     made = Agent(model, system_prompt="Be brief.", instructions="Answer in one sentence.", retries=2)
-    asked: list[str] = []
+    cities: list[str] = []
 
     @made.tool_plain
     def weather(city: str) -> Any:
         """The weather in a city."""
-        asked.append(city)
-        if stumbling and len(asked) == 1:
+        cities.append(city)
+        if stumbling and len(cities) == 1:
             raise ModelRetry("the service is busy")
         return {"city": city, "sky": "rain" if city == "Bern" else "sun"}
 

@@ -18,47 +18,47 @@ RECORDER = vcr.VCR(filter_headers=["authorization", "x-api-key"], record_mode="a
 
 def chat(origin: str, *, stream: bool) -> None:
     client = OpenAI(base_url=f"{origin}/v1", api_key="none")
-    said: list[Any] = [{"role": "user", "content": "The weather in Bern and Ulm?"}]
+    messages: list[Any] = [{"role": "user", "content": "The weather in Bern and Ulm?"}]
     for _ in range(2):
         if not stream:
-            reply: Any = client.chat.completions.create(model="gpt-4.1", messages=said, tools=[CHAT_TOOL])
+            reply: Any = client.chat.completions.create(model="gpt-4.1", messages=messages, tools=[CHAT_TOOL])
             message = reply.choices[0].message.model_dump(exclude_none=True)
         else:
-            with client.chat.completions.stream(model="gpt-4.1", messages=said, tools=[CHAT_TOOL]) as events:
+            with client.chat.completions.stream(model="gpt-4.1", messages=messages, tools=[CHAT_TOOL]) as events:
                 message = events.get_final_completion().choices[0].message.model_dump(exclude_none=True)
             for call in message.get("tool_calls") or ():
                 call["function"].pop("parsed_arguments", None)
                 call.pop("index", None)
-        said.append({name: message[name] for name in ("role", "content", "tool_calls") if message.get(name)})
-        said += [
+        messages.append({name: message[name] for name in ("role", "content", "tool_calls") if message.get(name)})
+        messages += [
             {"role": "tool", "tool_call_id": call["id"], "content": "rain"} for call in message.get("tool_calls") or ()
         ]
 
 
 def messages(origin: str) -> None:
     client = Anthropic(base_url=origin, api_key="none")
-    said: list[Any] = [{"role": "user", "content": "The weather in Bern and Ulm?"}]
+    history: list[Any] = [{"role": "user", "content": "The weather in Bern and Ulm?"}]
     for _ in range(2):
         with client.messages.stream(
-            model="claude-sonnet-4-6", max_tokens=1024, system="Be brief.", messages=said, tools=[TOOL]
+            model="claude-sonnet-4-6", max_tokens=1024, system="Be brief.", messages=history, tools=[TOOL]
         ) as events:
             reply = events.get_final_message()
-        said.append({"role": "assistant", "content": [block.to_dict() for block in reply.content]})
+        history.append({"role": "assistant", "content": [block.to_dict() for block in reply.content]})
         results: list[Any] = [
             {"type": "tool_result", "tool_use_id": block.id, "content": "rain"}
             for block in reply.content
             if block.type == "tool_use"
         ]
-        said += [{"role": "user", "content": results}] if results else []
+        history += [{"role": "user", "content": results}] if results else []
 
 
 def responses(origin: str) -> None:
     client = OpenAI(base_url=f"{origin}/v1", api_key="none")
-    said: list[Any] = [{"role": "user", "content": "The weather in Bern and Ulm?"}]
+    messages: list[Any] = [{"role": "user", "content": "The weather in Bern and Ulm?"}]
     for _ in range(2):
-        reply = client.responses.create(model="gpt-6.1-sol", input=said, tools=[RESPONSES_TOOL])
-        said += [item.to_dict() for item in reply.output]
-        said += [
+        reply = client.responses.create(model="gpt-6.1-sol", input=messages, tools=[RESPONSES_TOOL])
+        messages += [item.to_dict() for item in reply.output]
+        messages += [
             {"type": "function_call_output", "call_id": item.call_id, "output": "rain"}
             for item in reply.output
             if item.type == "function_call"

@@ -19,7 +19,7 @@ READ = ToolUseBlock(id="tu_2", name="read_file")
 TOOLS = {"write_file": SideEffects.WRITE, "read_file": "read"}
 
 
-class Asked:
+class HandwrittenApproval:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.views: list[MessageView] = []
@@ -40,26 +40,26 @@ def run(plugin: Confirmation, *calls: ToolUseBlock, extensions: Extensions | Non
 
 def test_a_call_with_side_effects_is_asked_about() -> None:
     """With its name and arguments; one that only reads is not."""
-    asked = Asked(True)
-    run(Confirmation(asked, TOOLS), READ, WRITE)
-    assert [(view.name, view.args) for view in asked.views] == [("write_file", {"path": "a"})]
+    approval = HandwrittenApproval(True)
+    run(Confirmation(approval, TOOLS), READ, WRITE)
+    assert [(view.name, view.args) for view in approval.views] == [("write_file", {"path": "a"})]
 
 
 @pytest.mark.parametrize("answer", [False, None, 0, "yes", 1, object()])
 def test_anything_but_true_is_no(answer: Any) -> None:
     """And nobody is asked any further."""
-    asked = Asked(answer)
+    approval = HandwrittenApproval(answer)
     with pytest.raises(PolicyDeniedError, match="not confirmed") as raised:
-        run(Confirmation(asked, TOOLS), WRITE, WRITE.model_copy(update={"id": "tu_3"}))
-    assert (raised.value.code, raised.value.plugin, len(asked.views)) == ("not_confirmed", "confirmation", 1)
+        run(Confirmation(approval, TOOLS), WRITE, WRITE.model_copy(update={"id": "tu_3"}))
+    assert (raised.value.code, raised.value.plugin, len(approval.views)) == ("not_confirmed", "confirmation", 1)
 
 
 def test_each_call_has_its_own_answer() -> None:
     """All have to be confirmed."""
-    asked = Asked(True, False)
+    approval = HandwrittenApproval(True, False)
     with pytest.raises(PolicyDeniedError):
-        run(Confirmation(asked, TOOLS), WRITE, WRITE.model_copy(update={"id": "tu_3"}))
-    assert len(asked.views) == 2
+        run(Confirmation(approval, TOOLS), WRITE, WRITE.model_copy(update={"id": "tu_3"}))
+    assert len(approval.views) == 2
 
 
 def test_a_failing_question_is_no() -> None:
@@ -76,13 +76,13 @@ def test_a_failing_question_is_no() -> None:
 def test_what_is_harmless(effects: SideEffects) -> None:
     """Reading and nothing, unless told otherwise; definitions say it as well as names do."""
     definition = ToolDefinition(name="write_file", side_effects=effects)
-    asked = Asked(True)
-    run(Confirmation(asked, [definition]), WRITE)
-    assert bool(asked.views) is (effects not in ("none", "read"))
-    run(Confirmation(Asked(), [definition], harmless=SideEffects), WRITE)
-    asked = Asked(True)
-    run(Confirmation(asked, [definition], harmless=()), WRITE)
-    assert len(asked.views) == 1
+    approval = HandwrittenApproval(True)
+    run(Confirmation(approval, [definition]), WRITE)
+    assert bool(approval.views) is (effects not in ("none", "read"))
+    run(Confirmation(HandwrittenApproval(), [definition], harmless=SideEffects), WRITE)
+    approval = HandwrittenApproval(True)
+    run(Confirmation(approval, [definition], harmless=()), WRITE)
+    assert len(approval.views) == 1
 
 
 def test_an_unknown_tool_has_side_effects() -> None:
@@ -93,28 +93,28 @@ def test_an_unknown_tool_has_side_effects() -> None:
         ({}, (READ,), 1), ({"trust_hints": True}, (READ,), 0), ({"trust_hints": True}, (WRITE,), 1),
         ({"trust_hints": True, "harmless": ["none"]}, (READ,), 1),
     ):  # fmt: skip
-        asked = Asked(True)
-        run(Confirmation(asked, **settings), *calls, extensions=extensions)
-        assert len(asked.views) == expected, settings
-    lying = Extensions(mcp=MCPExtension(tool=ToolMetadata(name="read_file", annotations={"readOnlyHint": "yes"})))
-    asked = Asked(True)
-    run(Confirmation(asked, trust_hints=True), READ, extensions=lying)
-    assert len(asked.views) == 1
+        approval = HandwrittenApproval(True)
+        run(Confirmation(approval, **settings), *calls, extensions=extensions)
+        assert len(approval.views) == expected, settings
+    dishonest = Extensions(mcp=MCPExtension(tool=ToolMetadata(name="read_file", annotations={"readOnlyHint": "yes"})))
+    approval = HandwrittenApproval(True)
+    run(Confirmation(approval, trust_hints=True), READ, extensions=dishonest)
+    assert len(approval.views) == 1
 
 
 def test_what_is_known_outranks_a_hint() -> None:
     """The program's own table of side effects does."""
     hint = MCPExtension(tool=ToolMetadata(name="write_file", annotations={"readOnlyHint": True}))
-    asked = Asked(True)
-    run(Confirmation(asked, TOOLS, trust_hints=True), WRITE, extensions=Extensions(mcp=hint))
-    assert len(asked.views) == 1
+    approval = HandwrittenApproval(True)
+    run(Confirmation(approval, TOOLS, trust_hints=True), WRITE, extensions=Extensions(mcp=hint))
+    assert len(approval.views) == 1
 
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_coroutine_is_awaited(answer: bool) -> None:
     """In an async driver; its pipeline says so beforehand."""
-    asked = Asked(answer)
-    pipeline = Pipeline([Confirmation(asked.later, TOOLS)])
+    approval = HandwrittenApproval(answer)
+    pipeline = Pipeline([Confirmation(approval.later, TOOLS)])
     assert pipeline.async_names == ("confirmation",)
     step = pipeline.run_async(Hook.TOOL_PRE_INVOKE, Message.assistant([READ, WRITE], session_id="s"))
     if answer:
@@ -122,10 +122,10 @@ def test_a_coroutine_is_awaited(answer: bool) -> None:
     else:
         with pytest.raises(PolicyDeniedError):
             asyncio.run(step)
-    assert len(asked.views) == 1
+    assert len(approval.views) == 1
 
 
 def test_a_coroutine_needs_an_async_driver() -> None:
     """Without one the call does not run."""
     with pytest.raises(ConfigurationError, match="has to be awaited"):
-        run(Confirmation(Asked(True).later, TOOLS), WRITE)
+        run(Confirmation(HandwrittenApproval(True).later, TOOLS), WRITE)

@@ -76,7 +76,7 @@ def test_kinds_and_locales(personal_finder: Finder) -> None:
     assert found(german, "IBAN DE89370400440532013000") == [("DE89370400440532013000", "de_iban")]
     with pytest.raises(ConfigurationError, match="'name' is no kind"):
         personal_data(["email", "name"])
-    assert personal_finder.longest == 320
+    assert personal_finder.max_length == 320
 
 
 @pytest.mark.parametrize("key", [None, b"k"])
@@ -84,11 +84,11 @@ def test_what_they_redact_stays_redacted(secret_finder: Finder, personal_finder:
     """The words that stand in its place are found by neither."""
     text = f"{GITHUB} " + " ".join(value for value, _ in PERSONAL) + " postgres://bob:hunter2@db/x"
     plugin = Redaction([secret_finder, personal_finder], key=key)
-    once = plugin.redacted(text)
+    once = plugin.redact(text)
     assert not any(value in once for value in (GITHUB, "hunter2", *(value for value, _ in PERSONAL)))
-    assert plugin.redacted(once) == once
-    assert Redaction([secret_finder, personal_finder], key=key).redacted(text) == once
-    assert Redaction().redacted(text) == Redaction([secret_finder, personal_finder]).redacted(text)
+    assert plugin.redact(once) == once
+    assert Redaction([secret_finder, personal_finder], key=key).redact(text) == once
+    assert Redaction().redact(text) == Redaction([secret_finder, personal_finder]).redact(text)
 
 
 def test_a_piece_of_a_stream_finds_what_the_whole_does(secret_finder: Finder, personal_finder: Finder) -> None:
@@ -108,11 +108,11 @@ class HandwrittenAnalyzer:
     """Answers as Presidio's AnalyzerEngine does."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}
 
-    def analyze(self, **asked: Any) -> list[Any]:
-        self.asked = asked
-        start = asked["text"].index("Ann")
+    def analyze(self, **arguments: Any) -> list[Any]:
+        self.arguments = arguments
+        start = arguments["text"].index("Ann")
         return [SimpleNamespace(start=start, end=start + 3, entity_type="PERSON", score=0.85)]
 
 
@@ -121,10 +121,10 @@ def test_presidio_is_the_programs_own() -> None:
     analyzer = HandwrittenAnalyzer()
     finder = presidio(analyzer, entities=["PERSON"], score_threshold=0.5)
     assert found(finder, "I am Ann.") == [("Ann", "person")]
-    assert analyzer.asked == {
+    assert analyzer.arguments == {
         "text": "I am Ann.", "language": "en", "entities": ["PERSON"], "score_threshold": 0.5,
     }  # fmt: skip
-    assert finder.longest is None
+    assert finder.max_length is None
 
 
 @pytest.mark.parametrize(("module", "make"), [("kingfisher_sdk", lambda: secrets("high")), ("datafog", personal_data)])

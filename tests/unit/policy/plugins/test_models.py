@@ -16,7 +16,7 @@ SONNET, LOCAL, LLAMA = "anthropic:claude-sonnet-4-6", "local:smollm2-135m", "oll
 TABLE = {"PII": ["ollama:**", "local:**"], "EU": ["ollama:**", "mistral:**"], "NEVER": []}
 
 
-def asked(labels: set[str], model: str | None, provider: str | None = None) -> Extensions:
+def extensions_for(labels: set[str], model: str | None, provider: str | None = None) -> Extensions:
     return Extensions(
         security=SecurityExtension(labels=frozenset(labels)), llm=LLMExtension(model_id=model, provider=provider)
     )
@@ -41,14 +41,14 @@ def denied(extensions: Extensions | None) -> str | None:
 )  # fmt: skip
 def test_who_may_see_what(labels: set[str], model: str | None, passes: bool) -> None:
     """Every label has to allow the model; where none is named, none is allowed."""
-    assert (denied(asked(labels, model)) is None) is passes
+    assert (denied(extensions_for(labels, model)) is None) is passes
 
 
 def test_a_name_with_and_without_its_provider() -> None:
     """Both are the same model."""
-    assert denied(asked({"PII"}, "llama3.3:8b", "ollama")) is None
-    assert denied(asked({"PII"}, LLAMA, "ollama")) is None
-    assert denied(asked({"PII"}, "ollama:lookalike", "openai")) == (
+    assert denied(extensions_for({"PII"}, "llama3.3:8b", "ollama")) is None
+    assert denied(extensions_for({"PII"}, LLAMA, "ollama")) is None
+    assert denied(extensions_for({"PII"}, "ollama:lookalike", "openai")) == (
         "model_not_allowed: content under the label 'PII' is not for openai:ollama:lookalike"
     )
 
@@ -102,5 +102,5 @@ def test_a_label_for_nobody_has_no_rule() -> None:
 def test_rules_can_be_kept_with_a_session() -> None:
     """They are data, and come back the same."""
     router = Router(rules=label_rules(LISTED), find=lambda _: Facts())
-    again: Any = Router.from_policy(router.policy, find=lambda _: Facts())
+    again: Any = Router.from_configuration(router.configuration, find=lambda _: Facts())
     assert again.rules == router.rules

@@ -13,7 +13,7 @@ from dragoman.policy import Capability, Extensions, Hook
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import OpaPolicy
-from tests.servers import HANG_UP, RESET, STALL, FaultyServer, Received, Reply, json_reply
+from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, ReceivedRequest, json_reply
 from tests.unit.canonical.extension_samples import full
 from tests.unit.canonical.test_view import block
 
@@ -59,11 +59,15 @@ def test_it_is_asked_what_opa_takes() -> None:
         with FaultyServer([HANDWRITTEN_YES]) as server:
             run(server, capabilities=capabilities, headers={"Authorization": "Bearer x"})
         (received,) = server.received
-        asked = json.loads(received.body)["input"]
-        assert (asked["kind"], asked["name"], asked["hook"]) == ("tool_call", "execute_sql", "tool_pre_invoke")
-        assert asked["arguments"] == {"query": "SELECT 1"}
-        assert asked["extensions"].get("labels") == labels
-        assert "headers" not in asked["extensions"]
+        body_input = json.loads(received.body)["input"]
+        assert (body_input["kind"], body_input["name"], body_input["hook"]) == (
+            "tool_call",
+            "execute_sql",
+            "tool_pre_invoke",
+        )
+        assert body_input["arguments"] == {"query": "SELECT 1"}
+        assert body_input["extensions"].get("labels") == labels
+        assert "headers" not in body_input["extensions"]
         assert received.headers["authorization"] == "Bearer x"
         assert received.headers["content-type"] == "application/json"
 
@@ -78,7 +82,7 @@ def test_content_and_arguments_can_be_kept_back() -> None:
 def test_every_part_is_asked_about() -> None:
     """Also those inside a result; the first no is enough."""
 
-    def handwritten_agent(received: Received) -> Reply:
+    def handwritten_agent(received: ReceivedRequest) -> HttpReply:
         return json_reply({"result": json.loads(received.body)["input"]["kind"] != "image"})
 
     result = ToolResultBlock(tool_use_id="tu_1", content=(block("text"), block("image"), block("text")))
@@ -107,8 +111,8 @@ HANDWRITTEN_FAULTS: list[Any] = [
     json_reply({}), json_reply({"result": None}), json_reply({"result": "true"}), json_reply({"result": 1}),
     json_reply({"result": {}}), json_reply({"result": {"allow": "yes"}}), json_reply({"result": [True]}),
     json_reply([True]), json_reply({"result": True}, status=500), json_reply({"result": True}, status=404),
-    json_reply({"result": True}, status=201), Reply(before=RESET), Reply(before=HANG_UP), Reply(length=100, body=b"{"),
-    Reply(steps=(b'{"result": true}', RESET)),
+    json_reply({"result": True}, status=201), HttpReply(before=RESET), HttpReply(before=HANG_UP), HttpReply(length=100, body=b"{"),
+    HttpReply(steps=(b'{"result": true}', RESET)),
 ]  # fmt: skip
 
 
@@ -121,13 +125,13 @@ def test_anything_else_denies(answer: Any) -> None:
 def test_an_answer_that_is_no_json_denies() -> None:
     """However deep or long it is."""
     for body in (b"", b"true", b"{", b'{"result": tru', b"[" * 200_000, b"\xff\xfe"):
-        assert refusal(Reply(body=body)).code == "opa_unavailable", body[:20]
-    assert refusal(Reply(body=b'{"result": true}' + b" " * 2_000_000)).code == "opa_unavailable"
+        assert refusal(HttpReply(body=body)).code == "opa_unavailable", body[:20]
+    assert refusal(HttpReply(body=b'{"result": true}' + b" " * 2_000_000)).code == "opa_unavailable"
 
 
 def test_redirects_are_not_followed() -> None:
     """A decision is not to be had elsewhere."""
-    elsewhere = Reply(status=307, headers={"location": "/v1/data/other"})
+    elsewhere = HttpReply(status=307, headers={"location": "/v1/data/other"})
     assert refusal(elsewhere, HANDWRITTEN_YES).code == "opa_unavailable"
 
 
@@ -140,7 +144,7 @@ def test_an_agent_that_is_away_denies() -> None:
         with pytest.raises(PolicyDeniedError) as raised:
             Pipeline([OpaPolicy(at, "app/allow")]).run(Hook.TOOL_PRE_INVOKE, message)
         assert raised.value.code == "opa_unavailable"
-    assert refusal(Reply(before=STALL), seconds=0.2).code == "opa_unavailable"
+    assert refusal(HttpReply(before=STALL), request_timeout=0.2).code == "opa_unavailable"
 
 
 @pytest.mark.parametrize(

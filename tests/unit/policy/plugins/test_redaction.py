@@ -16,7 +16,7 @@ from dragoman.canonical.message import Message
 from dragoman.policy import Hook, SecurityExtension, labels_of
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import Finder, Finding, Redaction, findings
-from dragoman.policy.plugins.rewriting import rewritten, rewritten_json
+from dragoman.policy.plugins.rewriting import rewrite_block, rewrite_json
 from tests.unit.canonical.samples import BLOCKS
 from tests.unit.canonical.test_view import VIEW_KINDS, block
 
@@ -64,19 +64,19 @@ def test_no_text_is_left_out(part: ContentBlock) -> None:
     """Of any part, at any depth; what it is part of stays, and a second time changes nothing."""
     written = part.model_dump_json()
     assert SECRET in written or base64_of(SECRET) in written
-    changed = rewritten(part, redaction().redacted)
+    changed = rewrite_block(part, redaction().redact)
     written = changed.model_dump_json()
     assert SECRET not in written
     assert base64_of(SECRET) not in written
     assert type(changed) is type(part)
-    assert rewritten(changed, redaction().redacted) is changed
+    assert rewrite_block(changed, redaction().redact) is changed
 
 
 @pytest.mark.parametrize("kind", VIEW_KINDS)
 def test_what_holds_nothing_is_the_same_object(kind: str) -> None:
     """Byte for byte: the prefixes of requests stay, and so do signatures."""
     part = block(kind)
-    assert rewritten(part, redaction().redacted) is part
+    assert rewrite_block(part, redaction().redact) is part
 
 
 def test_what_names_a_part_stays() -> None:
@@ -85,7 +85,7 @@ def test_what_names_a_part_stays() -> None:
         names = {
             name: f"{SECRET}" for name in ("id", "name", "uri", "tool_use_id", "server_id") if name in BLOCKS[kind]
         }
-        changed = rewritten(block(kind, **names), redaction().redacted)
+        changed = rewrite_block(block(kind, **names), redaction().redact)
         assert {name: getattr(changed, name) for name in names} == names
 
 
@@ -100,30 +100,30 @@ def test_an_unknown_part_does_not_pass() -> None:
         block("prompt_result", messages=[{"role": "nobody"}]),
     ):
         with pytest.raises(ValueError, match=r"cannot be read|no canonical message"):
-            rewritten(part, redaction().redacted)
+            rewrite_block(part, redaction().redact)
 
 
 def test_json_keeps_its_shape() -> None:
     """Numbers, booleans and nulls stay, unless a number reads like a finding; no entry is lost to another's key."""
     digits = Redaction([lambda text: [Finding(0, len(text), "card")] if text == "4111111111111111" else []])
     value = {"a": 4111111111111111, "b": 4111111111111112, "c": True, "d": None, "e": 1.5, "f": [4111111111111111]}
-    assert rewritten_json(value, digits.redacted) == {
+    assert rewrite_json(value, digits.redact) == {
         "a": "[card]", "b": 4111111111111112, "c": True, "d": None, "e": 1.5, "f": ["[card]"],
     }  # fmt: skip
     keys = {f"{SECRET}1": 1, f"{SECRET}2": 2, f"{SECRET}3": 3}
-    assert rewritten_json(keys, redaction().redacted) == {"[secret]": 1, "[secret] 2": 2, "[secret] 3": 3}
+    assert rewrite_json(keys, redaction().redact) == {"[secret]": 1, "[secret] 2": 2, "[secret] 3": 3}
 
 
 def test_a_blob_that_is_no_text_stays() -> None:
     """Whatever it says it is."""
     for data in ("////", "no base64", base64_of("plain")):
         part = DocumentBlock(source=MediaSource(kind="base64", data=data), media_type="text/plain")
-        assert rewritten(part, redaction().redacted) is part
+        assert rewrite_block(part, redaction().redact) is part
 
 
 def test_a_redacted_resource_has_another_size() -> None:
     """The one that was declared is no longer true."""
-    part = rewritten(block("resource", content=SECRET, size_bytes=6), redaction().redacted)
+    part = rewrite_block(block("resource", content=SECRET, size_bytes=6), redaction().redact)
     assert part.size_bytes is None  # type: ignore[union-attr]
 
 
@@ -131,35 +131,35 @@ def test_a_redacted_resource_has_another_size() -> None:
 def test_the_same_text_gives_the_same_text(text: str) -> None:
     """With a key and without, and once redacted it stays as it is."""
     for settings in ({}, {"key": b"k"}):
-        once = redaction(**settings).redacted(text)
-        assert redaction(**settings).redacted(text) == once
+        once = redaction(**settings).redact(text)
+        assert redaction(**settings).redact(text) == once
         assert SECRET not in once
-        assert redaction(**settings).redacted(once) == once
+        assert redaction(**settings).redact(once) == once
 
 
 def test_a_key_tells_values_apart() -> None:
     """The same value has the same word everywhere; another key gives others."""
-    one, again, other = redaction(key=b"k").redacted(f"{SECRET}1 {SECRET}1 {SECRET}2").removesuffix("]").split("] ")
+    one, again, other = redaction(key=b"k").redact(f"{SECRET}1 {SECRET}1 {SECRET}2").removesuffix("]").split("] ")
     assert one == again != other
     assert re.fullmatch(r"\[secret [0-9a-f]{8}", one)
-    assert redaction(key=b"other").redacted(f"{SECRET}1") != f"{one}]"
+    assert redaction(key=b"other").redact(f"{SECRET}1") != f"{one}]"
     with pytest.raises(ConfigurationError, match="not empty"):
         redaction(key=b"")
 
 
 def test_values_that_are_kept_pass() -> None:
     """Exactly these."""
-    assert redaction(keep=[f"{SECRET}1"]).redacted(f"{SECRET}1 {SECRET}12") == f"{SECRET}1 [secret]"
-    assert redaction(keep=SECRET).redacted(SECRET) == SECRET
+    assert redaction(keep=[f"{SECRET}1"]).redact(f"{SECRET}1 {SECRET}12") == f"{SECRET}1 [secret]"
+    assert redaction(keep=SECRET).redact(SECRET) == SECRET
 
 
 def test_a_word_in_its_place_is_no_finding() -> None:
     """Also for a finder that takes everything for one."""
     greedy = Redaction([lambda text: [Finding(0, len(text), "all")]], key=b"k")
-    once = greedy.redacted("anything")
+    once = greedy.redact("anything")
     assert once != "anything"
-    assert greedy.redacted(once) == once
-    assert greedy.redacted(once + " more") != once + " more"
+    assert greedy.redact(once) == once
+    assert greedy.redact(once + " more") != once + " more"
 
 
 def test_findings_that_overlap_are_one() -> None:
@@ -179,7 +179,7 @@ def test_the_window_is_that_of_the_longest_finding() -> None:
 @given(st.lists(st.sampled_from([SECRET, "1", "23", "ab ", " "]), max_size=12).map("".join), st.integers(0, 80))
 def test_a_piece_of_a_stream_is_redacted_as_the_whole_is(text: str, length: int) -> None:
     """What is far enough from the end of a piece is found in it as it is in all of the text."""
-    piece, window = text[:length], FINDER.longest or 0
+    piece, window = text[:length], FINDER.max_length or 0
     settled = len(piece) - window
     of_piece = [found for found in findings(piece, [FINDER]) if found.start < settled]
     of_text = [found for found in findings(text, [FINDER]) if found.start < settled]

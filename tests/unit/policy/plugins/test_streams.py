@@ -11,7 +11,7 @@ from dragoman.canonical.events import TextDelta
 from dragoman.policy import Pipeline
 from dragoman.policy.plugins import Finder, Redaction
 from tests.unit.policy.plugins.test_redaction import FINDER, SECRET, find_secret
-from tests.unit.session.actors import SyncWay, Wire
+from tests.unit.session.actors import SyncDriver, Wire
 from tests.unit.session.handwritten_replies import anthropic_event
 
 MESSAGE: dict[str, Any] = {
@@ -38,7 +38,7 @@ def handwritten_stream(pieces: list[str]) -> list[bytes]:
 
 def shown(pieces: list[str], plugin: Redaction) -> tuple[list[str], str]:
     """The deltas that the caller sees, and the text that the history holds."""
-    session = SyncWay().session({"anthropic": Wire([handwritten_stream(pieces)])}, policy=Pipeline([plugin]))
+    session = SyncDriver().session({"anthropic": Wire([handwritten_stream(pieces)])}, policy=Pipeline([plugin]))
     with session:
         deltas = [event.text for event in session.stream("Go") if isinstance(event, TextDelta)]
         return deltas, session.messages[-1].text
@@ -55,7 +55,7 @@ def test_however_it_arrives_it_is_redacted_the_same(text: str, data: st.DataObje
     finder = Finder(find_secret, window)
     plugin = Redaction([finder])
     deltas, kept = shown(pieces, plugin)
-    assert kept == plugin.redacted(text)
+    assert kept == plugin.redact(text)
     assert "".join(deltas) == kept
     assert SECRET not in kept
 
@@ -78,5 +78,5 @@ def test_real_finders_on_a_stream() -> None:
     plugin = Redaction(window=64)
     for size in (1, 7, 40, 1_000):
         deltas, kept = shown([text[start : start + size] for start in range(0, len(text), size)], plugin)
-        assert "".join(deltas) == kept == plugin.redacted(text)
+        assert "".join(deltas) == kept == plugin.redact(text)
         assert kept.startswith("Take [github-pat] and write to [email], and so on")

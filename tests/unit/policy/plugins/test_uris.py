@@ -14,7 +14,7 @@ from tests.unit.canonical.test_view import block
 
 SQL = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "secret"})
 CALLS = {"tu_1": CalledTool("execute_sql", "db-server")}
-ASKING = [
+PRE_HOOKS = [
     (Hook.TOOL_PRE_INVOKE, SQL, "tool://db-server/execute_sql"),
     (Hook.PROMPT_PRE_FETCH, block("prompt_request"), "prompt://s/greet"),
     (Hook.RESOURCE_PRE_FETCH, block("resource_ref"), "file:///a"),
@@ -34,7 +34,7 @@ def passes(plugin: Plugin, hook: Hook, *parts: ContentBlock, **more: Any) -> boo
     return False
 
 
-@pytest.mark.parametrize(("hook", "part", "uri"), ASKING)
+@pytest.mark.parametrize(("hook", "part", "uri"), PRE_HOOKS)
 def test_before_it_is_asked(hook: Hook, part: ContentBlock, uri: str) -> None:
     """By the whole URI; the one plugin lets pass what the other stops."""
     scheme = uri.partition("//")[0]
@@ -61,8 +61,8 @@ def test_a_resource_that_comes_along(hook: Hook) -> None:
     """In what the user says, what a tool or a server gives back, and inside of results and prompts."""
     resource = block("resource", uri="file:///etc/passwd")
     inside = ToolResultBlock(tool_use_id="tu_1", content=(resource,))
-    said = Message.user([resource], session_id="s").model_dump(mode="json")
-    for part in (resource, inside, block("prompt_result", messages=[said])):
+    nested = Message.user([resource], session_id="s").model_dump(mode="json")
+    for part in (resource, inside, block("prompt_result", messages=[nested])):
         assert not passes(DenyUris("file:///etc/**"), hook, part)
         assert not passes(AllowUris("file:///home/**"), hook, part)
         assert passes(DenyUris("file:///home/**"), hook, part)
