@@ -1,7 +1,7 @@
 """The faulty server as the tests use it: as users do, and with ``received`` for its requests."""
 
-from dragoman.testing import faulty_server
-from dragoman.testing.faulty_server import (
+from dragoman.testing.faults import server
+from dragoman.testing.faults.server import (
     HANG_UP,
     RESET,
     STALL,
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class FaultyServer(faulty_server.FaultyServer):
+class FaultyServer(server.FaultyServer):
     """Its requests under the name that says from whose side they are seen."""
 
     @property

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.adapter.capabilities import AdapterCapabilities
     from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
     from dragoman.adapter.errors import DragomanError
+    from dragoman.adapter.facts.capabilities import AdapterCapabilities
     from dragoman.adapter.losses import Loss
     from dragoman.adapter.registry import get_adapter
     from dragoman.adapter.wire import WireRequest, WireResponse
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from dragoman.canonical.message import Message, Role
     from dragoman.canonical.tools import SideEffects, ToolDefinition
     from dragoman.canonical.usage import Usage
-    from dragoman.session import AsyncSession, Session, Tool, ask, tool
+    from dragoman.session import AsyncSession, Session, ask
+    from dragoman.tools import Tool, tool
 
 __all__ = [
     "Adapter",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "adapter.capabilities": ("AdapterCapabilities",),
+    "adapter.facts.capabilities": ("AdapterCapabilities",),
     "adapter.contract": ("Adapter", "AdapterOptions", "RequestContext"),
     "adapter.errors": ("DragomanError",),
     "adapter.losses": ("Loss",),
@@ -59,7 +60,8 @@ _EXPORTS = {
     "canonical.message": ("Message", "Role"),
     "canonical.tools": ("SideEffects", "ToolDefinition"),
     "canonical.usage": ("Usage",),
-    "session": ("AsyncSession", "Session", "Tool", "ask", "tool"),
+    "session": ("AsyncSession", "Session", "ask"),
+    "tools": ("Tool", "tool"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 

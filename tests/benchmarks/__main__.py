@@ -3,7 +3,7 @@
 import sys
 
 from tests.benchmarks import policy, rows
-from tests.benchmarks.measuring import Row, mock_provider
+from tests.benchmarks.timing import Row, mock_provider
 
 
 def main(names: list[str]) -> None:

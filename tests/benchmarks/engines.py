@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.measuring import ROOT, mock_provider
 from tests.benchmarks.mock_provider import DELTAS, PACED
+from tests.benchmarks.timing import ROOT, mock_provider
 from tests.benchmarks.wires import SENTENCE, WIRES, words
 
 PACKAGES = ("httpx[http2]", "httpx2", "aiohttp>=3.13", "httpx-aiohttp>=0.2")

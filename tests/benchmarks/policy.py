@@ -12,7 +12,7 @@ import httpx
 from dragoman.canonical.events import TextDelta
 from dragoman.policy import Pipeline, Plugin, Step, hook
 from dragoman.session import Session
-from tests.benchmarks.measuring import Row, time_in_turns
+from tests.benchmarks.timing import Row, time_in_turns
 
 MODEL = "anthropic:claude-opus-5-5"
 TURNS, DELTAS = 10, 500

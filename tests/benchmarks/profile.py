@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dragoman import RequestContext, get_adapter
 from dragoman.adapter import wirejson
-from dragoman.adapter.framing import Frame, NdjsonDecoder, SseDecoder
+from dragoman.adapter.replies.framing import Frame, NdjsonDecoder, SseDecoder
 from tests.benchmarks.wires import FRAGMENT, WIRES, MockWire, arguments, words
 
 _DELTAS = 2_000

@@ -17,8 +17,8 @@ import duckdb
 
 from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.pricing import UsageRecord, price_table, reprice
-from dragoman.pricing.at_scale import Usages
-from dragoman.pricing.rate_sheet import COUNTS
+from dragoman.pricing.analytics.rate_sheet import COUNTS
+from dragoman.pricing.analytics.usages import Usages
 
 MODELS = (
     "anthropic:claude-opus-4-6", "anthropic:claude-sonnet-4-6", "anthropic:claude-sonnet-4-5",

@@ -13,8 +13,8 @@ from dragoman.canonical.events import MessageComplete
 from dragoman.canonical.usage import TokenUsage
 from dragoman.pricing import price_table
 from dragoman.transport import AsyncHttpTransport, HttpTransport
-from tests.benchmarks.measuring import Row, import_cpu, process_cpu, time_in_turns
 from tests.benchmarks.mock_provider import DELTAS
+from tests.benchmarks.timing import Row, import_cpu, process_cpu, time_in_turns
 
 MODEL = "anthropic:claude-sonnet-4-6"
 QUESTION = "What is the capital of France?"

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman import RequestContext, get_adapter
-from tests.benchmarks.counting import STAGES, budgets, calls_of, modules_of, recorded, works
+from tests.benchmarks.call_counts import STAGES, budgets, calls_of, modules_of, recorded, works
 from tests.benchmarks.wires import WIRES, arguments
 
 HEADROOM = 1.2
@@ -18,7 +18,7 @@ def test_no_path_calls_a_fifth_more_functions_than_its_budget(name: str) -> None
     over = {
         what: f"{number}, not {budget[what]}" for what, number in counted.items() if number > budget[what] * HEADROOM
     }
-    assert not over, "calls of functions; if that is meant: python -m tests.benchmarks.counting"
+    assert not over, "calls of functions; if that is meant: python -m tests.benchmarks.call_counts"
 
 
 @pytest.mark.parametrize("name", WIRES)
@@ -39,6 +39,6 @@ def test_nothing_more_is_loaded_than_its_budget_names(stage: str) -> None:
     """An import, a session and a first answer load the modules that are known for it, and no package beside them."""
     budget = budgets()["modules"][stage]
     house, others = modules_of(STAGES[stage])
-    hint = "loaded anew; if that is meant: python -m tests.benchmarks.counting"
+    hint = "loaded anew; if that is meant: python -m tests.benchmarks.call_counts"
     assert not set(others) - set(budget["others"]), hint
     assert not set(house) - set(budget["house"]), hint

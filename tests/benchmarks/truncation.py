@@ -23,9 +23,9 @@ from dragoman.canonical.message import Message
 from dragoman.testing import faults
 from dragoman.testing.event_bytes import split_events
 from dragoman.transport import HttpTransport, RetryPolicy
-from tests.laws.streams import handwritten_anthropic, handwritten_chat
-from tests.laws.streams.said import shortest_reply
 from tests.laws.streams.wire import Wire
+from tests.laws.wires import handwritten_anthropic, handwritten_chat
+from tests.laws.wires.sample_replies import shortest_reply
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Tidy up"}]
 URL = "http://mocked.invalid/v1"

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 
 from dragoman.testing import cassette
-from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import dump_exchanges
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.file import dump_exchanges
 
 AT_ONCE = 64
 ROUNDS = 1_000

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from dragoman.testing import recording
+from dragoman.testing.cassettes import vcrpy
 
 FOLDER = Path(__file__).resolve().parents[2] / "cassettes"
 
 
 def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
-    recording.register(vcr, server="llama-server")
+    vcrpy.register(vcr, server="llama-server")
 
 
 @pytest.fixture(scope="session")
 def vcr_config() -> dict[str, Any]:
-    return recording.config()
+    return vcrpy.config()
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
-from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassettes import Cassette, CassetteMissError
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.replay import Cassette, CassetteMissError
 from tests import exchanges
 
 COUNT = 2_000

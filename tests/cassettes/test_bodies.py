@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing import cassette
-from dragoman.testing.cassette_body import decode_body, encode_body
-from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import dump_exchanges, load_exchanges
-from dragoman.testing.cassette_reply import describe_reply
+from dragoman.testing.cassettes.body import decode_body, encode_body
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.file import dump_exchanges, load_exchanges
+from dragoman.testing.cassettes.summary import describe_reply
 from dragoman.testing.faults import Framing, split_events
 from tests import exchanges
-from tests.unit.testing.kinds_of_streams import BODIES
+from tests.unit.testing.sample_streams import BODIES
 
 ODD = [
     "data: 1\u2028\n\n",

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dragoman.cli.app import app
-from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import Recording, dump_exchanges, dumps, loads
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.file import Recording, dump_exchanges, dumps, loads
 from tests.cassettes.planted_keys import key
 
 SHIPPED = Path(__file__).resolve().parents[2] / "cassettes"

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.adapter.errors import OverloadedError
 from dragoman.bundled import bundled_path
-from dragoman.cli import script
+from dragoman.cli import demo_script
 from dragoman.cli.demo import replay_settings
 from dragoman.events import Event, EventBus
 from dragoman.routing import Router
@@ -16,8 +16,8 @@ from dragoman.session import Session
 from dragoman.testing import Cassette, CassetteTransport
 from dragoman.transport import RetryPolicy
 
-FAILS = f"anthropic:{script.RECORDED_MODEL}"
-ANSWERS = f"openai-chat:{script.RECORDED_MODEL}"
+FAILS = f"anthropic:{demo_script.RECORDED_MODEL}"
+ANSWERS = f"openai-chat:{demo_script.RECORDED_MODEL}"
 QUESTION = "What is the capital of France?"
 
 

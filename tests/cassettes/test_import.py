@@ -9,12 +9,12 @@ import pytest
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.testing import Cassette
-from dragoman.testing.cassette_exchange import RecordedRequest
-from dragoman.testing.cassette_file import dumps, loads
-from dragoman.testing.cassette_import import import_recording
-from dragoman.testing.cassette_scrub import scrub_recording
+from dragoman.testing.cassettes.exchange import RecordedRequest
+from dragoman.testing.cassettes.file import dumps, loads
+from dragoman.testing.cassettes.importer import import_recording
+from dragoman.testing.cassettes.scrub import scrub_recording
 from tests import exchanges
-from tests.cassettes import foreign
+from tests.cassettes import other_recorders
 
 EACH = 2
 LEAST = 100
@@ -35,12 +35,12 @@ def test_recordings_of_other_tools_import_and_replay(tmp_path: Path) -> None:
     """At least a hundred, in five styles: each request, written anew, is answered as it was."""
     exchanges.load_or_skip("anthropic")
     played = 0
-    for number, (provider, group) in enumerate(foreign.recordings(EACH)):
-        for style in foreign.STYLES:
-            if not foreign.fits(style, provider, group):
+    for number, (provider, group) in enumerate(other_recorders.recordings(EACH)):
+        for style in other_recorders.STYLES:
+            if not other_recorders.fits(style, provider, group):
                 continue
             name = f"{provider} {group[0].source} as {style}"
-            ours = import_recording(foreign.write(tmp_path, style, f"{number}-{style}", group))
+            ours = import_recording(other_recorders.write(tmp_path, style, f"{number}-{style}", group))
             target = tmp_path / f"ours-{number}-{style}.yaml"
             target.write_text(dumps(scrub_recording(ours)), encoding="utf-8")
             tape = Cassette.load(target)

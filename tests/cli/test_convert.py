@@ -13,7 +13,7 @@ from dragoman.cli.app import app
 from dragoman.formats import from_acp, from_cmf, from_messages, to_cmf, to_messages
 from tests.cli.test_commands import command
 from tests.unit.formats.documents import everything
-from tests.unit.formats.dumped import DUMPS
+from tests.unit.formats.dump_files import DUMPS
 
 
 def convert(*words: object) -> Result:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.cli import script
+from dragoman.cli import demo_script
 from dragoman.cli.app import app
 from dragoman.transport.local import model
 from tests.live_local.wording import reword
@@ -53,7 +53,7 @@ def check_replayed(shown: str) -> None:
 @pytest.mark.live_local
 def test_the_demo_runs_to_its_end_without_key_or_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the model answers that runs live: it is called with both tools, so a call or words may come."""
-    monkeypatch.setattr(script, "LOCAL_PROMPT", reword(script.LOCAL_PROMPT))
+    monkeypatch.setattr(demo_script, "LOCAL_PROMPT", reword(demo_script.LOCAL_PROMPT))
     shown = run("demo").stdout
     check_replayed(shown)
     assert "the embedded model, live" in shown

@@ -12,13 +12,13 @@ from dragoman.cli.app import app
 from dragoman.formats import from_messages
 from dragoman.store import Store
 from tests.cli.test_commands import command
-from tests.unit.formats.dumped import DUMPS
+from tests.unit.formats.dump_files import DUMPS
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import GEMINI, OPUS, conversation
-from tests.unit.view.promises import check_page
+from tests.unit.view.page_checks import check_page
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPATIBILITY = ROOT / "tests" / "museum"
+COMPATIBILITY = ROOT / "tests" / "compatibility"
 
 
 def view(*words: object) -> Result:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from dragoman.adapter.registry import get_adapter
 from dragoman.testing.conformance import Effort, Subject, Wire
-from dragoman.testing.conformance.said import SHORT, SHORTEST
+from dragoman.testing.sample_reply import SHORT, SHORTEST
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from tests.laws.streams.subjects import MODELS, create_adapter, wires_for
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.museum.api.promises import promised
+from tests.compatibility.api.documented import promised
 
 ROOT = Path(__file__).resolve().parents[2]
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")

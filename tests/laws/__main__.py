@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dragoman.testing.stream_laws import LAWS
-from tests.laws import left_streams, limits, tables
-from tests.laws.ledger import LawLedger, run_law_over
+from tests.laws.hardening import tables
+from tests.laws.streams import abandoned, limits
 from tests.laws.streams.effort import MUTATIONS, effort_for
+from tests.laws.streams.ledger import LawLedger, run_law_over
 from tests.laws.streams.subjects import SEED, missing_adapters, stream_subjects
 
 
@@ -47,7 +48,7 @@ def main() -> int:
         for law in LAWS:
             ledger.rows.append(run_law_over(law, stream_subjects(provider), effort))
     if chosen.left:
-        ledger.rows += left_streams.rows()
+        ledger.rows += abandoned.rows()
     sys.stdout.write((ledger.json_lines() if chosen.json else ledger.table(every=chosen.every)) + "\n")
     return 1 if ledger.failed else 0
 

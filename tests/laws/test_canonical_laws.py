@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from dragoman.canonical.blocks import READING, ContentBlock, ToolUseBlock
-from dragoman.canonical.evolve import read_message, write_message
 from dragoman.canonical.guard import copy_json
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.rules import check
+from dragoman.canonical.serialization import read_message, write_message
 from tests.laws.strategies import BLOCKS_BY_KIND, histories, json_objects, json_values, messages
 
 _any_block: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)

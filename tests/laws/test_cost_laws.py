@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing import UsageRecord, cost, price_table, reprice
-from dragoman.session.spending import total_cost
+from dragoman.session.cost import total_cost
 from tests.unit.pricing.tables import NOW
 
 PROVIDERS = ("anthropic", "bedrock", "deepseek", "google", "groq", "mistral", "openai", "xai")

@@ -11,7 +11,7 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.canonical import rules
 from dragoman.canonical.message import Message
 from dragoman.session import AsyncSession, Session, tool
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, AsyncDriver, Driver, SyncDriver, Wire
+from tests.unit.session.drivers import ANTHROPIC, OLLAMA, AsyncDriver, Driver, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, Part, Reply, Thought, handwritten_anthropic, handwritten_ollama
 
 

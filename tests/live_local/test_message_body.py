@@ -14,7 +14,7 @@ from dragoman.formats import MessageBody, MessageBodyError, MessageBodySchema
 from dragoman.session import AsyncSession, Session
 from tests.live_local.conftest import MODEL
 from tests.live_local.wording import reword
-from tests.unit.formats.bodies import SCENARIOS, schema
+from tests.unit.formats.body.strategies import SCENARIOS, schema
 
 pytestmark = pytest.mark.live_local
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transport.local.choice import pieces_like
+from dragoman.transport.local.tool_selection import pieces_like
 from tests.live_local.wording import VARIABLE, reword, reword_within, table
 
 ROOT = Path(__file__).resolve().parents[2]

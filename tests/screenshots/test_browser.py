@@ -9,12 +9,12 @@ import pytest
 
 from dragoman import Message
 from dragoman.canonical.blocks import ImageBlock, MediaSource
-from dragoman.canonical.evolve import read_message
+from dragoman.canonical.serialization import read_message
 from dragoman.view import page
 from tests.screenshots.chromium import Browser, browser, find_chromium
 from tests.unit.formats.documents import everything
 from tests.unit.view.handwritten_conversation import conversation
-from tests.unit.view.planting import PAYLOADS, dump_history, plant
+from tests.unit.view.hostile_payloads import PAYLOADS, dump_history, plant
 
 SHOWN = "[...document.querySelectorAll('article.turn')].filter(each => !each.hidden).map(each => each.id).join(' ')"
 PUT_TOGETHER = """new Promise(done => {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import Store
-from tests.store.places import SKIP_REASON, postgres_place, postgres_url
+from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
 
 @pytest.fixture(params=["sqlite", "memory", "postgresql"])

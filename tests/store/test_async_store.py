@@ -17,7 +17,7 @@ def test_the_twins_have_the_same_calls() -> None:
         twin = inspect.signature(getattr(AsyncStore, name)).parameters
         if name != "create":
             assert list(twin) == list(inspect.signature(method).parameters), name
-        awaited = inspect.isasyncgenfunction if name == "bills" else inspect.iscoroutinefunction
+        awaited = inspect.isasyncgenfunction if name == "billed_replies" else inspect.iscoroutinefunction
         assert awaited(getattr(AsyncStore, name)), name
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from dragoman.canonical.message import Message
 from dragoman.store import Store, StoreError
-from tests.store import integrity
+from tests.store.load import integrity
 from tests.store.turns import everything, reply, tool_turn
 
 

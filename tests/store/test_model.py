@@ -8,13 +8,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
 
-from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message
 from dragoman.store import ConflictError, SessionNotFoundError, Store
 from dragoman.store.search import fold
 from tests.laws import strategies
-from tests.store.places import SKIP_REASON, postgres_place, postgres_url
+from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 from dragoman import get_adapter
 from dragoman.adapter import registry
 from dragoman.testing.conformance import Effort, conform
-from dragoman.testing.conformance.finding import find_suites
+from dragoman.testing.conformance.discovery import find_suites
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from tests.third_party import tutorial
 

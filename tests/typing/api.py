@@ -28,13 +28,13 @@ from dragoman import (
     WireResponse,
     get_adapter,
 )
-from dragoman.adapter.capabilities import Support
+from dragoman.adapter.facts.capabilities import Support
 from dragoman.canonical.blocks import ContentBlock, MediaSource
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent, TextDelta
-from dragoman.canonical.evolve import read_message, write_message
 from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import MessageMetadata, StopReason
 from dragoman.canonical.rules import check
+from dragoman.canonical.serialization import read_message, write_message
 
 
 def messages() -> None:

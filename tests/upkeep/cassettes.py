@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
-from dragoman.testing.cassette_exchange import Exchange
-from dragoman.testing.cassette_file import load
-from dragoman.testing.cassette_reply import said
-from dragoman.testing.cassette_wires import wire_of
+from dragoman.testing.cassettes.exchange import Exchange
+from dragoman.testing.cassettes.file import load
+from dragoman.testing.cassettes.summary import said
+from dragoman.testing.cassettes.wires import wire_of
 from tests.upkeep import repository
 
 FOLDER = "cassettes"

@@ -2,8 +2,8 @@
 
 import json
 
-from dragoman.testing.cassette_exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassette_file import write
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.file import write
 from tests.upkeep.cassettes import compare, describe
 
 HANDWRITTEN_REPLY = {

@@ -12,15 +12,15 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-from dragoman.adapter.answer_tool import AnswerTool
-from dragoman.adapter.capabilities import AdapterCapabilities
-from dragoman.adapter.decoding import StreamDecoder, decode_stream, decode_stream_async
 from dragoman.adapter.errors import ProviderError, UnknownProviderError
-from dragoman.adapter.estimate import estimate_tokens
-from dragoman.adapter.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
-from dragoman.adapter.settled import EncodeCache
-from dragoman.adapter.tool_ids import ToolIdMap
-from dragoman.adapter.tool_names import ToolNames
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.facts.token_estimate import estimate_tokens
+from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
+from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_stream, decode_stream_async
+from dragoman.adapter.requests.answer_tool import AnswerTool
+from dragoman.adapter.requests.encode_cache import EncodeCache
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.adapter.requests.tool_names import ToolNames
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import ModelId, new_message_id, new_session_id
@@ -30,7 +30,7 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage, Usage
 
 if TYPE_CHECKING:
-    from dragoman.adapter.batch import BatchApi
+    from dragoman.adapter.batch_api import BatchApi
 
 
 class Prices(Protocol):
@@ -227,7 +227,7 @@ class Adapter(ABC):
         return min(limit, int(self.capabilities.wire.get("default_max_tokens", limit)))
 
     def estimate_input_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
-        """A local estimate, at least 1 (specification D5.3); see `dragoman.adapter.estimate`.
+        """A local estimate, at least 1 (specification D5.3); see `dragoman.adapter.facts.token_estimate`.
 
         Options count not: an output schema, or reasoning that is switched on, makes some providers add to the prompt.
         """

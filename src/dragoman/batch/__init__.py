@@ -3,7 +3,7 @@
 Never for a live conversation: an answer may take a day.
 """
 
-from dragoman.adapter.batch import BatchState, BatchStatus
+from dragoman.adapter.batch_api import BatchState, BatchStatus
 from dragoman.batch.batches import AsyncBatches, Batches
 from dragoman.batch.handle import BatchEntry, BatchHandle
 from dragoman.batch.requests import BatchRequest

@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Generic, Self, TypeVar
 
-from dragoman.adapter.batch import BatchState, BatchStatus, Steps
+from dragoman.adapter.batch_api import BatchState, BatchStatus, Steps
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import BatchPendingError, ConfigurationError
-from dragoman.adapter.framing import DEFAULT_BODY_CAP, LineSplitter
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.registry import get_adapter
+from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, LineSplitter
 from dragoman.adapter.wire import WireRequest
 from dragoman.batch.handle import BatchHandle
 from dragoman.batch.requests import EncodedBatch, Requests, batch_wire, encode_batch

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dragoman.adapter.batch import BatchApi
+from dragoman.adapter.batch_api import BatchApi
 from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
 from dragoman.adapter.errors import ConfigurationError, InvalidRequestError
 from dragoman.adapter.losses import Loss

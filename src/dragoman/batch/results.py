@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from dragoman.adapter.answer_tool import AnswerTool
-from dragoman.adapter.batch import BatchApi, BatchState, BatchStatus
+from dragoman.adapter.batch_api import BatchApi, BatchState, BatchStatus
 from dragoman.adapter.contract import Adapter, RequestContext
 from dragoman.adapter.errors import (
     InvalidRequestError,
@@ -14,7 +13,8 @@ from dragoman.adapter.errors import (
     ServerError,
     StreamTruncatedError,
 )
-from dragoman.adapter.tool_names import ToolNames
+from dragoman.adapter.requests.answer_tool import AnswerTool
+from dragoman.adapter.requests.tool_names import ToolNames
 from dragoman.adapter.wire import WireResponse
 from dragoman.batch.handle import BatchEntry, BatchHandle
 from dragoman.canonical.message import Message

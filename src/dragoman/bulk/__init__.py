@@ -13,10 +13,10 @@ from dragoman.adapter.contract import AdapterOptions, Prices
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 
 try:
+    from dragoman.bulk.progress import Progress, ProgressCallback
     from dragoman.bulk.report import BulkReport, LostRequests, ModelSummary
     from dragoman.bulk.rows import Prompts, open_source
     from dragoman.bulk.run import RunConfig, run_bulk
-    from dragoman.bulk.tally import Progress, ProgressCallback
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".")[0] != "sqlalchemy":
         raise

@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from sqlalchemy import and_, func, select
 
-from dragoman.bulk.manifest import Manifest, sum_known
-from dragoman.bulk.records import State
+from dragoman.bulk.output import join_rows
 from dragoman.bulk.rows import Row, Source
-from dragoman.bulk.tables import answers, lost_requests
-from dragoman.bulk.writing import join_rows
+from dragoman.bulk.state.manifest import Manifest, sum_known
+from dragoman.bulk.state.records import State
+from dragoman.bulk.state.tables import answers, lost_requests
 
 _TITLES = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "seconds", "slow", "agrees")
 

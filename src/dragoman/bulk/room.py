@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from dragoman.limits.told import read_remaining
+from dragoman.limits.rate_limit_headers import read_remaining
 
 _RESETS = {
     "requests": ("anthropic-ratelimit-requests-reset", "x-ratelimit-reset-requests"),

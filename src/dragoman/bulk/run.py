@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any
 from dragoman.adapter.contract import AdapterOptions, Prices, bundled_prices
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.batch.results import BatchPrices
-from dragoman.bulk.asker import LocalRequester, ModelConfig, Requester
-from dragoman.bulk.batched import BatchRunner
-from dragoman.bulk.funds import RunBudget, budget_account
-from dragoman.bulk.lane import ModelRunner
-from dragoman.bulk.manifest import Manifest, sum_known
-from dragoman.bulk.notebook import WriteBatcher
-from dragoman.bulk.pace import ConcurrencyController
+from dragoman.bulk.batch_runner import BatchRunner
+from dragoman.bulk.budget import RunBudget, budget_account
+from dragoman.bulk.concurrency import ConcurrencyController
+from dragoman.bulk.model_runner import ModelRunner
+from dragoman.bulk.output import write_rows
+from dragoman.bulk.progress import ProgressCallback, ProgressTracker
 from dragoman.bulk.prompt import PromptBuilder
 from dragoman.bulk.report import BulkReport, ModelCounts, build_report, count_outcomes, sum_lost
+from dragoman.bulk.requester import LocalRequester, ModelConfig, Requester
 from dragoman.bulk.rows import Source, validate_suffix
-from dragoman.bulk.tally import ProgressCallback, ProgressTracker
-from dragoman.bulk.writing import write_rows
+from dragoman.bulk.state.manifest import Manifest, sum_known
+from dragoman.bulk.state.write_batcher import WriteBatcher
 from dragoman.limits import Limits
+from dragoman.limits.budget import Budget
 from dragoman.pricing import PriceTable
-from dragoman.session.budget import Budget
 
 if TYPE_CHECKING:
-    from dragoman.bulk.crew import WorkerPool
+    from dragoman.bulk.workers.worker_pool import WorkerPool
 
 CONCURRENCY = 64
 _RUNTIME_OPTIONS = ("context", "stream", "headers")
@@ -162,8 +162,8 @@ def _create_worker_pool(config: RunConfig, prices: Prices) -> "WorkerPool | None
     """Those who ask, where this process does not do it itself."""
     if config.ray is None:
         return None
-    from dragoman.bulk.cluster import Cluster
-    from dragoman.bulk.crew import WorkerPool
+    from dragoman.bulk.workers.cluster import Cluster
+    from dragoman.bulk.workers.worker_pool import WorkerPool
 
     return WorkerPool(Cluster(config.ray, config.workers), _model_configs(config, prices))
 

@@ -25,9 +25,9 @@ from dragoman.canonical.routing import RoutingDecisionRecord
 from dragoman.canonical.usage import Usage
 
 if TYPE_CHECKING:
-    from dragoman.canonical.extensions import Extensions
-    from dragoman.canonical.view import MessageView
-    from dragoman.canonical.view_parts import CalledTool
+    from dragoman.canonical.extensions.extensions import Extensions
+    from dragoman.canonical.message_view.parts import CalledTool
+    from dragoman.canonical.message_view.view import MessageView
 
 SCHEMA_VERSION = 1
 
@@ -185,11 +185,11 @@ class Message(FrozenModel):
         *,
         calls: "Mapping[str, CalledTool] | None" = None,
     ) -> "Iterator[MessageView]":
-        """One read-only view for each block, in order, as policies see them; see `dragoman.canonical.view.iter_views`.
+        """One read-only view for each block, in order, as policies see them; see `dragoman.canonical.message_view.view.iter_views`.
 
         Raises UnknownPartError where a block has no view: native blocks of a provider, and kinds of a newer version.
         """
-        from dragoman.canonical.view import iter_views
+        from dragoman.canonical.message_view.view import iter_views
 
         return iter_views(self, hook, extensions, calls=calls)
 

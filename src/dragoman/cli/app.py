@@ -6,7 +6,7 @@ import typer
 
 from dragoman.adapter.errors import DragomanError
 from dragoman.cli import ask, bulk, cassette, chat, conform, convert, cost, demo, local, models, prices, store, view
-from dragoman.cli.show import console
+from dragoman.cli.io.terminal import console
 
 app = typer.Typer(
     name="dragoman",

@@ -7,8 +7,8 @@ import typer
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.events import MessageComplete, TextDelta
+from dragoman.cli.io.terminal import console, usage_line
 from dragoman.cli.loading import load_local
-from dragoman.cli.show import console, usage_line
 from dragoman.session import Session
 
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dragoman.adapter.contract import AdapterOptions
-from dragoman.cli.show import console
+from dragoman.cli.io.terminal import console
 
 if TYPE_CHECKING:
     from dragoman.bulk import BulkReport, Progress

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.show import console
+from dragoman.cli.io.terminal import console
 
 if TYPE_CHECKING:
-    from dragoman.testing.cassette_file import Recording
+    from dragoman.testing.cassettes.file import Recording
 
 app = typer.Typer(help="List, show, check, scrub and import cassettes.", no_args_is_help=True)
 
@@ -39,7 +39,7 @@ def list_(paths: Paths) -> None:
 @app.command()
 def show(path: Annotated[Path, typer.Argument(help="A cassette file.")]) -> None:
     """What was asked and answered, in words."""
-    from dragoman.testing.cassette_reply import describe_reply
+    from dragoman.testing.cassettes.summary import describe_reply
 
     out, recording = console(), _load(path)
     for number, (exchange, operation) in enumerate(zip(recording.exchanges, _operations(recording), strict=True), 1):
@@ -54,8 +54,8 @@ def check(
     strict: Annotated[bool, typer.Option(help="Stale files and unreadable replies fail as well.")] = False,
 ) -> None:
     """Reads every file again: secrets and damage fail, what is stale is reported."""
-    from dragoman.testing.cassette_check import check as remarks
-    from dragoman.testing.recording import today
+    from dragoman.testing.cassettes.check import check as remarks
+    from dragoman.testing.cassettes.vcrpy import today
 
     out, failed, count = console(), False, 0
     for path in iter_cassettes(paths):
@@ -70,10 +70,10 @@ def check(
 @app.command()
 def scrub(paths: Paths) -> None:
     """Masks, in place, what looks like a secret. A file that is clean is not touched."""
-    from dragoman.testing.cassette_file import dumps
-    from dragoman.testing.cassette_leaks import find_leaks
-    from dragoman.testing.cassette_scrub import scrub_recording
-    from dragoman.testing.cassette_secrets import Scanner
+    from dragoman.testing.cassettes.file import dumps
+    from dragoman.testing.cassettes.leaks import find_leaks
+    from dragoman.testing.cassettes.scrub import scrub_recording
+    from dragoman.testing.cassettes.secrets import Scanner
 
     scanner = Scanner()
     for path in iter_cassettes(paths):
@@ -93,9 +93,9 @@ def import_(
     ] = False,
 ) -> None:
     """Reads other recorders' cassettes and writes ours."""
-    from dragoman.testing.cassette_file import dumps
-    from dragoman.testing.cassette_import import SUFFIXES, import_recording
-    from dragoman.testing.cassette_scrub import scrub_recording
+    from dragoman.testing.cassettes.file import dumps
+    from dragoman.testing.cassettes.importer import SUFFIXES, import_recording
+    from dragoman.testing.cassettes.scrub import scrub_recording
 
     out = console()
     for path, relative in _iter_files(paths, SUFFIXES):
@@ -127,7 +127,7 @@ def _iter_files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[
 
 
 def _load(path: Path) -> "Recording":
-    from dragoman.testing.cassette_file import loads
+    from dragoman.testing.cassettes.file import loads
 
     try:
         return loads(path.read_text(encoding="utf-8"))
@@ -136,7 +136,7 @@ def _load(path: Path) -> "Recording":
 
 
 def _operations(recording: "Recording") -> Iterator[str]:
-    from dragoman.testing.cassette_wires import request_target
+    from dragoman.testing.cassettes.wires import request_target
 
     for exchange in recording.exchanges:
         wire = request_target(exchange.request)

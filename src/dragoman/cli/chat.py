@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from dragoman.adapter.errors import DragomanError
 from dragoman.canonical.events import MessageComplete
+from dragoman.cli.io.terminal import EventPrinter, console, show_preview, usage_line
 from dragoman.cli.loading import load_local
-from dragoman.cli.show import EventPrinter, console, show_preview, usage_line
 from dragoman.session import Session
 
 HELP = """/model MODEL     let another model answer from here on

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dragoman.cli.show import console
+from dragoman.cli.io.terminal import console
 
 if TYPE_CHECKING:
     from dragoman.testing.conformance import LawResult, Scorecard
@@ -33,7 +33,7 @@ def conform(
 
     from dragoman.testing.conformance import conform as run_conformance
     from dragoman.testing.conformance import page
-    from dragoman.testing.conformance.finding import find_suites
+    from dragoman.testing.conformance.discovery import find_suites
 
     cards = []
     out = console(min_width=_WIDTH)

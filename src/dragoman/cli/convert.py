@@ -12,9 +12,9 @@ from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.adapter.losses import Loss, Severity
-from dragoman.cli.convert_files import check_writable, convert_history, iter_files, plan_targets, write_file
-from dragoman.cli.show import console
-from dragoman.formats.shapes import FORMATS
+from dragoman.cli.io.conversation_files import check_writable, convert_history, iter_files, plan_targets, write_file
+from dragoman.cli.io.terminal import console
+from dragoman.formats.registry import FORMATS
 
 _MAX_REASONS = 12
 

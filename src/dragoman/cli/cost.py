@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from dragoman.canonical.usage import CostStatus
-from dragoman.cli.cost_plot import write_plot
-from dragoman.cli.cost_sources import Repricing, Span, open_sources
-from dragoman.cli.show import console
+from dragoman.cli.io.cost_plot import write_plot
+from dragoman.cli.io.cost_sources import Repricing, Span, open_sources
+from dragoman.cli.io.terminal import console
 from dragoman.pricing import price_table
-from dragoman.pricing.lines import CostLine, sum_by_key, sum_lines
+from dragoman.pricing.cost_lines import CostLine, sum_by_key, sum_lines
 from dragoman.pricing.quote import EXACT
 
 _WIDTH = 110

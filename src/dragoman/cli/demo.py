@@ -11,12 +11,12 @@ from rich.table import Table
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.bundled import bundled_path
 from dragoman.canonical.events import MessageComplete
-from dragoman.cli import script
+from dragoman.cli import demo_script
+from dragoman.cli.io.terminal import EventPrinter, console, show_preview, usage_line
 from dragoman.cli.loading import load_local
-from dragoman.cli.show import EventPrinter, console, show_preview, usage_line
 from dragoman.pricing import price_table
 from dragoman.session import Session
-from dragoman.testing.cassettes import Cassette, CassetteTransport
+from dragoman.testing.cassettes.replay import Cassette, CassetteTransport
 
 COMPARED_MODELS = (
     "anthropic:claude-opus-5-5",
@@ -30,20 +30,20 @@ COMPARED_MODELS = (
 def demo() -> None:
     """Runs one conversation over four models and shows what happens at each swap."""
     out = console()
-    cassette = Cassette.load(bundled_path("cassettes") / script.CASSETTE)
+    cassette = Cassette.load(bundled_path("cassettes") / demo_script.CASSETTE)
     out.print(
         f"[bold]One conversation, three providers' wires and a model in this process.[/]\n"
         f"The first three answer from a recording of a real {escape(cassette.server)}, replayed without a network;"
         f" the last one runs live.\n"
     )
     with httpx.Client(transport=CassetteTransport(cassette)) as client:
-        first, *others = script.RECORDED_PARTS
+        first, *others = demo_script.RECORDED_PARTS
         session = Session(
             first.model,
-            tools=script.TOOLS,
-            providers={part.provider: replay_settings(part.provider, client) for part in script.RECORDED_PARTS},
-            prices=price_table().with_overlay(script.FREE_SERVER),
-            new_id=script.sequential_ids(),
+            tools=demo_script.TOOLS,
+            providers={part.provider: replay_settings(part.provider, client) for part in demo_script.RECORDED_PARTS},
+            prices=price_table().with_overlay(demo_script.FREE_SERVER),
+            new_id=demo_script.sequential_ids(),
         )
         with session:
             _part(out, session, f"{first.wire} wire, replayed", first.prompt)
@@ -61,15 +61,15 @@ def replay_settings(provider: str, client: httpx.Client) -> Mapping[str, Any]:
     return {
         "client": client,
         "api_key": "replayed",
-        "base_url": f"http://replayed.invalid{script.BASE_PATHS[provider]}",
+        "base_url": f"http://replayed.invalid{demo_script.BASE_PATHS[provider]}",
     }
 
 
 def _live_part(out: Console, session: Session) -> MissingExtraError | None:
-    _swap(out, session, script.LOCAL_MODEL)
+    _swap(out, session, demo_script.LOCAL_MODEL)
     try:
-        load_local(out, script.LOCAL_MODEL)
-        _part(out, session, "the embedded model, live", script.LOCAL_PROMPT)
+        load_local(out, demo_script.LOCAL_MODEL)
+        _part(out, session, "the embedded model, live", demo_script.LOCAL_PROMPT)
     except MissingExtraError as missing:
         return missing
     return None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dragoman.cli.show import console
+from dragoman.cli.io.terminal import console
 
 
 class Action(StrEnum):

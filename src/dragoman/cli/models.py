@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from dragoman.adapter.capabilities import AdapterCapabilities, Support
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, Support
 from dragoman.adapter.registry import adapter_class, get_adapter, providers
-from dragoman.cli.show import console
+from dragoman.cli.io.terminal import console
 
 _COLUMNS = (
     ("tools", "supports_tools"),

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.cli.show import console
+from dragoman.cli.io.terminal import console
 from dragoman.pricing import PriceRow, find_faults, list_versions, price_table, save_table
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from dragoman.cli.cost_sources import check_store_exists
-from dragoman.cli.show import console
+from dragoman.cli.io.cost_sources import check_store_exists
+from dragoman.cli.io.terminal import console
 
 app = typer.Typer(help="Export a store for reports, and spread it over a cluster.", no_args_is_help=True)
 

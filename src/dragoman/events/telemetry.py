@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.events import content, conventions
+from dragoman.events import conventions, message_content
 from dragoman.events.catalogue import (
     LlmCallCompleted,
     LlmCallFailed,
@@ -79,12 +79,12 @@ class Telemetry:
     def __init__(
         self,
         *,
-        content: bool = False,
+        message_content: bool = False,
         agent_name: str | None = None,
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
-        self._content = content
+        self._content = message_content
         self._agent_name = agent_name
         self._tracer = trace.get_tracer(
             _SCOPE, version("dragoman"), tracer_provider=tracer_provider, schema_url=_SCHEMA
@@ -192,7 +192,7 @@ class Telemetry:
         if payload.estimated_input_tokens is not None:
             extra["dragoman.estimated_input_tokens"] = payload.estimated_input_tokens
         if history is not None:
-            extra[conventions.INPUT_MESSAGES] = content.format_messages(history)
+            extra[conventions.INPUT_MESSAGES] = message_content.format_messages(history)
         span = self._tracer.start_span(name, turn.context, kind, attributes=attributes | extra, start_time=at)
         turn.call = _Call(span, event.timestamp, attributes)
 
@@ -202,7 +202,7 @@ class Telemetry:
             return
         call.span.set_attributes(conventions.reply(payload))
         if reply is not None:
-            call.span.set_attribute(conventions.OUTPUT_MESSAGES, content.reply(reply))
+            call.span.set_attribute(conventions.OUTPUT_MESSAGES, message_content.reply(reply))
         call.span.end(at)
         attributes = call.attributes | {conventions.RESPONSE_MODEL: conventions.model_name(payload.model)}
         self._measure(turn, call, attributes, event, payload.latency_ms)
@@ -235,7 +235,7 @@ class Telemetry:
             conventions.CONVERSATION: event.session_id,
         }
         if call is not None:
-            attributes[conventions.TOOL_ARGUMENTS] = content.format_arguments(call)
+            attributes[conventions.TOOL_ARGUMENTS] = message_content.format_arguments(call)
         name = f"execute_tool {payload.tool_name}"
         span = self._tracer.start_span(name, turn.context, SpanKind.INTERNAL, attributes=attributes, start_time=at)
         turn.tools[payload.tool_use_id] = span
@@ -245,7 +245,7 @@ class Telemetry:
         if span is None:
             return
         if answer is not None:
-            span.set_attribute(conventions.TOOL_RESULT, content.format_result(answer))
+            span.set_attribute(conventions.TOOL_RESULT, message_content.format_result(answer))
         if isinstance(payload, ToolFailed):
             _set_error(span, payload.error_class, payload.error_message)
         span.end(at)

@@ -1,11 +1,15 @@
 """Conversations in other shapes: read, written, and what a shape cannot carry listed as losses."""
 
-from dragoman.formats.acp import from_acp, to_acp
-from dragoman.formats.body_messages import from_message_body, to_message_body
+from dragoman.formats.acp.convert import from_acp, to_acp
+from dragoman.formats.body.compatibility import Compatibility, is_compatible
+from dragoman.formats.body.convert import from_message_body, to_message_body
+from dragoman.formats.body.message_body import MessageBody
+from dragoman.formats.body.parts import MessageBodyPart
+from dragoman.formats.body.schema import MessageBodySchema, MessageBodySchemaPart
 from dragoman.formats.chatml import from_chatml, to_chatml
-from dragoman.formats.cmf import from_cmf, read_cmf_extensions, to_cmf
-from dragoman.formats.cmf_calls import called_tools_in_cmf
-from dragoman.formats.compatibility import Compatibility, is_compatible
+from dragoman.formats.cmf.called_tools import called_tools_in_cmf
+from dragoman.formats.cmf.convert import from_cmf, read_cmf_extensions, to_cmf
+from dragoman.formats.conversion import Conversion
 from dragoman.formats.detect import detect
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError, NotFetchedError
 from dragoman.formats.importers import (
@@ -16,16 +20,12 @@ from dragoman.formats.importers import (
     from_llm_logs,
     from_pydantic_ai,
 )
-from dragoman.formats.message_body import MessageBody
-from dragoman.formats.message_body_schema import MessageBodySchema, MessageBodySchemaPart
-from dragoman.formats.message_part import MessageBodyPart
 from dragoman.formats.native import from_native, to_native
 from dragoman.formats.own_messages import from_messages, to_messages
-from dragoman.formats.umf import from_umf, to_umf
-from dragoman.formats.umf_events import from_umf_events
-from dragoman.formats.umf_model import InternalMessage
-from dragoman.formats.umf_tools import InternalTool, internal_tool, tool_definition, tool_from_mcp, tool_to_mcp
-from dragoman.formats.written import Conversion
+from dragoman.formats.umf.convert import from_umf, to_umf
+from dragoman.formats.umf.events import from_umf_events
+from dragoman.formats.umf.models import InternalMessage
+from dragoman.formats.umf.tools import InternalTool, internal_tool, tool_definition, tool_from_mcp, tool_to_mcp
 
 __all__ = [
     "BodyViolation",

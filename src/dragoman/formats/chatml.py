@@ -7,20 +7,20 @@ forge a turn, so it is broken there, which is a loss like any other.
 import re
 from collections.abc import Sequence
 
-from dragoman.adapter.flatten import flatten_block
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.projection import refuse_critical
+from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.guard import check_text
 from dragoman.canonical.ids import new_tool_use_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.formats import verbatim
-from dragoman.formats.calls import tool_names_by_id
+from dragoman.formats.conversion import Conversion, LossCollector
 from dragoman.formats.document import decode_text, kind_of
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
-from dragoman.formats.umf_blocks import result_text
-from dragoman.formats.written import Conversion, LossCollector
+from dragoman.formats.tool_calls import tool_names_by_id
+from dragoman.formats.umf.blocks import result_text
 
 FORMAT = "chatml"
 START = "<|im_start|>"

@@ -11,10 +11,10 @@ from dragoman.adapter.losses import LossKind
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.message import Message, Role
+from dragoman.formats.conversion import Conversion
 from dragoman.formats.document import copy_json_at, kind_of, parse
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
-from dragoman.formats.written import Conversion
 
 Native = list[Any] | dict[str, Any]
 """The list of messages; or, where instructions stand beside it on that wire, an object of both, under their names."""

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.canonical.evolve import read_message
 from dragoman.canonical.message import Message
+from dragoman.canonical.serialization import read_message
+from dragoman.formats.conversion import Conversion
 from dragoman.formats.document import iter_entries, parse_json_or_lines, validating
 from dragoman.formats.errors import FormatError
 from dragoman.formats.histories import as_history
-from dragoman.formats.written import Conversion
 
 FORMAT = "messages"
 SESSION = "dragoman_session"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, ProviderError, RateLimitError
 from dragoman.canonical.usage import TokenUsage
-from dragoman.limits.counts import Adjustment, ClaimResult, LocalCounters, Notice
+from dragoman.limits.counters import Adjustment, ClaimResult, LocalCounters, Notice
 from dragoman.limits.errors import LimitReachedError
 from dragoman.limits.limit import Bucket, Limit
-from dragoman.limits.redis_counts import RedisCounters
-from dragoman.limits.told import read_remaining
+from dragoman.limits.rate_limit_headers import read_remaining
+from dragoman.limits.redis_counters import RedisCounters
 from dragoman.transport.retry import Timing
 
 _MAX_PAUSE = 3600.0

@@ -1,6 +1,6 @@
 """Policy: what plugins may see of a message and its context, and what they may change of it."""
 
-from dragoman.canonical.extensions import (
+from dragoman.canonical.extensions.extensions import (
     AgentExtension,
     CompletionExtension,
     CompletionStopReason,
@@ -27,10 +27,10 @@ from dragoman.canonical.extensions import (
     ToolMetadata,
 )
 from dragoman.canonical.glob import Glob
-from dragoman.canonical.view import MessageView, iter_views
-from dragoman.canonical.view_kinds import ViewAction, ViewKind
-from dragoman.canonical.view_parts import CalledTool, UnknownPartError, called_tools
-from dragoman.policy.data import apply_data_labels, check_data_use, data_policies
+from dragoman.canonical.message_view.kinds import ViewAction, ViewKind
+from dragoman.canonical.message_view.parts import CalledTool, UnknownPartError, called_tools
+from dragoman.canonical.message_view.view import MessageView, iter_views
+from dragoman.policy.data_policy import apply_data_labels, check_data_use, data_policies
 from dragoman.policy.errors import DeclassificationError, PolicyDeniedError, PolicyError, TierViolation
 from dragoman.policy.filtering import filter_extensions
 from dragoman.policy.labels import Declassification, declassify, inherit_labels, labels_of, with_labels

@@ -4,8 +4,8 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from dragoman.canonical.extensions import Extensions
-from dragoman.canonical.security import SecurityExtension, SubjectExtension
+from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.security import SecurityExtension, SubjectExtension
 from dragoman.policy.slots import SLOTS, Capability, expand_capabilities
 
 

@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.extensions import Extensions
+from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
-from dragoman.canonical.view_parts import CalledTool
-from dragoman.policy.changing import apply_edit, drop_void_thinking
-from dragoman.policy.data import apply_data_labels
+from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.policy.data_policy import apply_data_labels
+from dragoman.policy.edit import apply_edit, drop_void_thinking
 from dragoman.policy.errors import PolicyDeniedError, TierViolation
 from dragoman.policy.filtering import FilterCache
 from dragoman.policy.labels import labels_of, with_labels
 from dragoman.policy.merging import merge_extensions
-from dragoman.policy.objects import check_access
-from dragoman.policy.parts import drop_unknown_parts, find_unknown_kind
+from dragoman.policy.object_access import check_access
 from dragoman.policy.plugin import Hook, Mode, OnError, Plugin, PluginDeclaration, PluginResult, Violation
-from dragoman.policy.running import BackgroundCalls, ConcurrentCalls, PluginCall, Steps, run, run_async
+from dragoman.policy.runner import BackgroundCalls, ConcurrentCalls, PluginCall, Steps, run, run_async
 from dragoman.policy.slots import Capability, Tier, expand_capabilities
 from dragoman.policy.step import Step
+from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
 
 logger = logging.getLogger("dragoman.policy")
 

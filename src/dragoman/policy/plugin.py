@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.canonical.extensions import Extensions
+from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
 from dragoman.policy.slots import Capability, expand_capabilities
 from dragoman.policy.step import Step

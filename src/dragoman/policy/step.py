@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.canonical.extensions import Extensions
+from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.message import Message
-from dragoman.canonical.view import MessageView, iter_views
-from dragoman.canonical.view_parts import CalledTool
+from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.canonical.message_view.view import MessageView, iter_views
 from dragoman.policy.filtering import FilterCache, filter_extensions
 
 

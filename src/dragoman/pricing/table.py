@@ -14,11 +14,11 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing.cost import apply_quote
-from dragoman.pricing.folder import INDEX, OVERLAY, list_files, open_folder, pack, read_content, read_toml
 from dragoman.pricing.match import with_dashed_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel
 from dragoman.pricing.rows import PriceRow
+from dragoman.pricing.table_files import INDEX, OVERLAY, list_files, open_folder, pack, read_content, read_toml
 
 logger = logging.getLogger("dragoman.pricing")
 

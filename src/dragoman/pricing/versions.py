@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bundled import bundled_path
-from dragoman.pricing.folder import INDEX
 from dragoman.pricing.table import PriceTable
+from dragoman.pricing.table_files import INDEX
 
 _CACHE_SIZE = 8
 _VERSION = re.compile(r"\d{4}-\d{2}-\d{2}\+[0-9a-f]{8}")

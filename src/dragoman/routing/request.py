@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
-from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import RequestError
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.registry import get_adapter
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role

@@ -1,13 +1,13 @@
 """Sessions: a conversation that asks, runs tools, and changes its model between turns."""
 
+from dragoman.limits.budget import Budget
 from dragoman.session.async_session import AsyncSession
-from dragoman.session.budget import Budget
+from dragoman.session.cost import Cost
 from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.preview import Preview
 from dragoman.session.session import Session, ask
-from dragoman.session.spending import Cost
-from dragoman.session.toolbox import Tool, Toolbox, tool
+from dragoman.tools.toolbox import Tool, Toolbox, tool
 
 __all__ = [
     "AsyncSession",

@@ -10,9 +10,9 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import RequestError
 from dragoman.canonical.events import MessageComplete, MessageStart, TextDelta
 from dragoman.canonical.message import Message
-from dragoman.formats.answer_reader import AnswerReader
+from dragoman.formats.body.answer_reader import AnswerReader
+from dragoman.formats.body.schema import MessageBodySchema
 from dragoman.formats.errors import MessageBodyError
-from dragoman.formats.message_body_schema import MessageBodySchema
 from dragoman.session.events import SessionEvent
 
 

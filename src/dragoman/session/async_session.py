@@ -9,25 +9,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.decoding import decode_stream_async
 from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.adapter.replies.stream_decoder import decode_stream_async
 from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
-from dragoman.session import calls
-from dragoman.session.calls import PreparedCall
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.events import SessionEvent
-from dragoman.session.keeping import SessionStore
-from dragoman.session.reading import ReplyReader
+from dragoman.session.middleware.persistence import SessionStore
+from dragoman.session.reply_reader import ReplyReader
 from dragoman.session.settings import SessionSettings, TurnOptions, UserInput
 from dragoman.session.turn import BrokenReplyError, Keep, Read, RunPolicy, RunTools, Send, Turn, Wait, advance
+from dragoman.tools import calls
+from dragoman.tools.calls import PreparedCall
 from dragoman.transport import AsyncTransport
 
 if TYPE_CHECKING:
     from dragoman.policy import Declassification
     from dragoman.session.answer import AnswerValidator
-    from dragoman.session.gate import StreamFilter
+    from dragoman.session.middleware.stream_filter import StreamFilter
 
 ResultT = TypeVar("ResultT")
 
@@ -230,7 +230,7 @@ class AsyncSession(Conversation[AsyncTransport]):
         return (await self._run_policy(stream_filter.apply(event))) if events_now is None else events_now
 
     async def _run_policy(self, steps: Generator[Any, Any, Any]) -> Any:
-        from dragoman.policy.running import run_async  # loaded by now: there are steps
+        from dragoman.policy.runner import run_async  # loaded by now: there are steps
 
         return await run_async(steps)
 

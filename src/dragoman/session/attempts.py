@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dragoman.adapter.errors import ProviderError
 from dragoman.canonical.message import Message
 from dragoman.canonical.usage import Usage
-from dragoman.session.reading import with_lower_bound
+from dragoman.session.reply_reader import with_lower_bound
 
 
 class Attempts:

@@ -13,26 +13,24 @@ from pydantic import BaseModel
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, Prices, RequestContext, bundled_prices
 from dragoman.adapter.errors import CompactionError, ConfigurationError, RequestError, SwapRefusedError
-from dragoman.adapter.settled import EncodeCache
-from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.requests.encode_cache import EncodeCache
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ToolResultBlock
 from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import TokenUsage
+from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
 from dragoman.session import cost, snapshot
 from dragoman.session.attempts import Attempts
-from dragoman.session.budget import Budget, BudgetAccounts, Budgets, Spend
-from dragoman.session.calls import DECLINED, PreparedCall, error_result
 from dragoman.session.compaction import Compaction, run_compaction
+from dragoman.session.cost import Cost
 from dragoman.session.identity import IdentityMixin, Pseudonyms, with_identity
-from dragoman.session.keeping import Persistence, SessionStore
-from dragoman.session.kinds import check_messages, check_settings
-from dragoman.session.latecomers import new_policy_hooks, new_telemetry
 from dragoman.session.media import MediaFiles
+from dragoman.session.middleware import new_policy_hooks, new_telemetry
+from dragoman.session.middleware.persistence import Persistence, SessionStore
 from dragoman.session.preview import Preview, preview
-from dragoman.session.reaching import TransportsMixin, TransportT, new_limiter
-from dragoman.session.reading import ReplyReader
-from dragoman.session.route import Route, Routes
+from dragoman.session.reply_reader import ReplyReader
+from dragoman.session.routes import Route, Routes
 from dragoman.session.settings import (
     Approve,
     SessionSettings,
@@ -41,20 +39,22 @@ from dragoman.session.settings import (
     merge_options,
     new_answer_validator,
 )
-from dragoman.session.spending import Cost
 from dragoman.session.summaries import apply_summaries
-from dragoman.session.toolbox import Tool, Toolbox
+from dragoman.session.transports import TransportsMixin, TransportT, new_limiter
 from dragoman.session.turn import RunPolicy, Send, Turn, TurnPlan, run_turn
+from dragoman.session.validation import check_messages, check_settings
+from dragoman.tools.calls import DECLINED, PreparedCall, error_result
+from dragoman.tools.toolbox import Tool, Toolbox
 from dragoman.transport.fetch import FetchedMedia
 
 if TYPE_CHECKING:
-    from dragoman.canonical.extensions import Extensions
+    from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.events.bus import EventBus
     from dragoman.limits import Limits
     from dragoman.policy import Declassification, Pipeline
     from dragoman.routing import RouteDecision, Router
     from dragoman.session.answer import AnswerValidator
-    from dragoman.session.gate import StreamFilter
+    from dragoman.session.middleware.stream_filter import StreamFilter
 
 
 TURN_IN_PROGRESS = "the session is in the middle of a turn, and takes one at a time: use another session beside it"

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from dragoman.adapter.capabilities import AdapterCapabilities
 from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.canonical.blocks import (
     MEDIA_BLOCKS,
     AudioBlock,

@@ -10,15 +10,15 @@ from dragoman.adapter.contract import AdapterOptions, Prices, ToolChoice
 from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.session.budget import Budget
+from dragoman.limits.budget import Budget
 from dragoman.session.identity import Pseudonyms
-from dragoman.session.toolbox import Tool
+from dragoman.tools.toolbox import Tool
 from dragoman.transport.fetch import FetchedMedia
 
 if TYPE_CHECKING:
-    from dragoman.canonical.extensions import Extensions
+    from dragoman.canonical.extensions.extensions import Extensions
     from dragoman.events.bus import EventBus
-    from dragoman.formats.message_body_schema import MessageBodySchema
+    from dragoman.formats.body.schema import MessageBodySchema
     from dragoman.limits import Limits
     from dragoman.policy import Pipeline
     from dragoman.routing import Router
@@ -82,9 +82,7 @@ def merge_options(options: AdapterOptions, overrides: TurnOptions | None = None)
     merged = replace(options, **fields)
     if merged.output_schema is None or isinstance(merged.output_schema, Mapping):
         return merged
-    from dragoman.session.answer import (
-        with_json_schema,  # few answers are message bodies, and the others need not wait for it
-    )
+    from dragoman.session.answer import with_json_schema
 
     return with_json_schema(merged)
 

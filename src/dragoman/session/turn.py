@@ -15,12 +15,12 @@ from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import Usage
-from dragoman.session.budget import Budgets, Reservation
+from dragoman.limits.budget import Budgets, Reservation
 from dragoman.session.events import ToolAnswered
-from dragoman.session.route import Route
+from dragoman.session.routes import Route
 
 if TYPE_CHECKING:  # most sessions have no policy, and need not wait for it
-    from dragoman.session.policing import PolicyHooks
+    from dragoman.session.middleware.policy_hooks import PolicyHooks
 
 
 @dataclass(frozen=True, slots=True)

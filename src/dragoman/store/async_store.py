@@ -12,7 +12,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from dragoman.canonical.message import Message
-from dragoman.pricing.lines import CostLine
+from dragoman.pricing.cost_lines import CostLine
 from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
 from dragoman.store.store import Extensions, Store, ToolIds
 

@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from dragoman.store.columns import encode_id
 from dragoman.store.errors import ConflictError, SessionNotFoundError
 from dragoman.store.schema import messages, sessions, tool_calls, tool_ids
-from dragoman.store.tools import CANCELLED, PENDING
-from dragoman.store.writing import session_not_found
+from dragoman.store.tool_calls import CANCELLED, PENDING
+from dragoman.store.writes import session_not_found
 
 Values = Mapping[str, Any]
 

@@ -10,20 +10,20 @@ from typing import Any, Self
 from pydantic import ValidationError
 from sqlalchemy import URL, inspect
 
-from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
-from dragoman.pricing.lines import CostLine, cost_line, sum_lines
-from dragoman.store import forking, reading, writing
-from dragoman.store import lines as json_lines
-from dragoman.store.bills import BillingFilters, iter_billed_replies
+from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
+from dragoman.store import forking, queries, writes
+from dragoman.store import jsonl as json_lines
 from dragoman.store.columns import to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.errors import StoreError
 from dragoman.store.migrate import migrate
 from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
+from dragoman.store.reports.billing import BillingFilters, iter_billed_replies
 from dragoman.store.schema import SEARCH_TABLE
-from dragoman.store.writing import TurnRecord, dump_tool_ids
+from dragoman.store.writes import TurnRecord, dump_tool_ids
 
 ToolIds = ToolIdMap | Mapping[str, Any]
 Extensions = Mapping[str, Mapping[str, Any]]
@@ -107,7 +107,7 @@ class Store:
             )
         except ValidationError as error:
             raise StoreError(f"the session cannot be stored: {error}") from None
-        self._database.write(lambda connection: writing.create(connection, record, turn))
+        self._database.write(lambda connection: writes.create(connection, record, turn))
         return record
 
     def append(
@@ -133,7 +133,7 @@ class Store:
         turn = _new_turn_record(messages, attempts, tool_ids, extensions)
         now = to_micros(self._clock())
         return self._database.write(
-            lambda connection: writing.append(
+            lambda connection: writes.append(
                 connection, session_id, turn, expected=expected_version, now=now, model=model
             ),
             single_statement=turn.is_one_statement,
@@ -148,7 +148,7 @@ class Store:
         """
         now = to_micros(self._clock())
         return self._database.write(
-            lambda connection: writing.annotate(
+            lambda connection: writes.annotate(
                 connection, session_id, message_id, extensions, expected=expected_version, now=now
             )
         )
@@ -156,11 +156,11 @@ class Store:
     def load(self, session_id: str) -> StoredSession:
         """The session as it is at one moment. Raises SessionNotFoundError, and UnreadableError where a row was changed
         to something that is no message."""
-        return self._database.read(lambda connection: reading.load(connection, session_id))
+        return self._database.read(lambda connection: queries.load(connection, session_id))
 
     def record(self, session_id: str) -> SessionRecord:
         """The session without its messages. Raises SessionNotFoundError."""
-        return self._database.read(lambda connection: reading.record(connection, session_id))
+        return self._database.read(lambda connection: queries.record(connection, session_id))
 
     def fork(
         self, session_id: str, at_message_id: str | None = None, *, new_session_id: str | None = None
@@ -175,7 +175,7 @@ class Store:
 
         def fork_and_read(connection: Any) -> SessionRecord:
             forking.fork(connection, session_id, at_message_id, new_id, now)
-            return reading.record(connection, new_id)
+            return queries.record(connection, new_id)
 
         return self._database.write(fork_and_read)
 
@@ -195,7 +195,7 @@ class Store:
         where an argument makes no sense.
         """
         return self._database.read(
-            lambda connection: reading.page(
+            lambda connection: queries.page(
                 connection, user_id=user_id, team_id=team_id, model=model, since=since, limit=limit, cursor=cursor
             )
         )
@@ -206,7 +206,7 @@ class Store:
         """Messages that hold this text as it stands, whatever its case, the newest first. Searched are text blocks,
         those of tool results among them. Nothing in the text is an operator. ``user_id`` is the session's."""
         return self._database.read(
-            lambda connection: reading.search(
+            lambda connection: queries.search(
                 connection,
                 text,
                 user_id=user_id,
@@ -253,14 +253,14 @@ class Store:
         text: bool = False,
         overwrite: bool = False,
     ) -> ExportResult:
-        """Writes what `bills` tells as Parquet, one file a day (`dragoman.store.exported`), for reports with DuckDB;
+        """Writes what `bills` tells as Parquet, one file a day (`dragoman.store.reports.export`), for reports with DuckDB;
         ``since`` is the first day, in UTC, ``until`` the first one after. The folder then has what the store has:
         days that have changed are written anew, each as a whole, and ``everything`` writes the others, too.
 
         What was said is left out, unless ``text`` asks for it. Memory stays flat, however many there are. Raises
         MissingExtraError without DuckDB, and StoreError.
         """
-        from dragoman.store.exported import export  # reports are rare, and take long to import
+        from dragoman.store.reports.export import export  # reports are rare, and take long to import
 
         return export(self._database.read, Path(folder), since=since, until=until, text=text, overwrite=overwrite)
 
@@ -285,12 +285,12 @@ class Store:
                 messages=_detach_session(turn.messages, stored.id),
                 attempts=_detach_session(turn.attempts, stored.id),
             )
-        self._database.write(lambda connection: writing.create(connection, record, turn))
+        self._database.write(lambda connection: writes.create(connection, record, turn))
         return record
 
     def delete(self, session_id: str) -> None:
         """Deletes the session and everything that hangs on it; forks of it stay. Raises SessionNotFoundError."""
-        self._database.write(lambda connection: writing.delete_session(connection, session_id))
+        self._database.write(lambda connection: writes.delete_session(connection, session_id))
 
     def close(self) -> None:
         """Releases the connections; one in memory is gone then."""

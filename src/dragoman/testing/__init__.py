@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.testing import faults, strategies
-    from dragoman.testing.cassette_recorder import cassette
-    from dragoman.testing.cassettes import AsyncCassetteTransport, Cassette, CassetteMissError, CassetteTransport
+    from dragoman.testing.cassettes.recorder import cassette
+    from dragoman.testing.cassettes.replay import AsyncCassetteTransport, Cassette, CassetteMissError, CassetteTransport
     from dragoman.testing.conformance.suite import AdapterConformance
     from dragoman.testing.deterministic import deterministic
+    from dragoman.testing.doubles.scripted_provider import (
+        ProviderRequest,
+        ScriptedProvider,
+        ScriptError,
+        scripted_reply,
+    )
     from dragoman.testing.network import NetworkBlockedError, block_network
-    from dragoman.testing.scripted import ProviderRequest, ScriptedProvider, ScriptError, scripted_reply
 
 __all__ = [
     "AdapterConformance",
@@ -35,18 +40,18 @@ __all__ = [
 _MODULES = ("faults", "strategies")
 _PLACES = {
     "AdapterConformance": "conformance.suite",
-    "Asked": "scripted",
-    "AsyncCassetteTransport": "cassettes",
-    "Cassette": "cassettes",
-    "CassetteMissError": "cassettes",
-    "CassetteTransport": "cassettes",
+    "ProviderRequest": "doubles.scripted_provider",
+    "AsyncCassetteTransport": "cassettes.replay",
+    "Cassette": "cassettes.replay",
+    "CassetteMissError": "cassettes.replay",
+    "CassetteTransport": "cassettes.replay",
     "NetworkBlockedError": "network",
-    "ScriptError": "scripted",
-    "ScriptedProvider": "scripted",
+    "ScriptError": "doubles.scripted_provider",
+    "ScriptedProvider": "doubles.scripted_provider",
     "block_network": "network",
-    "cassette": "cassette_recorder",
+    "cassette": "cassettes.recorder",
     "deterministic": "deterministic",
-    "says": "scripted",
+    "scripted_reply": "doubles.scripted_provider",
 }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dragoman.testing.cassette_recorder import Recorder
+    from dragoman.testing.cassettes.recorder import Recorder
 
 MARK = "cassette"
 FOLDER = "cassettes"

@@ -11,12 +11,12 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 from dragoman.adapter.registry import adapter_class
 from dragoman.testing import plugin_faults
-from dragoman.testing.cassette_check import find_staleness as reasons
-from dragoman.testing.cassette_wires import request_target
-from dragoman.testing.recording import today
+from dragoman.testing.cassettes.check import find_staleness as reasons
+from dragoman.testing.cassettes.vcrpy import today
+from dragoman.testing.cassettes.wires import request_target
 
 try:
-    from dragoman.testing.cassette_recorder import MODES, Recorder, cassette
+    from dragoman.testing.cassettes.recorder import MODES, Recorder, cassette
 except ImportError:
     raise MissingExtraError(
         "tests with a cassette need vcrpy and pytest-recording: pip install 'dragoman[testing]'"

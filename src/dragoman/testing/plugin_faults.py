@@ -21,11 +21,11 @@ from _pytest.runner import runtestprotocol
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError
 from dragoman.testing import faults
-from dragoman.testing.cassette_exchange import Exchange
-from dragoman.testing.cassettes import CassetteMissError
+from dragoman.testing.cassettes.exchange import Exchange
+from dragoman.testing.cassettes.replay import CassetteMissError
 from dragoman.testing.event_bytes import split_events
-from dragoman.testing.fault_plans import Corrupt, Cut, Plan, Rechunk, Stall
-from dragoman.testing.faulty_transport import BODY_HEADERS, Refusals
+from dragoman.testing.faults.plan import Corrupt, Cut, Plan, Rechunk, Stall
+from dragoman.testing.faults.transport import BODY_HEADERS, Refusals
 from dragoman.testing.plugin import FAULTS, cassette_path
 from dragoman.transport.retry import RetryPolicy
 
@@ -83,7 +83,7 @@ def _count_outcomes(item: pytest.Item, nextitem: pytest.Item | None, kinds: str,
 
 
 def _planned_faults(item: pytest.Item, kinds: str, seed: int) -> list[PlannedFault]:
-    from dragoman.testing.cassette_file import load_exchanges
+    from dragoman.testing.cassettes.file import load_exchanges
 
     path = cassette_path(item)
     exchanges = load_exchanges(path.read_text(encoding="utf-8"))[1] if path.exists() else []
@@ -124,7 +124,7 @@ def _is_client_error(error: BaseException) -> bool:
 @contextmanager
 def apply_fault(fault: PlannedFault) -> Iterator[None]:
     """The fault below every httpx and httpx2 client. Nobody waits meanwhile: not for a retry, and not for silence."""
-    from dragoman.testing.cassette_recorder import last_played
+    from dragoman.testing.cassettes.recorder import last_played
 
     applied: list[PlannedFault] = []
 

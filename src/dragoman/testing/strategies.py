@@ -44,7 +44,7 @@ from dragoman.canonical.message import Channel, Message, MessageMetadata, Messag
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.canonical.usage import CostStatus, Usage
-from dragoman.testing.conformance.said import SampleCall, SampleReply
+from dragoman.testing.sample_reply import SampleCall, SampleReply
 
 try:
     from hypothesis import strategies as st

@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.contract import Adapter
-from dragoman.adapter.decoding import decode_stream
 from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.replies.stream_decoder import decode_stream
 from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
 from dragoman.canonical.message import Message, StopReason
 from dragoman.testing.event_bytes import detect_framing, split_events
-from dragoman.testing.fault_plans import (
+from dragoman.testing.faults.mutation import Mutate
+from dragoman.testing.faults.plan import (
     Bom,
     Comments,
     Cut,
@@ -36,8 +37,7 @@ from dragoman.testing.fault_plans import (
     Rechunk,
     SwapEvents,
 )
-from dragoman.testing.mutation import Mutate
-from dragoman.testing.stream_judging import (
+from dragoman.testing.stream_checks import (
     call_input_faults,
     events_content,
     matches_expected,

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from itertools import count
 
 from dragoman.adapter.contract import Adapter, RequestContext
-from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.events import StreamEvent
 from dragoman.canonical.ids import format_ulid
 

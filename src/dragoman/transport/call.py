@@ -16,9 +16,9 @@ from dragoman.adapter.errors import (
     UnclassifiedError,
 )
 from dragoman.adapter.wire import Headers, WireResponse
+from dragoman.transport.credentials import ApiKey
 from dragoman.transport.failures import as_error
 from dragoman.transport.inflate import Inflater, inflater_for
-from dragoman.transport.keys import ApiKey
 from dragoman.transport.retry import RetryState
 
 ERROR_BODY_CAP = 256 * 1024

@@ -16,7 +16,7 @@ from dragoman.adapter.errors import (
     RequestTimeoutError,
     mask_secrets,
 )
-from dragoman.transport.keys import ApiKey
+from dragoman.transport.credentials import ApiKey
 
 _HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"})
 _CONNECTION_ERRORS = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError", "ClientError"})

@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse
-from dragoman.transport.carrier import AsyncRetryingTransport, RetryingTransport, TransportSettings
-from dragoman.transport.engines import ConnectionSettings, choose_async_engine, choose_sync_engine
-from dragoman.transport.keys import Credentials
-from dragoman.transport.pool import Pool
-from dragoman.transport.prepare import full_url, has_own_key, http_headers, validate_method
+from dragoman.transport.credentials import Credentials
+from dragoman.transport.engines.engine import ConnectionSettings, choose_async_engine, choose_sync_engine
+from dragoman.transport.engines.pool import Pool
+from dragoman.transport.request_validation import full_url, has_own_key, http_headers, validate_method
+from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
 
 if TYPE_CHECKING:
     import asyncio

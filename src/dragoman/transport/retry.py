@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from dragoman.adapter.errors import ProviderError, RateLimitError
-from dragoman.adapter.failures import retry_after
+from dragoman.adapter.replies.error_context import retry_after
 from dragoman.transport.contract import Attempt
 
 _log = logging.getLogger("dragoman.transport")

@@ -16,9 +16,9 @@ from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport.call import AsyncResponse, Call, PreparedRequest, SyncResponse
-from dragoman.transport.carrier import AsyncRetryingTransport, RetryingTransport, TransportSettings
-from dragoman.transport.keys import ApiKey
-from dragoman.transport.prepare import ACCEPT_ENCODING, validate_headers, validate_path
+from dragoman.transport.credentials import ApiKey
+from dragoman.transport.request_validation import ACCEPT_ENCODING, validate_headers, validate_path
+from dragoman.transport.retrying_transport import AsyncRetryingTransport, RetryingTransport, TransportSettings
 
 VENDORS = ("anthropic", "openai", "ollama")
 

@@ -9,10 +9,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from dragoman.adapter.errors import MissingExtraError
-from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman.session.spending import total_cost, total_usage
+from dragoman.session.cost import total_cost, total_usage
 from dragoman.view import chart as charts
 from dragoman.view import figures
 from dragoman.view.swaps import Projections, describe_swap

@@ -9,8 +9,8 @@ from dragoman.canonical.usage import Usage
 from dragoman.view import figures
 from dragoman.view.chart import Reply
 from dragoman.view.pieces import Piece, build_pieces
+from dragoman.view.raw_requests import Raw, RawRequests, pretty
 from dragoman.view.swaps import Projections, Swap, describe_swap
-from dragoman.view.wire import Raw, RawRequests, pretty
 
 HUES = 6
 """How many models have a colour of their own; then they come round again."""

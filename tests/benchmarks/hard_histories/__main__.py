@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.hard_histories.histories import HISTORIES, cases
-from tests.benchmarks.hard_histories.judging import CaseVerdict, Kind, judge
+from tests.benchmarks.hard_histories.verdicts import CaseVerdict, Kind, judge
 
 _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parents[2]

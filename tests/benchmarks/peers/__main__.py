@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.measuring import ROOT, mock_provider
-from tests.benchmarks.peers.asking import EVENTS
+from tests.benchmarks.peers.tasks import EVENTS
+from tests.benchmarks.timing import ROOT, mock_provider
 from tests.benchmarks.wires import WIRES
 
 _HERE = Path(__file__).resolve().parent

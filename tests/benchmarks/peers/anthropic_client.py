@@ -5,7 +5,7 @@ from typing import Any
 
 import anthropic
 
-from tests.benchmarks.peers.asking import KEY, MESSAGES_TOOL, QUESTION, Client, model
+from tests.benchmarks.peers.tasks import KEY, MESSAGES_TOOL, QUESTION, Client, model
 
 
 class Official:

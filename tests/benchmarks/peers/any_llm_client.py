@@ -5,7 +5,7 @@ from typing import Any
 
 from any_llm import acompletion, aresponses
 
-from tests.benchmarks.peers.asking import (
+from tests.benchmarks.peers.tasks import (
     KEY,
     OFFERED,
     QUESTION,

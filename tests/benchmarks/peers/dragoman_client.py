@@ -5,7 +5,7 @@ from functools import cache
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, WireRequest, get_adapter
 from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseInputDelta
 from dragoman.transport import AsyncHttpTransport
-from tests.benchmarks.peers.asking import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client
+from tests.benchmarks.peers.tasks import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client
 from tests.benchmarks.wires import WIRES
 
 _TOOL = ToolDefinition(name="write", description=DESCRIPTION, input_schema=PARAMETERS)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tests.benchmarks.peers.asking import KEY, OFFERED, QUESTION, Client, model
+from tests.benchmarks.peers.tasks import KEY, OFFERED, QUESTION, Client, model
 
 
 def _model_factory(wire: str) -> Callable[[str], Any]:

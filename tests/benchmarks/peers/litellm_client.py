@@ -8,7 +8,7 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 import litellm
 
-from tests.benchmarks.peers.asking import (
+from tests.benchmarks.peers.tasks import (
     KEY,
     OFFERED,
     QUESTION,

@@ -7,7 +7,7 @@ from typing import Any
 
 import ollama
 
-from tests.benchmarks.peers.asking import QUESTION, TOOL, Client, model
+from tests.benchmarks.peers.tasks import QUESTION, TOOL, Client, model
 
 
 class Official:

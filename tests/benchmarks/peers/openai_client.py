@@ -6,7 +6,7 @@ from typing import Any
 
 import openai
 
-from tests.benchmarks.peers.asking import (
+from tests.benchmarks.peers.tasks import (
     KEY,
     OFFERED,
     QUESTION,

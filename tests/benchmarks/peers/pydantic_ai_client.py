@@ -19,7 +19,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from tests.benchmarks.peers.asking import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client, model
+from tests.benchmarks.peers.tasks import DESCRIPTION, KEY, PARAMETERS, QUESTION, Client, model
 
 _SETTINGS = ModelSettings(max_tokens=100)
 """With more, or no limit, it would ask Claude for a stream where none was wanted."""

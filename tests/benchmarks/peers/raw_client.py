@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.benchmarks.peers.asking import KEY, OFFERED, QUESTION, RESPONSES_DELTAS, Client, model
+from tests.benchmarks.peers.tasks import KEY, OFFERED, QUESTION, RESPONSES_DELTAS, Client, model
 from tests.benchmarks.wires import WIRES
 
 _SAID = [{"role": "user", "content": QUESTION}]

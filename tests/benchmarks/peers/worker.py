@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from tests.benchmarks.peers.asking import CALLING, Client, is_expected
+from tests.benchmarks.peers.tasks import CALLING, Client, is_expected
 
 
 async def _once(client: Client, base: str, shape: str) -> None:

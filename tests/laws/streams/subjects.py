@@ -10,11 +10,12 @@ from dragoman.adapter.errors import DragomanError
 from dragoman.adapter.registry import get_adapter, providers
 from dragoman.canonical.events import MessageComplete
 from dragoman.testing.stream_subject import StreamSubject
-from dragoman_openai.both import DualApiAdapter
-from dragoman_openai.chat.adapter import ChatAdapter
-from dragoman_openai.responses.adapter import ResponsesAdapter
+from dragoman_adapters.openai_chat.adapter import ChatAdapter
+from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
+from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 from tests import exchanges
-from tests.laws.streams import (
+from tests.laws.streams.wire import Wire
+from tests.laws.wires import (
     handwritten_anthropic,
     handwritten_bedrock,
     handwritten_chat,
@@ -25,8 +26,7 @@ from tests.laws.streams import (
     handwritten_ollama,
     handwritten_responses,
 )
-from tests.laws.streams.said import SampleReply, short_reply, shortest_reply
-from tests.laws.streams.wire import Wire
+from tests.laws.wires.sample_replies import SampleReply, short_reply, shortest_reply
 
 SEED = 20261121
 

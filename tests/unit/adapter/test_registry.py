@@ -8,7 +8,7 @@ import pytest
 from dragoman.adapter import registry, sources
 from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
 from dragoman.adapter.registry import GROUP, adapter_class, get_adapter, providers
-from tests.unit.adapter.toy import ToyAdapter
+from tests.unit.adapter.toy_adapter import ToyAdapter
 
 OURS = {"anthropic", "openai", "openai-chat", "ollama", "local"}
 
@@ -21,12 +21,12 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return tuple(
             EntryPoint(name, value, group)
             for name, value in (
-                ("toy", "tests.unit.adapter.toy:ToyAdapter"),
-                ("toytown", "tests.unit.adapter.toy:ToyAdapter"),
+                ("toy", "tests.unit.adapter.toy_adapter:ToyAdapter"),
+                ("toytown", "tests.unit.adapter.toy_adapter:ToyAdapter"),
                 ("gone", "no.such.module:Adapter"),
-                ("empty", "tests.unit.adapter.toy:NoSuchName"),
-                ("wrong", "tests.unit.adapter.toy:ToyDecoder"),
-                ("instance", "tests.unit.adapter.toy:lines"),
+                ("empty", "tests.unit.adapter.toy_adapter:NoSuchName"),
+                ("wrong", "tests.unit.adapter.toy_adapter:ToyDecoder"),
+                ("instance", "tests.unit.adapter.toy_adapter:lines"),
             )
         )
 

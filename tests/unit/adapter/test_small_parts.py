@@ -10,12 +10,12 @@ from hypothesis import given
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import MalformedReplyError, RequestError, UnknownProviderError
-from dragoman.adapter.flatten import flatten_block
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.residue import apply_diff, diff_objects
-from dragoman.adapter.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.unsupported_blocks import flatten_block
 from dragoman.adapter.wire import Headers, WireResponse
+from dragoman.adapter.wire_diff import apply_diff, diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
     PromptRequestBlock,

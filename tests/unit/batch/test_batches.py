@@ -12,7 +12,6 @@ import openai
 import pytest
 
 from dragoman import AdapterOptions, Message, ToolDefinition, get_adapter
-from dragoman.adapter.capabilities import EMULATED
 from dragoman.adapter.errors import (
     BatchPendingError,
     ConfigurationError,
@@ -24,6 +23,7 @@ from dragoman.adapter.errors import (
     ServerError,
     StreamTruncatedError,
 )
+from dragoman.adapter.facts.capabilities import EMULATED
 from dragoman.adapter.registry import providers
 from dragoman.batch import AsyncBatches, BatchError, Batches, BatchHandle, BatchRequest, BatchState, BatchStatus
 from dragoman.pricing import price_table

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
-from dragoman.bulk.asker import ModelConfig
-from dragoman.bulk.worker import WorkerActor
+from dragoman.bulk.requester import ModelConfig
+from dragoman.bulk.workers.worker_actor import WorkerActor
 from tests.bulk.mock_provider import RequestCounts
 
 _closing: list[asyncio.Future[None]] = []
@@ -76,7 +76,7 @@ class Method:
 
 
 class FakeCluster:
-    """Stands in the place of `dragoman.bulk.cluster.Cluster`; ``begun`` are all actors of all of them."""
+    """Stands in the place of `dragoman.bulk.workers.cluster.Cluster`; ``begun`` are all actors of all of them."""
 
     worker_error, unavailable_error = ActorDiedError, ActorUnavailableError
     actors: "list[Actor]"

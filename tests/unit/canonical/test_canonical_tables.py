@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from dragoman.adapter.capabilities import AdapterCapabilities
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.canonical import blocks, message, routing, tools, usage
 from dragoman.canonical.events import MessageStart, StreamEvent
 from dragoman.canonical.rules import ALLOWED_BLOCKS

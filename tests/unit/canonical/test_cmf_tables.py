@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import pytest
 from pydantic import AwareDatetime, BaseModel
 
-from dragoman.canonical import extensions
-from dragoman.canonical.extensions import CompletionStopReason, SubjectType
+from dragoman.canonical.extensions import extensions
+from dragoman.canonical.extensions.extensions import CompletionStopReason, SubjectType
 from dragoman.canonical.message import Channel, Role
-from dragoman.canonical.view import MessageView
-from dragoman.canonical.view_kinds import ViewKind
-from dragoman.formats import cmf_model
+from dragoman.canonical.message_view.kinds import ViewKind
+from dragoman.canonical.message_view.view import MessageView
+from dragoman.formats.cmf import models as cmf_model
 from dragoman.policy import Hook, Mode, PluginResult, Violation
 
 WORDS = {str: "str", int: "int", float: "float", bool: "bool", Any: "any", type(None): "None", datetime: "datetime",

@@ -6,10 +6,10 @@ import random
 import pytest
 
 from dragoman.canonical.glob import MAX_ALTERNATIVES, Glob, glob
-from tests.laws.globs import by_brute_force, compare, steps
+from tests.laws.policy.globs import by_brute_force, compare, steps
 
 PAIRS = 5_000
-"""`python -m tests.laws.globs` compares 50,000."""
+"""`python -m tests.laws.policy.globs` compares 50,000."""
 
 MATCHES = [
     ("tool://db-server/*", "tool://db-server/x"), ("tool://**", "tool://db-server/x"), ("**", ""), ("*", ""), ("", ""),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.formats import to_acp, to_cmf, to_message_body, to_umf
-from tests.unit.formats.bodies import HANDWRITTEN_ACP, HANDWRITTEN_BODY
+from tests.unit.formats.body.strategies import HANDWRITTEN_ACP, HANDWRITTEN_BODY
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_UMF, everything
-from tests.unit.formats.dumped import dump
+from tests.unit.formats.dump_files import dump
 
 _DEEP: Any = "bottom"
 for _ in range(250):

@@ -9,9 +9,9 @@ import pytest
 from dragoman import Session
 from dragoman.events.umf import history_to_umf
 from dragoman.formats import detect, to_acp, to_chatml, to_cmf, to_messages, to_native, to_umf
-from dragoman.formats.shapes import FORMATS, get_format, read_file, to_text
+from dragoman.formats.registry import FORMATS, get_format, read_file, to_text
 from tests.unit.formats.documents import HANDWRITTEN_CMF, HANDWRITTEN_CMF_PARTS, HANDWRITTEN_UMF, everything
-from tests.unit.formats.dumped import dumps
+from tests.unit.formats.dump_files import dumps
 
 SHAPE_OF = {"pydantic": "pydantic-ai"}
 

@@ -23,7 +23,7 @@ from dragoman.formats import (
     to_cmf,
     tool_from_mcp,
 )
-from dragoman.formats.cmf_extensions import NOTE
+from dragoman.formats.cmf.extensions import NOTE
 from tests.unit.formats.documents import everything
 from tests.unit.formats.hostile import HANDWRITTEN_NATIVE, Hostile, documents
 

@@ -22,7 +22,7 @@ from dragoman.formats import (
     to_native,
     to_umf,
 )
-from dragoman.formats.written import Conversion
+from dragoman.formats.conversion import Conversion
 from dragoman.testing.strategies import conversations
 from tests.laws.return_trip import RoundTrip, iterate_blocks
 from tests.laws.strategies import histories, messages

@@ -8,8 +8,8 @@ import pytest
 from dragoman.adapter.errors import ConfigurationError, OverloadedError, RateLimitError, ServerError
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits import Limit, LimitReachedError, Limits
-from dragoman.limits.told import read_remaining
-from tests.unit.limits.clocks import Clock
+from dragoman.limits.rate_limit_headers import read_remaining
+from tests.unit.limits.fake_clock import Clock
 
 SONNET, GPT = "anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol"
 

@@ -21,7 +21,8 @@ from dragoman.adapter.registry import get_adapter
 from dragoman.adapter.wire import WireRequest
 from dragoman.canonical.message import Message
 from dragoman.transport import transport_for
-from dragoman.transport.local import AsyncLocalTransport, LocalTransport, carrier
+from dragoman.transport.local import AsyncLocalTransport, LocalTransport
+from dragoman.transport.local import transport as carrier
 from dragoman.transport.local.reply import Json, LocalRequestError
 
 MODEL = "local:smollm2-135m"

@@ -1,12 +1,12 @@
-"""Attacks on what a plugin was shown; `python -m tests.laws.attacks` tries all of them at every place."""
+"""Attacks on what a plugin was shown; `python -m tests.laws.policy.attacks` tries all of them at every place."""
 
 from collections import Counter
 
 import pytest
 
 from dragoman.policy import Extensions, TierViolation, merge_extensions
-from tests.laws.attacks import ATTACKS, EVERYTHING, READERS, VALUES, Explosive, places, run_attacks
-from tests.unit.canonical.extension_samples import full
+from tests.laws.policy.attacks import ATTACKS, EVERYTHING, READERS, VALUES, Explosive, places, run_attacks
+from tests.unit.canonical.extensions.samples import full
 
 
 @pytest.mark.parametrize(("start", "capabilities"), [(0, EVERYTHING), (3, READERS)])

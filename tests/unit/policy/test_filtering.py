@@ -19,8 +19,8 @@ from dragoman.policy import (
     filter_extensions,
     merge_extensions,
 )
-from tests.laws.capabilities import breaches, subsets
-from tests.unit.canonical.extension_samples import FULL, full
+from tests.laws.policy.capabilities import breaches, subsets
+from tests.unit.canonical.extensions.samples import FULL, full
 from tests.unit.policy.grants import GATED, grant_for, texts
 
 ALL_TEXTS = texts(FULL)
@@ -44,7 +44,7 @@ def test_the_sample_has_a_text_behind_every_capability() -> None:
 def test_a_set_of_capabilities_by_every_way_of_looking(part: int) -> None:
     """Fields, accessors, prints, dicts, pickles, copies, views and errors: what is granted, and nothing else.
 
-    `python -m tests.laws.capabilities` tries all sets.
+    `python -m tests.laws.policy.capabilities` tries all sets.
     """
     sample = SUBSETS[part * 97 :: 997]
     assert [(names, found) for names in sample if (found := breaches(names))] == []

@@ -1,11 +1,11 @@
-"""No label is lost without its record; `python -m tests.laws.labels` tries far more."""
+"""No label is lost without its record; `python -m tests.laws.policy.labels` tries far more."""
 
 import logging
 
 import pytest
 
-from tests.laws.labels import Labels, run
-from tests.laws.session_labels import SessionLabels
+from tests.laws.policy.labels import Labels, run
+from tests.laws.policy.session_labels import SessionLabels
 
 
 def test_in_extensions() -> None:

@@ -17,7 +17,7 @@ from dragoman.policy import (
     labels_of,
     with_labels,
 )
-from tests.unit.canonical.extension_samples import full
+from tests.unit.canonical.extensions.samples import full
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 KNOWN = {"security.labels.one", "security.labels.two"}

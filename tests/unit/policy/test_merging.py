@@ -22,7 +22,7 @@ from dragoman.policy import (
     filter_extensions,
     merge_extensions,
 )
-from tests.unit.canonical.extension_samples import FULL, full
+from tests.unit.canonical.extensions.samples import FULL, full
 
 EVERYTHING = list(Capability)
 

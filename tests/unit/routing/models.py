@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from dragoman.adapter.capabilities import ABSENT, EMULATED, NATIVE, AdapterCapabilities
 from dragoman.adapter.errors import MissingKeyError, UnknownProviderError
+from dragoman.adapter.facts.capabilities import ABSENT, EMULATED, NATIVE, AdapterCapabilities
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.routing import Router
 

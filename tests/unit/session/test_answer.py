@@ -12,7 +12,7 @@ from dragoman.canonical.events import TextDelta
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.formats import MessageBodyError, MessageBodySchema, MessageBodySchemaPart
 from dragoman.session import SessionEvent, tool
-from tests.unit.session.actors import ANTHROPIC, OLLAMA, Driver, Wire
+from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
 CHAT = MessageBodySchema((MessageBodySchemaPart(content_type="text/*", required=True),))

@@ -8,7 +8,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ToolUseBlock
 from dragoman.canonical.tools import SideEffects, ToolDefinition
 from dragoman.session import tool
-from tests.unit.session.actors import AsyncDriver, Driver, SyncDriver, Wire, texts
+from tests.unit.session.drivers import AsyncDriver, Driver, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
 
 DECLINED = "The user declined this call."

@@ -16,10 +16,10 @@ from dragoman.adapter.errors import (
     ServerError,
     StreamTruncatedError,
 )
-from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.message import MessageStatus
 from dragoman.session import tool
-from tests.unit.session.actors import OLLAMA, Body, Driver, FakeTime, Wire, texts, types
+from tests.unit.session.drivers import OLLAMA, Body, Driver, FakeTime, Wire, texts, types
 from tests.unit.session.handwritten_replies import (
     Call,
     Reply,

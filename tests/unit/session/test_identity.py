@@ -12,9 +12,9 @@ from dragoman.canonical.message import Role
 from dragoman.events import EventBus
 from dragoman.session import Budget, Pseudonyms, Session
 from dragoman.store import Store
-from tests.unit.session.actors import ANTHROPIC, Driver, Wire
+from tests.unit.session.drivers import ANTHROPIC, Driver, Wire
 from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
-from tests.unit.session.test_telling import look
+from tests.unit.session.middleware.test_telemetry_events import look
 
 KEY = "a key of thirty-two bytes, or so"
 FINE = handwritten_anthropic("Yes.", usage=(100, 20))

@@ -14,8 +14,8 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, TokenUsage
 from dragoman.routing import Refusal
 from dragoman.session import Preview, Session, tool
-from tests.unit.adapter.toy import ToyAdapter
-from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Driver, Wire
+from tests.unit.adapter.toy_adapter import ToyAdapter
+from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, Driver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
 SMALL = "ollama:phi3:mini"
@@ -99,7 +99,7 @@ def test_refusals_have_the_names_of_the_specification() -> None:
 def test_a_schema_needs_a_model_that_keeps_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an adapter has no way to ask for one."""
     session = Session(ANTHROPIC, options=AdapterOptions(output_schema={"type": "object"}))
-    monkeypatch.setattr("dragoman.session.route.get_adapter", lambda model: ToyAdapter("m"))
+    monkeypatch.setattr("dragoman.session.routes.get_adapter", lambda model: ToyAdapter("m"))
     assert session.preview("toy:m").refusals == ("no_structured_output_support",)
 
 

@@ -14,7 +14,7 @@ from dragoman.policy import Extensions, Pipeline
 from dragoman.routing import Router
 from dragoman.session import AsyncSession, Session, ask
 from dragoman.session.settings import SessionSettings, TurnOptions
-from tests.unit.session.actors import ANTHROPIC, SyncDriver, Wire
+from tests.unit.session.drivers import ANTHROPIC, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import handwritten_anthropic
 
 LATE = {

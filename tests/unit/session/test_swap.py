@@ -10,12 +10,12 @@ from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import SwapRefusedError, UnknownProviderError
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import get_adapter
-from dragoman.adapter.tool_ids import ToolIdMap
+from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ThinkingBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageMetadata
 from dragoman.session import AsyncSession, Session, tool
 from tests.systems import needs_files
-from tests.unit.session.actors import ANTHROPIC, NOW, OLLAMA, Driver, SyncDriver, Wire, texts
+from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, Driver, SyncDriver, Wire, texts
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
 NO_TOOLS = "ollama:phi3:mini"

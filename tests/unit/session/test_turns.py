@@ -13,7 +13,7 @@ from dragoman.canonical import rules
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock
 from dragoman.canonical.message import Message, StopReason
 from dragoman.session import AsyncSession, Session, ToolAnswered, tool
-from tests.unit.session.actors import ANTHROPIC, Driver, FakeTime, SyncDriver, Wire, texts, types
+from tests.unit.session.drivers import ANTHROPIC, Driver, FakeTime, SyncDriver, Wire, texts, types
 from tests.unit.session.handwritten_replies import Call, Part, Thought, handwritten_anthropic
 
 

@@ -25,11 +25,11 @@ from dragoman.testing.conformance import (
     conform,
     page,
 )
-from dragoman.testing.conformance.finding import find_suites
-from dragoman.testing.scripted_wire import WIRE
+from dragoman.testing.conformance.discovery import find_suites
+from dragoman.testing.doubles.scripted_wire import WIRE
 from dragoman.testing.stream_laws import Effort as StreamEffort
 from dragoman.testing.stream_laws import Trial, Verdict
-from tests.unit.testing.liars_of_adapters import FAULTY_ADAPTERS, CorrectAdapter, RewritesFirstMessage
+from tests.unit.testing.faulty_adapters import FAULTY_ADAPTERS, CorrectAdapter, RewritesFirstMessage
 
 SMALL_EFFORT = Effort(4, 2, StreamEffort(replays=0, mutations=10, stride=11, cuts=11), processes=0)
 BY_NAME = {str(law): law for law in LAWS}
@@ -157,7 +157,7 @@ def test_a_suite_says_what_it_lacks() -> None:
 def test_suites_are_found() -> None:
     """By provider, by package, and by the class itself; what is none is refused."""
     assert [suite.adapter for suite in find_suites("ollama")] == ["ollama"]
-    assert {suite.adapter for suite in find_suites("dragoman_google")} == {
+    assert {suite.adapter for suite in find_suites("dragoman_adapters.google")} == {
         "google",
         "google-interactions",
         "google-vertex",

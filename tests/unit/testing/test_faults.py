@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from dragoman.adapter.contract import RequestContext
 from dragoman.adapter.errors import ConfigurationError, NetworkError, RequestTimeoutError, StreamTruncatedError
-from dragoman.adapter.event_stream import AwsEventStreamDecoder
+from dragoman.adapter.replies.aws_event_stream import AwsEventStreamDecoder
 from dragoman.testing import AsyncCassetteTransport, Cassette, CassetteTransport, faults
-from dragoman.testing.cassette_file import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.file import Exchange, RecordedRequest, RecordedResponse
 from dragoman.testing.event_bytes import event_payload, replace_payload
 from dragoman.testing.faults import Framing
 from dragoman.transport import HttpTransport
-from tests.laws.streams.handwritten_bedrock import handwritten_stream
-from tests.laws.streams.said import short_reply
-from tests.unit.adapter.toy import ToyAdapter, lines
-from tests.unit.transport.actors import ADAPTER, PLAIN_REQUEST, STREAM_REQUEST, VirtualClock
+from tests.laws.wires.handwritten_bedrock import handwritten_stream
+from tests.laws.wires.sample_replies import short_reply
+from tests.unit.adapter.toy_adapter import ToyAdapter, lines
+from tests.unit.transport.drivers import ADAPTER, PLAIN_REQUEST, STREAM_REQUEST, VirtualClock
 
 FIRST, SECOND = b'event: a\ndata: {"n": 0}\n\n', b": a comment\n\n"
 THIRD, LAST = b'data: {"n": 1}\n\n', b"data: [DONE]\n\n"

@@ -23,7 +23,7 @@ from dragoman.adapter.errors import (
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import Attempt, HttpTransport, RetryPolicy
 from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, Pause, ReplyStep, json_reply, sse_reply
-from tests.unit.transport.actors import (
+from tests.unit.transport.drivers import (
     ADAPTER,
     BODY,
     ENGINES,

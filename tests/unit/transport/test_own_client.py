@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from dragoman.adapter.errors import NetworkError
-from tests.unit.transport.actors import DRIVERS, PLAIN_REQUEST, STREAM_REQUEST, BreakingStream, Driver
+from tests.unit.transport.drivers import DRIVERS, PLAIN_REQUEST, STREAM_REQUEST, BreakingStream, Driver
 
 pytestmark = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 

@@ -18,7 +18,7 @@ from dragoman.adapter.errors import (
 )
 from dragoman.adapter.wire import Headers
 from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState
-from tests.unit.transport.actors import VirtualClock
+from tests.unit.transport.drivers import VirtualClock
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 POLICY = RetryPolicy()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from dragoman.adapter.wire import WireRequest
-from tests.unit.transport.actors import (
+from tests.unit.transport.drivers import (
     DRIVERS,
     PLAIN_REQUEST,
     STREAM_REQUEST,

@@ -12,7 +12,7 @@ import pytest
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
 from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, sse_reply
-from tests.unit.transport.actors import (
+from tests.unit.transport.drivers import (
     ADAPTER,
     BODY,
     DRIVERS,

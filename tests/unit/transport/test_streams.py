@@ -10,7 +10,7 @@ from dragoman.adapter.errors import NetworkError
 from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
 from tests.servers import RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
-from tests.unit.transport.actors import (
+from tests.unit.transport.drivers import (
     ADAPTER,
     AIOHTTP,
     DRIVERS,

@@ -26,7 +26,7 @@ from dragoman.adapter.wire import WireRequest
 from dragoman.transport import AsyncVendorTransport, Attempt, HttpTransport, RetryPolicy, VendorTransport
 from dragoman.transport.vendor import vendor_of
 from tests.servers import RESET, STALL, FaultyServer, HttpReply, Pause, ReceivedRequest, json_reply, sse_reply
-from tests.unit.transport.actors import ADAPTER, BODY, KEY, CallResult, VirtualClock, call_once, call_once_async
+from tests.unit.transport.drivers import ADAPTER, BODY, KEY, CallResult, VirtualClock, call_once, call_once_async
 
 EVENTS = [b'data: {"text":"\xc3', b'\xa9\xe2\x80\xa8"}\n\n', b"event: x\r\ndata: 1\r\n\r\n", b"data: [DONE]\n\n"]
 NO_RETRY = RetryPolicy(max_retries=0)

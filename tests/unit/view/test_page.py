@@ -11,17 +11,17 @@ from dragoman.adapter.contract import AdapterOptions
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.adapter.losses import Severity
 from dragoman.canonical.blocks import ImageBlock, MediaSource, TextBlock, ToolResultBlock
-from dragoman.canonical.evolve import read_message
 from dragoman.canonical.message import InputTransformation, MessageMetadata, MessageStatus, Role, StopReason
 from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.serialization import read_message
 from dragoman.canonical.usage import CostStatus, Usage
-from dragoman.session.spending import total_cost
-from dragoman.view import page, wire
+from dragoman.session.cost import total_cost
+from dragoman.view import page, raw_requests
 from dragoman.view.page import _environment
 from tests.unit.formats.documents import everything
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import GEMINI, OPUS, SOL, conversation
-from tests.unit.view.promises import check_page
+from tests.unit.view.page_checks import check_page
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_broken_attempts_count() -> None:
 
 def test_raw_requests_end_before_the_page_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """And say so; the page is whole otherwise."""
-    monkeypatch.setattr(wire, "MAX_BYTES", 4_000)
+    monkeypatch.setattr(raw_requests, "MAX_BYTES", 4_000)
     document = check_page(page(conversation()))
     notes = [each.words for each in document.all(".shared") if "left out" in each.words]
     assert notes

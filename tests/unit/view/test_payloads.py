@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from dragoman import Message
-from dragoman.canonical.evolve import read_message
+from dragoman.canonical.serialization import read_message
 from dragoman.view import page
 from tests.unit.formats.documents import everything
 from tests.unit.view.document import Element
 from tests.unit.view.handwritten_conversation import conversation
-from tests.unit.view.planting import CLOSED_FIELDS, PAYLOADS, dump_history, plant
-from tests.unit.view.promises import check_page
+from tests.unit.view.hostile_payloads import CLOSED_FIELDS, PAYLOADS, dump_history, plant
+from tests.unit.view.page_checks import check_page
 
 _PICTURES = {0: "\u2400", 8: "\u2408"}
 """No document holds these characters: they are shown by their pictures."""

@@ -9,7 +9,7 @@ from dragoman.adapter.wire import WireResponse
 from dragoman.canonical.message import Message
 from dragoman.view import page
 from tests.exchanges import RecordedExchange, load_or_skip
-from tests.unit.view.promises import check_page
+from tests.unit.view.page_checks import check_page
 
 PROVIDERS = {"anthropic": "anthropic", "openai": "openai-responses", "openai-chat": "openai-chat", "google": "google"}
 _MAX_PAGES = 12

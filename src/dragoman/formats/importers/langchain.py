@@ -9,11 +9,8 @@ from typing import Any
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.calls import ToolIdReader
 from dragoman.formats.document import iter_entries, parse, validating
-from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader
-from dragoman.formats.importers.langchain_model import LangChainMessage, constructor, fields_of
-from dragoman.formats.importers.pieces import (
+from dragoman.formats.importers.blocks import (
     build_messages,
     build_usage,
     model_fields_of,
@@ -22,6 +19,9 @@ from dragoman.formats.importers.pieces import (
     to_text,
     tool_call,
 )
+from dragoman.formats.importers.langchain_blocks import LIBRARY, BlockReader
+from dragoman.formats.importers.langchain_models import LangChainMessage, constructor, fields_of
+from dragoman.formats.tool_calls import ToolIdReader
 
 _ROLES = {"system": Role.SYSTEM, "human": Role.USER, "ai": Role.ASSISTANT}
 _CHAT_ROLES = {

@@ -19,10 +19,8 @@ from dragoman.canonical.blocks import (
     ThinkingBlock,
     ToolResultBlock,
 )
-from dragoman.formats.calls import ToolIdReader
 from dragoman.formats.document import validating
-from dragoman.formats.importers.langchain_model import Call
-from dragoman.formats.importers.pieces import (
+from dragoman.formats.importers.blocks import (
     Fields,
     ImportedModel,
     media_block,
@@ -33,6 +31,8 @@ from dragoman.formats.importers.pieces import (
     to_text,
     tool_call,
 )
+from dragoman.formats.importers.langchain_models import Call
+from dragoman.formats.tool_calls import ToolIdReader
 
 LIBRARY = "langchain"
 

@@ -14,7 +14,7 @@ from dragoman.canonical.guard import Count
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.formats.document import copy_json_at, iter_entries, kind_of, parse, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.pieces import Fields, ImportedModel, build_usage, model_fields_of
+from dragoman.formats.importers.blocks import Fields, ImportedModel, build_usage, model_fields_of
 from dragoman.formats.native import from_native
 
 LIBRARY = "litellm"

@@ -16,11 +16,9 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.blocks import ContentBlock, MediaSource, TextBlock, ThinkingBlock, ToolResultBlock
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import Usage
-from dragoman.formats.calls import ToolIdReader
 from dragoman.formats.document import copy_json_at, parse, validating
 from dragoman.formats.errors import FormatError
-from dragoman.formats.importers.conversation import Conversation
-from dragoman.formats.importers.pieces import (
+from dragoman.formats.importers.blocks import (
     build_messages,
     build_usage,
     media_block,
@@ -30,6 +28,8 @@ from dragoman.formats.importers.pieces import (
     to_text,
     tool_call,
 )
+from dragoman.formats.importers.conversation import Conversation
+from dragoman.formats.tool_calls import ToolIdReader
 
 LIBRARY = "llm"
 Row = dict[str, Any]

@@ -19,10 +19,9 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.usage import Usage
-from dragoman.formats.calls import ToolIdReader
 from dragoman.formats.document import iter_entries, validating
-from dragoman.formats.importers import pydantic_ai_model as theirs
-from dragoman.formats.importers.pieces import (
+from dragoman.formats.importers import pydantic_ai_models as theirs
+from dragoman.formats.importers.blocks import (
     ImportedModel,
     build_messages,
     build_usage,
@@ -35,6 +34,7 @@ from dragoman.formats.importers.pieces import (
     to_text,
     tool_call,
 )
+from dragoman.formats.tool_calls import ToolIdReader
 
 LIBRARY = "pydantic-ai"
 

@@ -3,8 +3,8 @@ outside agent."""
 
 from dragoman.policy.plugins.confirmation import Confirmation
 from dragoman.policy.plugins.finding import Finder, Finding, findings, personal_data, presidio, secrets
-from dragoman.policy.plugins.models import LabelledModels
-from dragoman.policy.plugins.objects import ObjectAccess
+from dragoman.policy.plugins.labelled_models import LabelledModels
+from dragoman.policy.plugins.object_access import ObjectAccess
 from dragoman.policy.plugins.opa import OpaPolicy
 from dragoman.policy.plugins.redaction import Redaction
 from dragoman.policy.plugins.uris import AllowUris, DenyUris

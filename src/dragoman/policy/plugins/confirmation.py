@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.message_view.kinds import ViewKind
+from dragoman.canonical.message_view.view import MessageView
 from dragoman.canonical.tools import SideEffects, ToolDefinition
-from dragoman.canonical.view import MessageView
-from dragoman.canonical.view_kinds import ViewKind
 from dragoman.policy.plugin import CheckResult, Hook, Plugin, Violation
 from dragoman.policy.step import Step
 

@@ -9,7 +9,7 @@ from dragoman.adapter.errors import ConfigurationError
 from dragoman.policy.labels import with_labels
 from dragoman.policy.plugin import Hook, Mode, Plugin, PluginResult
 from dragoman.policy.plugins.finding import Find, findings, personal_data, secrets
-from dragoman.policy.plugins.rewriting import rewrite_block
+from dragoman.policy.plugins.rewrite import rewrite_block
 from dragoman.policy.step import Step
 
 _DIGITS = 8

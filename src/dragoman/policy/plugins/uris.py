@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
-from dragoman.canonical.view import MessageView
+from dragoman.canonical.message_view.view import MessageView
 from dragoman.policy.plugin import Hook, Plugin, Violation
-from dragoman.policy.plugins.looking import iter_views_deep
+from dragoman.policy.plugins.inspect import iter_views_deep
 from dragoman.policy.step import Step
 
 _MAX_SHOWN = 120

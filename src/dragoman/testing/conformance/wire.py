@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter.errors import ProviderError
-from dragoman.testing.conformance.said import SampleReply
 from dragoman.testing.event_bytes import split_events
+from dragoman.testing.sample_reply import SampleReply
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,6 @@ model reads, `choice` and `spans` help a model too small to choose by itself, `r
 lines; `files`, `gguf` and `install` look after the file.
 """
 
-from dragoman.transport.local.carrier import AsyncLocalTransport, LocalTransport, notify_terminal
+from dragoman.transport.local.transport import AsyncLocalTransport, LocalTransport, notify_terminal
 
 __all__ = ["AsyncLocalTransport", "LocalTransport", "notify_terminal"]

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dragoman.adapter.decoding import wrap_malformed
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.adapter.replies.stream_decoder import wrap_malformed
 from dragoman.transport.local.compute import runtime_properties
 from dragoman.transport.local.files import model_file
 from dragoman.transport.local.gguf import context_length

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.transport.local.choice import select_tools
+from dragoman.transport.local.argument_choices import limit_arguments
 from dragoman.transport.local.examples import ANSWERING, CALLING, Example
 from dragoman.transport.local.reply import CALL_CLOSE, CALL_OPEN, CALL_TAIL, LocalRequestError, call_head
-from dragoman.transport.local.spans import limit_arguments
+from dragoman.transport.local.tool_selection import select_tools
 
 Json = dict[str, Any]
 

@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 from acme_adapter import decode, encode, errors
 from acme_adapter.stream import AcmeStreamDecoder
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import ReplyBuilder
-from dragoman.adapter.beginning import prepare_request
-from dragoman.adapter.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
-from dragoman.adapter.decoding import StreamDecoder, wrap_malformed
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.incoming import HistoryReader, parse_request
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder, wrap_malformed
+from dragoman.adapter.requests.prepare import prepare_request
+from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition

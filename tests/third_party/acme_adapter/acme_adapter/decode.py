@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from acme_adapter import encode
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.adapter.counting import UsageReader
-from dragoman.adapter.incoming import HistoryReader, extra_fields
-from dragoman.adapter.outgoing import RequestBuilder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.canonical.blocks import (
     ContentBlock,
     ImageBlock,

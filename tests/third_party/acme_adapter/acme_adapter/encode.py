@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.adapter import demands, schemas
-from dragoman.adapter.details import BlockField
-from dragoman.adapter.outgoing import RequestBuilder
-from dragoman.adapter.turns import Turn
+from dragoman.adapter.requests import option_support, schemas
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import (
     ContentBlock,
     ImageBlock,
@@ -44,7 +44,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     if usable and request.options.tool_choice != "none":
         encoded["instruments"] = [encode_tool(tool) for tool in usable]
-    demands.tool_choice(request, tools=bool(usable), reasoning=True)
+    option_support.tool_choice(request, tools=bool(usable), reasoning=True)
     return encoded | encode_options(request)
 
 
@@ -54,13 +54,13 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
     encoded: dict[str, Any] = {
         theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
     }
-    if stop := demands.stop_sequences(request):
+    if stop := option_support.stop_sequences(request):
         encoded["halt"] = stop
     encoded["live"] = options.stream
     for name in _UNSUPPORTED_OPTIONS:
         if getattr(options, name) is not None:
             request.record_option_loss(name, "Acme has no such option")
-    demands.record_cache_hint_loss(request)
+    option_support.record_cache_hint_loss(request)
     return encoded
 
 

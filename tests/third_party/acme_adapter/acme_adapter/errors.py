@@ -12,7 +12,7 @@ from dragoman.adapter.errors import (
     RateLimitError,
     ServerError,
 )
-from dragoman.adapter.failures import Failure, parse_error_body
+from dragoman.adapter.replies.error_context import Failure, parse_error_body
 
 _BY_CODE: dict[str, type[ProviderError]] = {
     "bad-key": AuthenticationError,

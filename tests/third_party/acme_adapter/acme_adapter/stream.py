@@ -5,11 +5,11 @@ from typing import Any
 
 from acme_adapter import decode, errors
 from dragoman.adapter import wirejson
-from dragoman.adapter.assembly import ReplyBuilder
 from dragoman.adapter.contract import RequestContext
-from dragoman.adapter.decoding import StreamDecoder
 from dragoman.adapter.errors import MalformedReplyError
-from dragoman.adapter.framing import Frame, SseDecoder
+from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
 from dragoman.canonical.events import (
     MessageComplete,
     MessageStart,

@@ -14,8 +14,8 @@ from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import OpaPolicy
 from tests.servers import HANG_UP, RESET, STALL, FaultyServer, HttpReply, ReceivedRequest, json_reply
-from tests.unit.canonical.extension_samples import full
-from tests.unit.canonical.test_view import block
+from tests.unit.canonical.extensions.samples import full
+from tests.unit.canonical.message_view.test_view import block
 
 CALL = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "SELECT 1"})
 

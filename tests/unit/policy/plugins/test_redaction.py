@@ -16,9 +16,9 @@ from dragoman.canonical.message import Message
 from dragoman.policy import Hook, SecurityExtension, labels_of
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import Finder, Finding, Redaction, findings
-from dragoman.policy.plugins.rewriting import rewrite_block, rewrite_json
+from dragoman.policy.plugins.rewrite import rewrite_block, rewrite_json
+from tests.unit.canonical.message_view.test_view import VIEW_KINDS, block
 from tests.unit.canonical.samples import BLOCKS
-from tests.unit.canonical.test_view import VIEW_KINDS, block
 
 SECRET = "S3CRET"
 

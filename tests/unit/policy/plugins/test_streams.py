@@ -11,7 +11,7 @@ from dragoman.canonical.events import TextDelta
 from dragoman.policy import Pipeline
 from dragoman.policy.plugins import Finder, Redaction
 from tests.unit.policy.plugins.test_redaction import FINDER, SECRET, find_secret
-from tests.unit.session.actors import SyncDriver, Wire
+from tests.unit.session.drivers import SyncDriver, Wire
 from tests.unit.session.handwritten_replies import anthropic_event
 
 MESSAGE: dict[str, Any] = {

@@ -10,7 +10,7 @@ from dragoman.policy import CalledTool, Hook, Plugin
 from dragoman.policy.errors import PolicyDeniedError
 from dragoman.policy.pipeline import Pipeline
 from dragoman.policy.plugins import AllowUris, DenyUris
-from tests.unit.canonical.test_view import block
+from tests.unit.canonical.message_view.test_view import block
 
 SQL = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "secret"})
 CALLS = {"tu_1": CalledTool("execute_sql", "db-server")}

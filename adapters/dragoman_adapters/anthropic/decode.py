@@ -1,0 +1,292 @@
+"""Wire to canonical: replies, and requests in Anthropic's format (wire reference 2.3 and 2.4)."""
+
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests import structured_output
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.anthropic import encode
+
+STOP_REASONS = {
+    "end_turn": StopReason.END_TURN,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "tool_use": StopReason.TOOL_USE,
+    "pause_turn": StopReason.PAUSE,
+    "compaction": StopReason.PAUSE,
+    "refusal": StopReason.REFUSAL,
+    "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
+}
+
+_COVERED_FIELDS = {"id", "type", "role", "model", "content", "usage"}
+
+
+def parse_reply(body: bytes) -> dict[str, Any]:
+    return wirejson.loads_object(body)
+
+
+def decode_message(
+    native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
+) -> Message:
+    """A whole reply object, or the one that a stream has gathered."""
+    content: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    for index, item in enumerate(native["content"]):
+        tool_use_id = reply.call_id(index, item.get("id")) if item["type"] == "tool_use" else ""
+        decoded = decode_block(item, tool_use_id, reply.provider)
+        content.append(decoded)
+        if note := diff_objects(item, encode.encode_block(decoded, lambda _, item=item: item.get("id", ""))):  # type: ignore[misc]
+            notes[str(index)] = note
+    raw: dict[str, Any] = {
+        key: value for key, value in native.items() if key not in _COVERED_FIELDS and value is not None
+    }
+    if "id" in native:
+        raw["id"] = native["id"]
+    if notes:
+        raw["blocks"] = notes
+    return reply.build(
+        content,
+        model=native.get("model"),
+        stop_reason=_decode_stop_reason(native.get("stop_reason"), status),
+        usage=decode_usage(native.get("usage")),
+        raw=raw,
+        status=status,
+    )
+
+
+def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
+
+
+def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
+    """Anthropic counts cached tokens beside input_tokens and thinking inside output_tokens (wire reference 8.6).
+
+    The top level leaves out the iterations that compacted the conversation, which are billed all the same. What an
+    advisor used was another model's: it is counted as a call of a tool, for whose price we have no word.
+    """
+    count = UsageReader.of(native)
+    if count is None or native is None or native.get("input_tokens") is None:
+        return None
+    iterations = count.objects("iterations")
+    compacted = [each for each in iterations if each.get("type") == "compaction"]
+    advisor_calls = sum(each.get("type") == "advisor_message" for each in iterations)
+
+    def billed(name: str, top: int) -> int:
+        return top + sum(count.count_at(f"iterations.{name}", each.get(name)) for each in compacted)
+
+    return TokenUsage(
+        input_tokens=billed("input_tokens", count("input_tokens")),
+        output_tokens=billed("output_tokens", count.required("output_tokens")),
+        cached_input_tokens=billed("cache_read_input_tokens", count("cache_read_input_tokens")),
+        cache_creation_input_tokens=billed("cache_creation_input_tokens", count("cache_creation_input_tokens")),
+        cache_creation_1h_input_tokens=count.optional("cache_creation.ephemeral_1h_input_tokens"),
+        reasoning_tokens=count.optional("output_tokens_details.thinking_tokens"),
+        server_tools=count.counts_by_name("server_tool_use") | ({"advisor": advisor_calls} if advisor_calls else {}),
+        service_tier=count.text("service_tier"),
+        speed=count.text("speed"),
+        unread=count.unread,
+        raw=native,
+    )
+
+
+def decode_block(native: dict[str, Any], tool_use_id: str, provider: str) -> ContentBlock:
+    """One block of the provider's; what the canonical form has no word for is kept whole."""
+    match native["type"]:
+        case "text":
+            return TextBlock(text=native["text"], citations=tuple(map(_decode_citation, native.get("citations") or ())))
+        case "tool_use" if isinstance(native["input"], dict):
+            return ToolUseBlock(
+                id=tool_use_id, name=native["name"], input=native["input"], raw_input=native.get("raw_input")
+            )
+        case "thinking":
+            return ThinkingBlock(text=native["thinking"], signature=native.get("signature") or None)
+        case "redacted_thinking":
+            return RedactedThinkingBlock(data=native["data"])
+        case "image" if source := _decode_source(native["source"], provider):
+            return ImageBlock(source=source, media_type=native["source"].get("media_type"))
+        case "document" if source := _decode_source(native["source"], provider):
+            return DocumentBlock(
+                source=source,
+                media_type=native["source"].get("media_type"),
+                title=native.get("title"),
+                context=native.get("context"),
+            )
+        case kind:
+            return ProviderBlock(provider=provider, kind=kind, data=native)
+
+
+def _decode_citation(native: dict[str, Any]) -> Citation:
+    return Citation(
+        kind=native["type"],
+        title=native.get("title") or native.get("document_title"),
+        url=native.get("url") or native.get("source"),
+        cited_text=native.get("cited_text"),
+        start=native.get("start_char_index"),
+        end=native.get("end_char_index"),
+        data=native,
+    )
+
+
+def _decode_source(native: dict[str, Any], provider: str) -> MediaSource | None:
+    match native["type"]:
+        case "base64" | "text" as kind:
+            return MediaSource(kind=kind, data=native["data"])
+        case "url":
+            return MediaSource(kind="url", data=native["url"])
+        case "file":
+            return MediaSource(kind="file_id", data=native["file_id"], provider=provider)
+        case _:
+            return None
+
+
+def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+    """The system prompt and the messages of a request."""
+    system = native.get("system")
+    if system:
+        _add_message(reader, Role.SYSTEM, system, in_list=False)
+    for item in native["messages"]:
+        role = Role(item["role"])
+        _add_message(reader, role, item["content"], in_list=role is Role.SYSTEM)
+
+
+def _add_message(reader: HistoryReader, role: Role, content: str | list[dict[str, Any]], *, in_list: bool) -> None:
+    """One native message; each tool result in it becomes a message of its own, and so does what stands around them."""
+    layout: dict[str, Any] = {"in_list": True} if in_list else {}
+    if isinstance(content, str):
+        reader.add(role, (TextBlock(text=content),), {"string": True, **layout})
+        return
+    layout["list"] = True
+    pending: list[dict[str, Any]] = []
+    joins_previous = False
+    for item in content:
+        if item["type"] == "tool_result":
+            if pending:
+                _add_blocks(reader, role, pending, layout, joins_previous=joins_previous)
+                pending, joins_previous = [], True
+            _add_tool_result(reader, item, joins_previous=joins_previous)
+            joins_previous = True
+        else:
+            pending.append(item)
+    if pending or not joins_previous:
+        _add_blocks(reader, role, pending, layout, joins_previous=joins_previous)
+
+
+def _add_blocks(
+    reader: HistoryReader, role: Role, natives: list[dict[str, Any]], layout: dict[str, Any], *, joins_previous: bool
+) -> None:
+    blocks: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    for index, item in enumerate(natives):
+        tool_use_id = reader.call_id(item.get("id")) if item["type"] == "tool_use" else ""
+        decoded = decode_block(item, tool_use_id, reader.provider)
+        blocks.append(decoded)
+        if note := diff_objects(item, encode.encode_block(decoded, lambda _, item=item: item["id"])):  # type: ignore[misc]
+            notes[str(index)] = note
+    reader.add(role, blocks, {**layout, "joined": joins_previous, **({"blocks": notes} if notes else {})})
+
+
+def _add_tool_result(reader: HistoryReader, native: dict[str, Any], *, joins_previous: bool) -> None:
+    content = native.get("content", "")
+    note: dict[str, Any] = {}
+    if isinstance(content, str):
+        parts: list[ContentBlock] = [TextBlock(text=content)] if content else []
+    else:
+        parts = [decode_block(part, "", reader.provider) for part in content]
+        note["list"] = True
+        note["parts"] = {
+            str(index): difference
+            for index, (part, decoded) in enumerate(zip(content, parts, strict=True))
+            if (difference := diff_objects(part, encode.encode_block(decoded, str)))
+        }
+    result = ToolResultBlock(
+        tool_use_id=reader.result_id(native["tool_use_id"]),
+        content=tuple(parts),
+        is_error=native.get("is_error") or False,
+    )
+    note |= diff_objects(native, encode.encode_block(result, lambda _: native["tool_use_id"], note)) or {}
+    reader.add(Role.TOOL, (result,), {"joined": joins_previous, **({"blocks": {"0": note}} if note else {})})
+
+
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request. One that Anthropic runs itself is kept whole, under its name."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        if not isinstance(item.get("input_schema"), dict):
+            name = item.get("name") or item.get("mcp_server_name") or item["type"]
+            found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
+            continue
+        definition = ToolDefinition(
+            name=item["name"], description=item.get("description") or "", input_schema=item["input_schema"]
+        )
+        raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, provider))}
+        found.append(definition.model_copy(update={"provider_raw": raw}))
+    return found
+
+
+def decode_options(native: dict[str, Any], adapter: Adapter, context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    config = native.get("output_config") or {}
+    thinking = native.get("thinking") or {}
+    choice = native.get("tool_choice") or {}
+    parallel = choice.get("disable_parallel_tool_use")
+    has_tools = bool(native.get("tools"))
+    schema = (config.get("format") or {}).get("schema")
+    options = AdapterOptions(
+        max_output_tokens=native.get("max_tokens"),
+        temperature=native.get("temperature"),
+        top_p=native.get("top_p"),
+        top_k=native.get("top_k"),
+        stop_sequences=tuple(native.get("stop_sequences") or ()),
+        tool_choice=_decode_tool_choice(choice),
+        parallel_tool_calls=None if parallel is None else not parallel,
+        output_schema=schema
+        if structured_output.supports_native_schema(adapter.capabilities, tools=has_tools)
+        else None,
+        effort=config.get("effort"),
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("budget_tokens"),
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
+    covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={adapter.provider: extra} if extra else {})
+
+
+def _decode_tool_choice(native: dict[str, Any]) -> Any:
+    match native.get("type"):
+        case "tool":
+            return NamedTool(native["name"])
+        case "any":
+            return "required"
+        case "auto" | "none" as choice:
+            return choice
+        case _:
+            return None

@@ -1,0 +1,312 @@
+"""Canonical to wire: the body of a Messages request (wire reference 2.2, 2.3 and 2.5)."""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+
+LATEST_VERSION = "2026-10-21"
+SAMPLING_VERSION = "2023-06-01"
+"""The last version that takes temperature, top_p and top_k."""
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+"""The beta that `let_drop` belongs to (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
+
+SAMPLING = ("temperature", "top_p", "top_k")
+EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "link_types")
+"""What the wire has no place for in what others said."""
+
+_BASE64_TYPES = ("application/pdf",)
+_PLAIN_TEXT = "text/plain"
+
+ToolId = Callable[[str], str]
+
+
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body; keys in the order in which the provider documents them."""
+    system, listed = _split_system(request.turns, request.provider)
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded |= encode_options(request, tools=bool(usable))
+    if system:
+        encoded["system"] = _encode_system(request, system)
+    encoded["messages"] = request.encode_history(listed, partial(_encode_messages, request))
+    if usable:
+        encoded["tools"] = [encode_tool(definition, request.provider) for definition in usable]
+    return encoded
+
+
+def allow_thinking_drop(encoded: dict[str, Any]) -> None:
+    """Asks that thinking whose signature is void be left out, where the request would be refused otherwise."""
+    binding = {"prefix_mismatch_behavior": "drop_block"}
+    encoded["thinking"] = {"type": "adaptive", **encoded.get("thinking", {}), "block_binding": binding}
+
+
+def api_version(encoded: dict[str, Any]) -> str:
+    """The API version that a body needs: sampling parameters exist only in the older one (wire reference 2.1)."""
+    return SAMPLING_VERSION if any(name in encoded for name in SAMPLING) else LATEST_VERSION
+
+
+def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options = request.options
+    thinking = _encode_thinking(request)
+    is_thinking = thinking is not None and thinking["type"] != "disabled"
+    encoded: dict[str, Any] = {"max_tokens": options.max_output_tokens or _default_max_tokens(request, thinking)}
+    if stop := option_support.stop_sequences(request):
+        encoded["stop_sequences"] = stop
+    if options.stream:
+        encoded["stream"] = True
+    for name in SAMPLING:
+        if (value := option_support.sampling_value(request, name, reasoning=is_thinking)) is not None:
+            encoded[name] = value
+    if options.seed is not None:
+        request.record_option_loss("seed", "the Messages API has none")
+    if thinking:
+        encoded["thinking"] = thinking
+    if config := _encode_output_config(request, tools=tools):
+        encoded["output_config"] = config
+    if choice := _encode_tool_choice(request, tools=tools, is_thinking=is_thinking):
+        encoded["tool_choice"] = choice
+    if options.prompt_cache:
+        encoded["cache_control"] = {"type": "ephemeral", "ttl": options.prompt_cache}
+    return encoded
+
+
+def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | None) -> int:
+    """The limit of the output where the caller names none; thinking counts towards it, so a budget comes on top."""
+    limit: int = request.adapter.capabilities.wire["default_max_tokens"]
+    budget: int = (thinking or {}).get("budget_tokens", 0)
+    return limit + budget
+
+
+def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
+    """Per model: a budget on older models, adaptive on newer ones, off only where it can be (wire reference 2.6)."""
+    options, facts = request.options, request.adapter.capabilities.wire
+    if options.thinking is False or options.effort == "none":
+        if request.adapter.capabilities.thinking_off:
+            return {"type": "disabled"}
+        request.record_option_loss("thinking", f"{request.adapter.model} always thinks; the lowest effort is asked for")
+        return None
+    if options.thinking_budget is not None and facts["thinking"] == "budget":
+        return {"type": "enabled", "budget_tokens": options.thinking_budget}
+    if options.thinking and facts["thinking"] == "adaptive":
+        return {"type": "adaptive", "display": "summarized"}
+    if options.thinking_budget is not None:
+        request.record_option_loss("thinking_budget", f"{request.adapter.model} takes no budget")
+    elif options.thinking:
+        request.record_option_loss("thinking", f"{request.adapter.model} thinks only with a thinking_budget")
+    return None
+
+
+def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
+    options, capabilities = request.options, request.adapter.capabilities
+    config: dict[str, Any] = {}
+    effort = options.effort
+    if (options.thinking is False or effort == "none") and not capabilities.thinking_off:
+        effort = "low"
+    if effort is not None and effort != "none":
+        if not capabilities.wire["effort"]:
+            request.record_option_loss("effort", f"{request.adapter.model} has no effort levels")
+        elif effort in EFFORTS:
+            config["effort"] = EFFORTS[effort]
+        else:
+            request.record_option_loss("effort", f"{effort!r} is no level of {request.adapter.model}")
+    if structured_output.should_send_schema(request, tools=tools):
+        config["format"] = {"type": "json_schema", "schema": schemas.fit_output_schema(request)}
+    return config or None
+
+
+def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bool) -> dict[str, Any] | None:
+    choice = option_support.tool_choice(request, tools=tools, reasoning=is_thinking)
+    encoded: dict[str, Any] | None = None
+    if isinstance(choice, NamedTool):
+        encoded = {"type": "tool", "name": choice.name}
+    elif choice is not None:
+        encoded = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
+    if tools and request.options.parallel_tool_calls is not None and choice != "none":
+        encoded = encoded or {"type": "auto"}
+        encoded["disable_parallel_tool_use"] = not request.options.parallel_tool_calls
+    return encoded
+
+
+def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
+    """A tool; one that the provider runs itself goes back as it was read."""
+    raw = definition.provider_raw or {}
+    if raw.get("by") == provider and "native" in raw:
+        return dict(raw["native"])
+    encoded: dict[str, Any] = {"name": definition.name, "input_schema": definition.input_schema}
+    if definition.description:
+        encoded["description"] = definition.description
+    return apply_diff(encoded, raw.get("residue") if raw.get("by") == provider else None)
+
+
+def _split_system(turns: Sequence[Turn], provider: str) -> tuple[list[Turn], list[Turn]]:
+    """Leading system turns, and the rest. A system message that was read from inside the list stays there."""
+    for position, turn in enumerate(turns):
+        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(provider).get("in_list"):
+            return list(turns[:position]), list(turns[position:])
+    return list(turns), []
+
+
+def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> str | list[dict[str, Any]]:
+    blocks = [encoded for turn in turns for encoded in _encode_blocks(request, turn)]
+    as_list = any(turn.raw(request.provider).get("list") for turn in turns)
+    return blocks if as_list else _compact_content(blocks)
+
+
+def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Tool results of one turn share one user message, in front of whatever the user adds (wire reference 8.2)."""
+    encoded: list[dict[str, Any]] = []
+    previous: Turn | None = None
+    for turn in turns:
+        if (text := turn.plain_text(request.provider)) is not None:
+            encoded.append({"role": _ROLES[turn.role], "content": [{"type": "text", "text": text}]})
+            previous = turn
+            continue
+        blocks = _encode_blocks(request, turn)
+        raw = turn.raw(request.provider)
+        joins_previous = (
+            raw.get("joined", previous is not None and previous.role is Role.TOOL)
+            if turn.role is Role.TOOL
+            else raw.get("joined")
+        )
+        if joins_previous and previous is not None and previous.role is Role.TOOL:
+            encoded[-1]["content"] += blocks
+        else:
+            content = (
+                blocks
+                if raw.get("list") or turn.role is Role.TOOL
+                else _compact_content(blocks, only=raw.get("string", False))
+            )
+            encoded.append({"role": _ROLES[turn.role], "content": content})
+        previous = turn
+    return encoded
+
+
+_ROLES = {
+    Role.USER: "user",
+    Role.TOOL: "user",
+    Role.ASSISTANT: "assistant",
+    Role.SYSTEM: "system",
+    Role.DEVELOPER: "system",
+}
+
+
+def _compact_content(blocks: list[dict[str, Any]], *, only: bool = True) -> Any:
+    """A lone text without any extras, as a string."""
+    if only and len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+        return blocks[0]["text"]
+    return blocks
+
+
+def _encode_blocks(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    raw = turn.raw(request.provider)
+    notes = raw.get("blocks", {})
+    encoded: list[dict[str, Any]] = []
+    for index, content in enumerate(turn.blocks):
+        request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))
+        _record_text_type_losses(request, turn, index)
+        if isinstance(content, TextBlock) and content.citations and not raw:
+            content = content.model_copy(update={"citations": ()})
+        note = notes.get(str(turn.origins[index]), {})
+        encoded.append(request.restore_block(turn, index, encode_block(content, request.tool_id, note)))
+    return encoded
+
+
+def _record_text_type_losses(request: RequestBuilder, turn: Turn, index: int) -> None:
+    """Documents that are text are plain text here, of whatever type they were."""
+    content = turn.blocks[index]
+    for each in content.content if isinstance(content, ToolResultBlock) else (content,):
+        if isinstance(each, DocumentBlock) and each.media_type is not None:
+            changed = (each.source.kind, each.media_type) != ("text", _PLAIN_TEXT)
+            if changed and _encode_source(each.source, each.media_type)["type"] == "text":
+                reason = f"a document of the type {each.media_type} is sent as plain text"
+                request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+
+
+def encode_block(content: ContentBlock, tool_id: ToolId, note: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One block. ``note`` tells how a tool's answer was laid out when it was read."""
+    match content:
+        case TextBlock():
+            encoded: dict[str, Any] = {"type": "text", "text": content.text}
+            if cited := [citation.data for citation in content.citations if citation.data]:
+                encoded["citations"] = cited
+            return encoded
+        case ToolUseBlock():
+            return {"type": "tool_use", "id": tool_id(content.id), "name": content.name, "input": content.input}
+        case ToolResultBlock():
+            return _encode_tool_result(content, tool_id, note or {})
+        case ThinkingBlock():
+            return {"type": "thinking", "thinking": content.text, "signature": content.signature or ""}
+        case RedactedThinkingBlock():
+            return {"type": "redacted_thinking", "data": content.data}
+        case ImageBlock():
+            return {"type": "image", "source": _encode_source(content.source, content.media_type or "image/png")}
+        case DocumentBlock():
+            encoded = {
+                "type": "document",
+                "source": _encode_source(content.source, content.media_type or "application/pdf"),
+            }
+            return encoded | {k: v for k in ("title", "context") if (v := getattr(content, k)) is not None}
+        case ProviderBlock():
+            return content.data
+        case _:
+            raise TypeError(f"the projection let a {content.type} block through")
+
+
+def _encode_tool_result(content: ToolResultBlock, tool_id: ToolId, note: dict[str, Any]) -> dict[str, Any]:
+    notes = note.get("parts", {})
+    parts = [
+        apply_diff(encode_block(part, tool_id), notes.get(str(index))) for index, part in enumerate(content.content)
+    ]
+    encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": tool_id(content.tool_use_id)}
+    encoded["content"] = parts if note.get("list") else (_compact_content(parts) if parts else "")
+    if content.is_error:
+        encoded["is_error"] = True
+    return encoded
+
+
+def _encode_source(source: MediaSource, media_type: str) -> dict[str, Any]:
+    match source.kind:
+        case "text":
+            return {"type": "text", "media_type": _PLAIN_TEXT, "data": source.data}
+        case "base64" if media_type in _BASE64_TYPES or media_type.startswith("image/"):
+            return {"type": "base64", "media_type": media_type, "data": source.data}
+        case "base64":  # the wire takes texts of any kind as plain ones alone (wire reference 2.3)
+            return {"type": "text", "media_type": _PLAIN_TEXT, "data": _decode_base64_text(source.data)}
+        case "url":
+            return {"type": "url", "url": source.data}
+        case _:
+            return {"type": "file", "file_id": source.data}
+
+
+def _decode_base64_text(data: str) -> str:
+    """The text that base64 holds, up to where it was cut off; what is no UTF-8 in it is marked as such."""
+    digits = data.rstrip("=")
+    whole = digits if len(digits) % 4 != 1 else digits[:-1]  # one digit alone is no byte
+    return base64.b64decode(whole + "==").decode(errors="replace")

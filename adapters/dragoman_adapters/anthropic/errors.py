@@ -1,0 +1,49 @@
+"""What Anthropic's errors mean, by HTTP and inside a stream (wire reference 2.5, specification D5.7)."""
+
+from typing import Any
+
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    BillingError,
+    ContextOverflowError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+)
+from dragoman.adapter.replies.error_context import ErrorContext
+
+BY_TYPE: dict[str, type[ProviderError]] = {
+    "invalid_request_error": InvalidRequestError,
+    "authentication_error": AuthenticationError,
+    "billing_error": BillingError,
+    "permission_error": PermissionDeniedError,
+    "not_found_error": NotFoundError,
+    "request_too_large": ContextOverflowError,
+    "rate_limit_error": RateLimitError,
+    "timeout_error": RequestTimeoutError,
+    "api_error": ServerError,
+    "overloaded_error": OverloadedError,
+}
+
+_OVERFLOW = ("prompt is too long", "exceed context", "context limit", "context window", "tokens >")
+
+
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+    """The error of ``{"type": "error", "error": {...}}``, whichever way it came."""
+    inner = native.get("error")
+    inner = inner if isinstance(inner, dict) else {}
+    details = inner.get("details")
+    failure = origin.failure(
+        message=inner.get("message") or native.get("message"),
+        code=(details.get("error_code") if isinstance(details, dict) else None) or inner.get("type"),
+        request_id=native.get("request_id") or origin.headers.get("request-id"),
+    )
+    kind = BY_TYPE.get(str(inner.get("type")))
+    if kind in (InvalidRequestError, None) and any(word in failure.text.lower() for word in _OVERFLOW):
+        kind = ContextOverflowError
+    return failure.error(kind)

@@ -1,0 +1,92 @@
+"""The three forms in which Bedrock's runtime is spoken to. A body says itself which of them it is.
+
+Converse is the form that all models share, and the one that is written unless the caller asks for another. The
+other two are bodies of InvokeModel: Anthropic's Messages, asked for with the field ``anthropic_version``, and that of
+Nova, whose messages are Converse's own, asked for with ``schemaVersion``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote, unquote
+
+from dragoman.adapter.errors import RequestError
+from dragoman.adapter.losses import LossKind
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import Turn
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock
+
+PROVIDER = "bedrock"
+
+
+class BodyFormat(StrEnum):
+    CONVERSE = "converse"
+    MESSAGES = "messages"
+    NOVA = "nova"
+
+
+_INVOKE = ("invoke", "invoke-with-response-stream")
+_OPERATIONS = {
+    BodyFormat.CONVERSE: ("converse", "converse-stream"),
+    BodyFormat.MESSAGES: _INVOKE,
+    BodyFormat.NOVA: _INVOKE,
+}
+
+
+def detect_format(body: Mapping[str, Any]) -> BodyFormat:
+    """The form of a request body, or of the fields that a caller wants in one."""
+    if "anthropic_version" in body:
+        return BodyFormat.MESSAGES
+    return BodyFormat.NOVA if "schemaVersion" in body else BodyFormat.CONVERSE
+
+
+def request_path(model: str, form: BodyFormat, *, stream: bool) -> str:
+    """Where a request goes. Names may be ARNs, with colons and slashes; one that is quoted already stays so.
+
+    Raises RequestError for a name that no encoding can write.
+    """
+    try:
+        name = quote(unquote(model), safe="")
+    except UnicodeEncodeError:
+        raise RequestError(f"{model!r:.80} is no name of a model: it holds a lone surrogate") from None
+    return f"/model/{name}/{_OPERATIONS[form][stream]}"
+
+
+def drop_other_formats(request: RequestBuilder, form: BodyFormat) -> None:
+    """Leaves out what was said of messages in the words of another form: notes, native blocks, sources."""
+    fitted = (_fit_turn(request, turn, form) for turn in request.turns)
+    request.turns = tuple(turn for turn in fitted if turn.blocks)
+
+
+def _fit_turn(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
+    turn = _drop_unreadable_blocks(request, turn, form)
+    raw = turn.raw(PROVIDER)
+    if not raw or _notes_are_read_by(form, raw):
+        return turn
+    metadata = turn.message.metadata.model_copy(update={"provider_raw": None})
+    return replace(turn, message=turn.message.model_copy(update={"metadata": metadata}))
+
+
+def _drop_unreadable_blocks(request: RequestBuilder, turn: Turn, form: BodyFormat) -> Turn:
+    indexes: list[int] = []
+    for index, block in enumerate(turn.blocks):
+        if _is_read_by(form, block):
+            indexes.append(index)
+        else:
+            request.record_block_loss(turn, index, LossKind.NATIVE_BLOCK, "the block is of another of Bedrock's forms")
+    if len(indexes) == len(turn.blocks):
+        return turn
+    return replace(
+        turn, blocks=tuple(turn.blocks[at] for at in indexes), origins=tuple(turn.origins[at] for at in indexes)
+    )
+
+
+def _is_read_by(form: BodyFormat, block: ContentBlock) -> bool:
+    """Native blocks of Anthropic's have a type; those of Converse are named by their only key."""
+    return not isinstance(block, ProviderBlock) or ("type" in block.data) is (form is BodyFormat.MESSAGES)
+
+
+def _notes_are_read_by(form: BodyFormat, raw: Mapping[str, Any]) -> bool:
+    """Converse's notes say that they are; those of Anthropic's form are as its own adapter writes them."""
+    return (raw.get("form") != BodyFormat.CONVERSE) is (form is BodyFormat.MESSAGES)

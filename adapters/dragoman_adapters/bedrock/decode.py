@@ -1,0 +1,336 @@
+"""Wire to canonical: replies and requests of Converse (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests import structured_output
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.bedrock import encode, encode_blocks
+from dragoman_adapters.bedrock.body_formats import PROVIDER, BodyFormat
+from dragoman_adapters.bedrock.options import MERGED_FIELDS, OPTION_FIELDS, encode_options
+
+Native = dict[str, Any]
+
+STOP_REASONS = {
+    "end_turn": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_USE,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "guardrail_intervened": StopReason.REFUSAL,
+    "content_filtered": StopReason.REFUSAL,
+    "malformed_model_output": StopReason.ERROR,
+    "malformed_tool_use": StopReason.ERROR,
+    "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
+}
+
+CACHE_POINT = "cachePoint"
+"""A block that says nothing: it is noted, not read."""
+
+_COVERED_FIELDS = {"output", "usage"}
+_MEDIA = ("image", "document", "video", "audio")
+
+
+def decode_message(native: Native, reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+    """A whole reply object, or the one that a stream has gathered."""
+    native_blocks = map(_without_call_type, native["output"]["message"]["content"])
+    content, notes = _decode_blocks(native_blocks, reply.call_id)
+    raw: Native = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
+    return reply.build(
+        content,
+        model=None,
+        stop_reason=_decode_stop_reason(native.get("stopReason"), status),
+        usage=decode_usage(native),
+        raw={**raw, "form": str(BodyFormat.CONVERSE), **notes},
+        status=status,
+    )
+
+
+def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
+
+
+def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
+    """The cache counts stand beside inputTokens, which excludes them; the total is the sum of all four.
+
+    Some models spell them cacheReadInputTokenCount. What the tier and the latency of the reply cost is told beside
+    the counts.
+    """
+    count, served = UsageReader.of(native.get("usage")), UsageReader(native)
+    if count is None or native["usage"].get("inputTokens") is None:
+        return None
+    hourly = [each.get("inputTokens") for each in count.objects("cacheDetails") if each.get("ttl") == "1h"]
+    return TokenUsage(
+        input_tokens=count("inputTokens"),
+        output_tokens=count.required("outputTokens"),
+        cached_input_tokens=count("cacheReadInputTokens", "cacheReadInputTokenCount"),
+        cache_creation_input_tokens=count("cacheWriteInputTokens", "cacheWriteInputTokenCount"),
+        cache_creation_1h_input_tokens=sum(count.count_at("cacheDetails", each) for each in hourly) if hourly else None,
+        server_tools=count.counts_by_name("serverToolUsage"),
+        service_tier=served.text("serviceTier.type"),
+        speed=served.text("performanceConfig.latency"),
+        reported_total=count.optional("totalTokens"),
+        unread=(*count.unread, *served.unread),
+        raw=dict(native["usage"]),
+    )
+
+
+def _decode_blocks(
+    natives: Iterable[Native], call_id: Callable[[int, str | None], str]
+) -> tuple[list[ContentBlock], Native]:
+    """The blocks, and notes: what each holds beyond what our encoder would write, and the markers around it."""
+    content: list[ContentBlock] = []
+    blocks: dict[str, Native] = {}
+    ahead: list[Native] = []
+    for native in natives:
+        if CACHE_POINT in native:
+            behind = blocks.setdefault(str(len(content) - 1), {}).setdefault("behind", []) if content else ahead
+            behind.append(native)
+            continue
+        called = native.get("toolUse") or {}
+        decoded = decode_block(native, call_id(len(content), called.get("toolUseId")) if is_call(native) else "")
+        if note := diff_block(native, decoded, called.get("toolUseId") or ""):
+            blocks[str(len(content))] = note
+        content.append(decoded)
+    return content, {name: value for name, value in (("blocks", blocks), ("ahead", ahead)) if value}
+
+
+def _without_call_type(native: Native) -> Native:
+    """A block of a reply as it may be sent again: only there a call has the type of a plain one."""
+    call = native.get("toolUse") or {}
+    if call.get("type") != "tool_use":
+        return native
+    return {**native, "toolUse": {name: value for name, value in call.items() if name != "type"}}
+
+
+def is_call(native: Native) -> bool:
+    """A call that is ours to answer; those that Bedrock answers itself have another type."""
+    call = native.get("toolUse")
+    return call is not None and call.get("type") in (None, "tool_use")
+
+
+def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
+    """One block, which is named by its only key; what the canonical form has no word for is kept whole."""
+    kind, value = _union_member(native)
+    match kind:
+        case "text":
+            return TextBlock(text=value)
+        case "json":
+            return TextBlock(text=wirejson.dumps_text(value))
+        case "toolUse" if is_call(native):
+            given = value["input"]
+            raw = None if isinstance(given, dict) else given if isinstance(given, str) else wirejson.dumps_text(given)
+            return ToolUseBlock(id=tool_use_id, name=value["name"], input=given if raw is None else {}, raw_input=raw)
+        case "reasoningContent" if "reasoningText" in value:
+            thought = value["reasoningText"]
+            return ThinkingBlock(text=thought["text"], signature=thought.get("signature") or None)
+        case "reasoningContent" if "redactedContent" in value:
+            return RedactedThinkingBlock(data=value["redactedContent"])
+        case "citationsContent" if value.get("content"):
+            text = "".join(part["text"] for part in value["content"])
+            return TextBlock(text=text, citations=tuple(map(_decode_citation, value.get("citations") or ())))
+        case "image" | "document" | "video" | "audio" if medium := encode_blocks.decode_media(kind, value, PROVIDER):
+            return medium
+        case _:
+            return ProviderBlock(provider=PROVIDER, kind=kind, data=native)
+
+
+def _union_member(native: Native) -> tuple[str, Any]:
+    """The name of a union's member and its value."""
+    return next(iter(native.items()), ("", None))
+
+
+def _decode_citation(native: Native) -> Citation:
+    """The place in the source has a name for its kind of place, and a start and an end in that kind's units."""
+    kind, place = _union_member(native.get("location") or {"citation": {}})
+    quoted = "".join(part.get("text") or "" for part in native.get("sourceContent") or ())
+    characters = kind == "documentChar"
+    return Citation(
+        kind=kind,
+        title=native.get("title"),
+        url=place.get("url") or native.get("source"),
+        cited_text=quoted or None,
+        start=place.get("start") if characters else None,
+        end=place.get("end") if characters else None,
+        data=native,
+    )
+
+
+def diff_block(native: Native, decoded: ContentBlock, tool_use_id: str) -> Native:
+    """What a block holds beyond ours: a residue, and under ``inner`` that of the object in its only field."""
+    ours = encode.encode_block(decoded, lambda _: tool_use_id, encode_blocks.DocumentNames().reserve, takes_text=True)
+    kind, theirs = _union_member(native)
+    encoded = ours.get(kind)
+    if isinstance(theirs, dict) and isinstance(encoded, dict):
+        inner = diff_objects(theirs, encoded)
+        return {"inner": inner} if inner else {}
+    return diff_objects(native, ours) or {}
+
+
+def decode_history(native: Native, reader: HistoryReader) -> None:
+    """The system prompt and the messages of a request."""
+    if system := native.get("system"):
+        content, notes = _decode_blocks(system, lambda *_: "")
+        reader.add(Role.SYSTEM, content, {"form": str(BodyFormat.CONVERSE), **notes})
+    before = ""
+    for item in native["messages"]:
+        _add_message(reader, item, apart=item["role"] == before)
+        before = item["role"]
+
+
+def _add_message(reader: HistoryReader, native: Native, *, apart: bool) -> None:
+    """One native message; each tool result in the user's becomes a message of its own, and so does what is around."""
+    role = Role(native["role"])
+    layout: Native = {"form": str(BodyFormat.CONVERSE)}
+    if role is Role.SYSTEM:
+        layout["in_list"] = True
+    for group in _group_blocks(native["content"]) if role is Role.USER else [native["content"]]:
+        first = {"apart": True} if apart and group[:1] == native["content"][:1] else {}
+        if group and "toolResult" in group[0]:
+            _add_tool_result(reader, group[0], group[1:], {**layout, **first})
+        else:
+            content, notes = _decode_blocks(group, lambda _, native_id: reader.call_id(native_id))
+            reader.add(role, content, {**layout, **first, **notes})
+
+
+def _group_blocks(content: list[Native]) -> list[list[Native]]:
+    """A user's blocks, each result by itself with the markers behind it, and what stands between results together."""
+    groups: list[list[Native]] = []
+    for item in content:
+        behind = groups and "toolResult" not in item and (CACHE_POINT in item or "toolResult" not in groups[-1][0])
+        if behind:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    return groups or [[]]
+
+
+def _add_tool_result(reader: HistoryReader, native: Native, markers: list[Native], raw: Native) -> None:
+    result = native["toolResult"]
+    parts = [decode_block(part, "") for part in result["content"]]
+    differences = ((index, diff_block(part, parts[index], "")) for index, part in enumerate(result["content"]))
+    notes = {str(index): note for index, note in differences if note}
+    answer = ToolResultBlock(
+        tool_use_id=reader.result_id(result["toolUseId"]),
+        content=tuple(parts),
+        is_error=result.get("status") == "error",
+    )
+    note: Native = {"parts": notes} if notes else {}
+    ours = encode.encode_block(
+        answer, lambda _: result["toolUseId"], encode_blocks.DocumentNames().reserve, note, takes_text=True
+    )
+    if inner := diff_objects(result, ours["toolResult"]):
+        note["inner"] = inner
+    if markers:
+        note["behind"] = markers
+    reader.add(Role.TOOL, (answer,), {**raw, **({"blocks": {"0": note}} if note else {})})
+
+
+def decode_tools(native: Native, provider: str) -> list[ToolDefinition]:
+    """The tools of a request. One that Bedrock runs itself is kept whole, under its name; markers are noted."""
+    found: list[ToolDefinition] = []
+    for item in (native.get("toolConfig") or {}).get("tools") or ():
+        kind, value = _union_member(item)
+        if kind == CACHE_POINT and found:
+            raw = found[-1].provider_raw or {"by": provider}
+            behind = [*raw.get("behind", ()), item]
+            found[-1] = found[-1].model_copy(update={"provider_raw": {**raw, "behind": behind}})
+            continue
+        if kind != "toolSpec":
+            found.append(ToolDefinition(name=value.get("name") or kind, provider_raw={"by": provider, "native": item}))
+            continue
+        schema = (value.get("inputSchema") or {}).get("json")
+        given = {"input_schema": schema} if isinstance(schema, dict) else {}
+        definition = ToolDefinition(name=value["name"], description=value.get("description") or "", **given)
+        if note := diff_objects(value, encode.encode_tool(definition)[0]["toolSpec"]):
+            definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": note}})
+        found.append(definition)
+    return found
+
+
+def decode_options(native: Native, adapter: Adapter, context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+
+    Whether a stream is wanted is said by the path alone.
+    """
+    inference = native.get("inferenceConfig") or {}
+    config = native.get("toolConfig") or {}
+    model_fields = native.get("additionalModelRequestFields") or {}
+    output = native.get("outputConfig") or {}
+    has_tools = bool(config.get("tools"))
+    thinking = model_fields.get("thinking")
+    thinking = thinking if isinstance(thinking, dict) else {}
+    values: dict[str, Any] = {ours: inference.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
+        top_k=_lookup(model_fields, adapter.capabilities.wire["top_k"]),
+        stop_sequences=tuple(inference.get("stopSequences") or ()),
+        tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
+        output_schema=_decode_output_schema(output)
+        if structured_output.supports_native_schema(adapter.capabilities, tools=has_tools)
+        else None,
+        effort=output.get("effort"),
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("budget_tokens"),
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
+    rest = dict(native)
+    if others := {name: value for name, value in config.items() if name != "tools"}:
+        rest["toolConfig"] = others
+    else:
+        rest.pop("toolConfig", None)
+    conversation = ["messages"] + (["system"] if native.get("system") else [])
+    extra = extra_fields(rest, encoded, conversation, merged=MERGED_FIELDS)
+    return replace(options, extra={adapter.provider: extra} if extra else {})
+
+
+def _lookup(fields: Mapping[str, Any], path: list[str]) -> Any:
+    """The value where a path of names leads, None where it leads nowhere."""
+    value: Any = fields if path else None
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _decode_tool_choice(native: Native) -> Any:
+    match native:
+        case {"tool": {"name": str(name)}}:
+            return NamedTool(name)
+        case {"any": _}:
+            return "required"
+        case {"auto": _}:
+            return "auto"
+        case _:
+            return None
+
+
+def _decode_output_schema(output: Native) -> dict[str, Any] | None:
+    text = (((output.get("textFormat") or {}).get("structure") or {}).get("jsonSchema") or {}).get("schema")
+    if not isinstance(text, str):
+        return None
+    schema, malformed = wirejson.parse_arguments(text)
+    return schema if malformed is None else None

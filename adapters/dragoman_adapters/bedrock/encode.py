@@ -1,0 +1,256 @@
+"""Canonical to wire: the body of a Converse request (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.bedrock import encode_blocks
+from dragoman_adapters.bedrock.body_formats import PROVIDER
+from dragoman_adapters.bedrock.options import cache_point, encode_options
+
+Native = dict[str, Any]
+Note = Mapping[str, Any]
+ToolId = Callable[[str], str]
+NameFactory = Callable[[str | None], str]
+
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "guesses")
+"""What the wire has no place for in what others said."""
+_OPENING_TEXT = "Continue."
+_DOCUMENT_TEXT = "Attached:"
+_EMPTY_TEXT = "(empty)"
+_NO_CACHE_POINT_AFTER = {"document", "video"}
+"""Blocks right behind which no marker may stand."""
+
+
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Native:
+    """The whole body; keys in the order in which the provider documents them."""
+    system, listed = _split_system(request)
+    encoded: Native = {"messages": request.encode_history(listed, partial(_encode_messages, request))}
+    if system:
+        encoded["system"] = _encode_system(request, system)
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    encoded |= encode_options(request, tools=bool(usable))
+    config = _encode_tool_config(request, usable, encoded.pop("toolConfig", {}))
+    if config:
+        encoded["toolConfig"] = config
+    if request.options.prompt_cache and request.adapter.capabilities.supports_prompt_caching:
+        _add_cache_points(encoded, cache_point(request.options.prompt_cache))
+    return encoded
+
+
+def _split_system(request: RequestBuilder) -> tuple[list[Turn], list[Turn]]:
+    """Leading system turns, and the rest. A system message that was read from inside the list stays there."""
+    for position, turn in enumerate(request.turns):
+        if turn.role not in (Role.SYSTEM, Role.DEVELOPER) or turn.raw(PROVIDER).get("in_list"):
+            return list(request.turns[:position]), list(request.turns[position:])
+    return list(request.turns), []
+
+
+def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
+    names = encode_blocks.DocumentNames()
+    return [native for turn in turns for native in _encode_blocks(request, turn, names)]
+
+
+def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[Native]:
+    """The roles alternate, so neighbours of one role share a message; the user's is the first."""
+    encoded: list[Native] = []
+    names: encode_blocks.DocumentNames = request.encoder_state.setdefault("names", encode_blocks.DocumentNames())
+    called_tools: dict[str, None] = request.encoder_state.setdefault("called", {})
+    for turn in turns:
+        called_tools |= {call.name: None for call in turn.blocks if isinstance(call, ToolUseBlock)}
+        role, raw = _ROLES[turn.role], turn.raw(PROVIDER)
+        if not (encoded and encoded[-1]["role"] == role) or raw.get("apart"):
+            encoded.append({"role": role, "content": []})
+        content = encoded[-1]["content"]
+        blocks = list(_encode_blocks(request, turn, names))
+        with_text = blocks if raw else _add_document_text(content, blocks)
+        if len(with_text) > len(blocks):
+            index = next(index for index, block in enumerate(turn.blocks) if isinstance(block, DocumentBlock))
+            reason = "a document wants a text beside it: one is put in front"
+            request.record_block_loss(turn, index, LossKind.MEDIA, reason, Severity.INFO)
+        content += with_text
+    if request.at_list_start and turns and (not encoded or encoded[0]["role"] == "assistant"):
+        request.record_loss(LossKind.ROLE, "the first message is not the user's: one is added before it", Severity.INFO)
+        encoded.insert(0, {"role": "user", "content": [{"text": _OPENING_TEXT}]})
+    return encoded
+
+
+_ROLES = {
+    Role.USER: "user",
+    Role.TOOL: "user",
+    Role.ASSISTANT: "assistant",
+    Role.SYSTEM: "system",
+    Role.DEVELOPER: "system",
+}
+
+
+def _add_document_text(before: list[Native], blocks: list[Native]) -> list[Native]:
+    """The blocks, with a text where they hold a document and no text is beside it: that would be refused.
+
+    What the message says later does not count, so that nothing changes when it does.
+    """
+    position = next((index for index, native in enumerate(blocks) if "document" in native), None)
+    if position is None or any("text" in native for native in (*before, *blocks)):
+        return blocks
+    return [*blocks[:position], {"text": _DOCUMENT_TEXT}, *blocks[position:]]
+
+
+def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.DocumentNames) -> Iterator[Native]:
+    """The blocks of a turn, with the markers that stood around its own."""
+    raw = turn.raw(PROVIDER)
+    notes = raw.get("blocks", {})
+    name = names.reserve if raw else names
+    takes_text = request.adapter.capabilities.wire["document_text"]
+    yield from raw.get("ahead", ())
+    for index, (content, origin) in enumerate(turn.iter_blocks()):
+        request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))
+        if _is_cited(content) and not raw:
+            content = content.model_copy(update={"citations": ()})
+        note = notes.get(str(origin), {})
+        encoded = apply_note(encode_block(content, request.tool_id, name, note, takes_text=takes_text), note)
+        _record_form_losses(request, turn, index, encoded)
+        yield encoded
+        yield from note.get("behind", ())
+
+
+def _record_form_losses(request: RequestBuilder, turn: Turn, index: int, encoded: Native) -> None:
+    """Notes where documents go by another name, or as bytes instead of text, and where an answer gets a word."""
+
+    def lose(kind: LossKind, reason: str) -> None:
+        request.record_block_loss(turn, index, kind, reason, Severity.INFO)
+
+    content = turn.blocks[index]
+    sent, originals = [encoded], [content]
+    if isinstance(content, ToolResultBlock):
+        sent, originals = encoded["toolResult"]["content"], list(content.content)
+        texts = [part.text for part in originals if isinstance(part, TextBlock)]
+        if not originals or any(not text.strip() for text in texts):
+            lose(LossKind.EMPTY_TEXT, "Converse takes no answer without words")
+    documents = [part for part in originals if isinstance(part, DocumentBlock)]
+    for native, document in zip((part["document"] for part in sent if "document" in part), documents, strict=True):
+        if native["name"] != document.title:
+            lose(LossKind.MEDIA, f"a document goes by the name {native['name']!r}")
+        if document.source.kind == "text" and "bytes" in native["source"]:
+            lose(LossKind.FLATTENED, "a document of plain text is sent as bytes")
+
+
+def apply_note(encoded: Native, note: Note) -> Native:
+    """A block with what the provider's own held beyond it; ``inner`` is what its only field held."""
+    if inner := note.get("inner"):
+        encoded = {kind: apply_diff(value, inner) for kind, value in encoded.items()}
+    return apply_diff(encoded, note)
+
+
+def encode_block(
+    content: ContentBlock, tool_id: ToolId, names: NameFactory, note: Note | None = None, *, takes_text: bool
+) -> Native:
+    """One block. ``note`` tells how the parts of a tool's answer were laid out when it was read."""
+    match content:
+        case TextBlock():
+            return _encode_text(content)
+        case ToolUseBlock():
+            return {"toolUse": {"toolUseId": tool_id(content.id), "name": content.name, "input": content.input}}
+        case ToolResultBlock():
+            return _encode_tool_result(content, tool_id, names, note or {}, takes_text=takes_text)
+        case ThinkingBlock():
+            thought = {"text": content.text} | ({"signature": content.signature} if content.signature else {})
+            return {"reasoningContent": {"reasoningText": thought}}
+        case RedactedThinkingBlock():
+            return {"reasoningContent": {"redactedContent": content.data}}
+        case ImageBlock() | DocumentBlock() | VideoBlock() | AudioBlock():
+            return encode_blocks.encode_media(content, names, takes_text=takes_text)
+        case ProviderBlock():
+            return content.data
+        case _:
+            raise TypeError(f"the projection let a {content.type} block through")
+
+
+def _encode_text(content: TextBlock) -> Native:
+    """A text; where sources back it, in the block that holds them as well."""
+    cited = [citation.data for citation in content.citations if citation.data]
+    if not cited:
+        return {"text": content.text}
+    return {"citationsContent": {"content": [{"text": content.text}], "citations": cited}}
+
+
+def _is_cited(content: ContentBlock) -> bool:
+    return isinstance(content, TextBlock) and bool(content.citations)
+
+
+def _encode_tool_result(
+    content: ToolResultBlock, tool_id: ToolId, names: NameFactory, note: Note, *, takes_text: bool
+) -> Native:
+    """An answer. Its texts have no sources: there is no place for them here."""
+    notes = note.get("parts", {})
+    plain = (part.model_copy(update={"citations": ()}) if _is_cited(part) else part for part in content.content)
+    parts = [
+        apply_note(encode_block(part, tool_id, names, takes_text=takes_text), notes.get(str(index), {}))
+        for index, part in enumerate(plain)
+    ]
+    texts = [part for part in parts if part.get("text", _EMPTY_TEXT).strip()]  # texts without words are refused
+    encoded: Native = {"toolUseId": tool_id(content.tool_use_id), "content": texts or [{"text": _EMPTY_TEXT}]}
+    if content.is_error:
+        encoded["status"] = "error"
+    return {"toolResult": encoded}
+
+
+def encode_tool(definition: ToolDefinition) -> list[Native]:
+    """A tool, with the markers that stood behind it; one that Bedrock runs itself goes back as it was read."""
+    raw = definition.provider_raw or {}
+    own = raw if raw.get("by") == PROVIDER else {}
+    if "native" in own:
+        return [dict(own["native"]), *own.get("behind", ())]
+    spec: Native = {"name": definition.name}
+    if definition.description:
+        spec["description"] = definition.description
+    spec["inputSchema"] = {"json": definition.input_schema}
+    return [{"toolSpec": apply_diff(spec, own.get("residue"))}, *own.get("behind", ())]
+
+
+def _encode_tool_config(request: RequestBuilder, usable: Sequence[ToolDefinition], choice: Native) -> Native:
+    """The tools and the choice among them. A history that holds calls is refused without the tools that it calls."""
+    called_tools: dict[str, None] = request.encoder_state.get("called", {})
+    if request.options.tool_choice == "none" and usable:
+        if not called_tools:
+            return {}
+        request.record_option_loss("tool_choice", "Converse cannot forbid calls where the history holds some")
+    if usable:
+        return {"tools": [native for definition in usable for native in encode_tool(definition)], **choice}
+    if not called_tools:
+        return {}
+    reason = "no tools are offered, but the history calls some: they are named, or the request would be refused"
+    request.record_loss(LossKind.TOOLS, reason, Severity.INFO)
+    return {"tools": [native for name in called_tools for native in encode_tool(ToolDefinition(name=name))]}
+
+
+def _add_cache_points(encoded: Native, marker: Native) -> None:
+    """Asks for caching of the system prompt and of everything up to the last message."""
+    if "system" in encoded:
+        encoded["system"] = [*encoded["system"], marker]
+    content = encoded["messages"].new_items[-1]["content"] if encoded["messages"].new_items else []
+    position = len(content)
+    while position and content[position - 1].keys() & _NO_CACHE_POINT_AFTER:
+        position -= 1
+    if position:
+        content.insert(position, marker)

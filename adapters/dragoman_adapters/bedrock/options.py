@@ -1,0 +1,172 @@
+"""Options to the fields of a Converse request, and to those that only one family of models reads."""
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman_adapters.anthropic.encode import EFFORTS
+
+Fields = dict[str, Any]
+
+OPTION_FIELDS = {"max_output_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP"}
+"""Our options and the names of Converse's."""
+
+MERGED_FIELDS = frozenset(
+    {"inferenceConfig", "additionalModelRequestFields", "outputConfig", "textFormat", "toolConfig"}
+)
+"""Fields of which a caller may set a part: theirs are laid over ours one by one."""
+
+_LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+
+
+def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
+    """Everything but the conversation and the tools."""
+    options = request.options
+    inference = {
+        name: value for ours, name in OPTION_FIELDS.items() if (value := _allowed_option(request, ours)) is not None
+    }
+    if stop := option_support.stop_sequences(request):
+        inference["stopSequences"] = stop
+    model_fields, output = _encode_thinking(request)
+    if (top_k := _allowed_option(request, "top_k")) is not None:
+        _assign(model_fields, request.adapter.capabilities.wire["top_k"], top_k)
+    if structured_output.should_send_schema(request, tools=tools):
+        schema = {"schema": wirejson.dumps_text(schemas.fit_output_schema(request))}
+        output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
+    if options.seed is not None:
+        request.record_option_loss("seed", "Converse has none")
+    if options.parallel_tool_calls is False:
+        request.record_option_loss("parallel_tool_calls", "Converse has no such switch")
+    if options.prompt_cache and not request.adapter.capabilities.supports_prompt_caching:
+        option_support.record_cache_hint_loss(request)
+    fields = {
+        "inferenceConfig": inference,
+        "toolConfig": _encode_tool_choice(request, tools=tools),
+        "additionalModelRequestFields": model_fields,
+        "outputConfig": output,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _allowed_option(request: RequestBuilder, name: str) -> Any:
+    """An option's value, None where there is none or the model does not take it."""
+    value = getattr(request.options, name)
+    if value is None or name not in ("temperature", "top_p", "top_k"):
+        return value
+    if name == "top_k" and not request.adapter.capabilities.wire["top_k"]:
+        request.record_option_loss(name, f"{request.adapter.model} takes none")
+        return None
+    return option_support.sampling_value(request, name, reasoning=_is_thinking(request))
+
+
+def _assign(fields: Fields, path: list[str], value: Any) -> None:
+    """Puts a value where a path of names leads."""
+    *groups, last = path
+    for name in groups:
+        fields = fields.setdefault(name, {})
+    fields[last] = value
+
+
+def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> Fields:
+    choice = option_support.tool_choice(request, tools=tools, reasoning=_is_thinking(request))
+    if choice in (None, "none"):
+        return {}
+    if isinstance(choice, NamedTool):
+        return {"toolChoice": {"tool": {"name": choice.name}}}
+    return {"toolChoice": {"any" if choice == "required" else "auto": {}}}
+
+
+def _is_thinking(request: RequestBuilder) -> bool:
+    options = request.options
+    return bool(options.thinking or options.thinking_budget) and options.effort != "none"
+
+
+def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
+    """The model's own fields and those of outputConfig, by the family's way to ask for reasoning."""
+    options, mode = request.options, request.adapter.capabilities.wire["reasoning"]
+    if options.thinking is None and options.thinking_budget is None and options.effort is None:
+        return {}, {}
+    if write := _THINKING_ENCODERS.get(mode):
+        return write(request)
+    if options.thinking or options.thinking_budget is not None or options.effort not in (None, "none"):
+        requested = {"thinking": options.thinking, "effort": options.effort, "thinking_budget": options.thinking_budget}
+        for name, value in requested.items():
+            if value not in (None, False, "none"):
+                request.record_option_loss(name, f"{request.adapter.model} does not reason at request")
+    return {}, {}
+
+
+def _is_thinking_off(request: RequestBuilder) -> bool:
+    return request.options.thinking is False or request.options.effort == "none"
+
+
+def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
+    """A budget on older models, adaptive on newer ones, off only where it can be; levels stand beside."""
+    options, capabilities, model = request.options, request.adapter.capabilities, request.adapter.model
+    effort, mode = options.effort, capabilities.wire["thinking"]
+    model_fields: Fields = {}
+    if _is_thinking_off(request):
+        if capabilities.thinking_off:
+            return ({"thinking": {"type": "disabled"}}, {}) if mode != "none" else ({}, {})
+        request.record_option_loss("thinking", f"{model} always thinks; the lowest effort is asked for")
+        effort = "low"
+    elif options.thinking_budget is not None and mode == "budget":
+        model_fields = {"thinking": {"type": "enabled", "budget_tokens": options.thinking_budget}}
+    elif options.thinking and mode == "adaptive":
+        model_fields = {"thinking": {"type": "adaptive", "display": "summarized"}}
+    elif options.thinking_budget is not None:
+        request.record_option_loss("thinking_budget", f"{model} takes no budget")
+    elif options.thinking:
+        request.record_option_loss("thinking", f"{model} thinks only with a thinking_budget")
+    if effort is None:
+        return model_fields, {}
+    if not capabilities.wire["effort"] or effort not in EFFORTS:
+        request.record_option_loss("effort", f"{effort!r} is no level of {model}")
+        return model_fields, {}
+    return model_fields, {"effort": EFFORTS[effort]}
+
+
+def _nova_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
+    """On with a level, or off; docs.aws.amazon.com/nova/latest/nova2-userguide, extended thinking."""
+    if _is_thinking_off(request):
+        return {"reasoningConfig": {"type": "disabled"}}, {}
+    level = _LEVELS.get(request.options.effort or "medium", "medium")
+    _record_budget_loss(request)
+    return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}, {}
+
+
+def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fields]]:
+    """Models whose only switch is a level, in a field of that name."""
+
+    def write(request: RequestBuilder) -> tuple[Fields, Fields]:
+        _record_budget_loss(request)
+        if _is_thinking_off(request):
+            request.record_option_loss("thinking", f"{request.adapter.model} always reasons")
+            return {}, {}
+        if request.options.effort is None:
+            return {}, {}
+        return {field: _LEVELS.get(request.options.effort, "medium")}, {}
+
+    return write
+
+
+def _record_budget_loss(request: RequestBuilder) -> None:
+    if request.options.thinking_budget is not None:
+        request.record_option_loss("thinking_budget", f"{request.adapter.model} takes levels, not budgets")
+
+
+_THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]] = {
+    "claude": _claude_thinking,
+    "nova": _nova_thinking,
+    "effort": _level_thinking("reasoning_effort"),
+    "config": _level_thinking("reasoning_config"),
+}
+"""How a family is asked to reason, by the word in models.toml."""
+
+
+def cache_point(lifetime: str) -> Fields:
+    """The marker up to which a prompt is cached; five minutes is what a marker means that says nothing."""
+    return {"cachePoint": {"type": "default"} | ({"ttl": lifetime} if lifetime != "5m" else {})}

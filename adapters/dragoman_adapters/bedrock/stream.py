@@ -1,0 +1,260 @@
+"""Chunks to events for Bedrock's three forms, which all arrive as AWS event streams.
+
+Converse names its events in the frames; the terminal one is metadata, which brings the counts. InvokeModel wraps the
+model's own events in frames called chunk: Anthropic's, whose terminal event is message_stop, and Nova's, which are
+those of Converse. Source: docs.aws.amazon.com/bedrock/latest/APIReference, ConverseStreamOutput and ResponseStream.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.aws_event_stream import EXCEPTION_PREFIX, AwsEventStreamDecoder
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
+from dragoman_adapters.bedrock import decode, errors
+
+Native = dict[str, Any]
+
+_STARTED_KINDS = ("toolUse", "toolResult", "image")
+"""Kinds of blocks that have a start; the others show only in their deltas."""
+_BEDROCK_PREFIX = "amazon-bedrock-"
+"""What Bedrock adds to a model's own events begins so."""
+
+
+class BedrockStreamDecoder(StreamDecoder):
+    """Gathers the reply object that the stream describes, and emits an event for each change."""
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, AwsEventStreamDecoder(context.frame_cap, context.body_cap))
+        self._context = context
+        self._reply = ReplyBuilder(context, provider)
+        self._messages: AnthropicStreamDecoder | None = None
+        self._native: Native = {}
+        self._blocks: list[_BlockAccumulator] = []
+        self._positions: dict[int, int] = {}
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        data = wirejson.loads_object(frame.data, what="a stream event")
+        if frame.event.startswith(EXCEPTION_PREFIX):
+            name = frame.event.removeprefix(EXCEPTION_PREFIX)
+            raise errors.decode_error(data, ErrorContext(self.provider, self._context.model), name)
+        if frame.event != "chunk":
+            return self._event(frame.event, data)
+        wrapped = base64.b64decode(data["bytes"], validate=True)
+        chunk = wirejson.loads_object(wrapped, what="a stream event")
+        if "type" in chunk:
+            return self._anthropic(chunk, wrapped)
+        name = next((name for name in chunk if not name.startswith(_BEDROCK_PREFIX)), "")
+        return self._event(name, chunk.get(name) or {})
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if self._messages is not None:
+            return self._messages.partial(status)
+        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._native else None
+
+    def _anthropic(self, chunk: Native, wrapped: bytes) -> Iterable[StreamEvent]:
+        if self._messages is None:
+            self._messages = AnthropicStreamDecoder(self.provider, self._context)
+        if chunk["type"] == "ping":
+            return self.skip_keep_alive()
+        if chunk["type"] == "message_start":  # its name of the model is none of Bedrock's
+            message = {name: value for name, value in chunk["message"].items() if name != "model"}
+            wrapped = wirejson.dumps({**chunk, "message": message})
+        return self._messages.read(Frame("", wrapped))
+
+    def _event(self, name: str, data: Native) -> Iterable[StreamEvent]:
+        if name == "messageStart":
+            return self._message_start(data)
+        if not self._native:
+            raise ValueError(f"{name} comes before the message starts")
+        match name:
+            case "contentBlockDelta":
+                return self._delta(data["contentBlockIndex"], data["delta"])
+            case "contentBlockStart":
+                return self._start(data["contentBlockIndex"], data["start"])
+            case "contentBlockStop":
+                return self._stop(data["contentBlockIndex"])
+            case "messageStop":
+                self._native |= _without_padding(data)
+                return ()
+            case "metadata":
+                return self._metadata(data)
+            case _:
+                return self.skip_unknown(name)
+
+    def _message_start(self, data: Native) -> Iterator[StreamEvent]:
+        if self._native:
+            raise ValueError("a second message starts in one stream")
+        self._native = {"output": {"message": {"role": data["role"]}}}
+        yield MessageStart(self._reply.message_id, self._context.model)
+
+    def _block(self, index: int) -> tuple[int, "_BlockAccumulator"]:
+        """The block of that index; texts and thoughts begin without being announced."""
+        if index not in self._positions:
+            self._positions[index] = len(self._blocks)
+            self._blocks.append(_BlockAccumulator())
+        position = self._positions[index]
+        return position, self._blocks[position]
+
+    def _start(self, index: int, start: Native) -> Iterator[StreamEvent]:
+        if index in self._positions:
+            raise ValueError(f"content block {index} starts twice")
+        position, block = self._block(index)
+        block.start = start
+        block.kind = next(iter(start), "")
+        if (call := block.call) is not None:
+            tool_use_id = self._reply.call_id(position, call["toolUseId"])
+            yield ToolUseStart(self._reply.message_id, position, tool_use_id, call["name"])
+
+    def _delta(self, index: int, delta: Native) -> Iterator[StreamEvent]:
+        position, block = self._block(index)
+        if block.ended:
+            raise ValueError(f"content block {index} goes on after its end")
+        for kind, value in delta.items():
+            match kind:
+                case "text":
+                    block.require_kind("text")
+                    block.texts.append(value)
+                    if value:
+                        yield TextDelta(self._reply.message_id, position, value)
+                case "toolUse":
+                    yield from self._input(position, block, value["input"])
+                case "reasoningContent":
+                    yield from self._thought(position, block, value)
+                case "citation":
+                    block.require_kind("text")
+                    block.citations.append(value)
+                case "toolResult":
+                    block.require_kind("toolResult")
+                    block.parts += value
+                case "image":
+                    block.require_kind("image")
+                    block.image |= value
+                case _:
+                    self.skip_unknown(kind)
+
+    def _input(self, position: int, block: "_BlockAccumulator", fragment: str) -> Iterator[StreamEvent]:
+        block.require_kind("toolUse")
+        block.texts.append(fragment)
+        if fragment and (call := block.call) is not None:
+            tool_use_id = self._reply.call_id(position, call["toolUseId"])
+            yield ToolUseInputDelta(self._reply.message_id, position, tool_use_id, fragment)
+
+    def _thought(self, position: int, block: "_BlockAccumulator", delta: Native) -> Iterator[StreamEvent]:
+        block.require_kind("reasoningContent")
+        if "redactedContent" in delta:
+            block.redacted.append(delta["redactedContent"])
+        text, signature = delta.get("text") or "", delta.get("signature")
+        if text:
+            block.texts.append(text)
+        if signature:
+            block.signatures.append(signature)
+        if text or signature:
+            yield ThinkingDelta(self._reply.message_id, position, text, signature)
+
+    def _stop(self, index: int) -> Iterator[StreamEvent]:
+        position, block = self._block(index)
+        if block.ended:
+            raise ValueError(f"content block {index} ends twice")
+        block.ended = True
+        if (call := block.call) is not None:
+            arguments, malformed = wirejson.parse_arguments("".join(block.texts))
+            if malformed is None:
+                tool_use_id = self._reply.call_id(position, call["toolUseId"])
+                yield ToolUseEnd(self._reply.message_id, position, tool_use_id, arguments)
+
+    def _metadata(self, data: Native) -> Iterator[StreamEvent]:
+        if "stopReason" not in self._native:
+            raise ValueError("the counts arrived before the message stopped")
+        self._native |= _without_padding(data)
+        if (usage := decode.decode_usage(self._native)) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
+        yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
+
+    def _accumulated_reply(self) -> Native:
+        """The reply object as far as it came."""
+        message = {**self._native["output"]["message"], "content": [block.native() for block in self._blocks]}
+        return {**self._native, "output": {"message": message}}
+
+
+class _BlockAccumulator:
+    """A content block while it arrives; what it is shows only in what is said of it."""
+
+    __slots__ = ("citations", "ended", "image", "kind", "parts", "redacted", "signatures", "start", "texts")
+
+    def __init__(self) -> None:
+        self.start: Native = {}
+        self.kind = ""
+        self.texts: list[str] = []
+        self.signatures: list[str] = []
+        self.redacted: list[str] = []
+        self.citations: list[Native] = []
+        self.parts: list[Native] = []
+        self.image: Native = {}
+        self.ended = False
+
+    def require_kind(self, kind: str) -> None:
+        """Raises ValueError where the block is already of another kind, or of one that has to be announced."""
+        if kind != (self.kind or ("" if kind in _STARTED_KINDS else kind)):
+            raise ValueError(f"{kind} in a content block of another kind")
+        self.kind = kind
+
+    @property
+    def call(self) -> Native | None:
+        """The start of a call that is ours to answer."""
+        call: Native | None = self.start.get("toolUse")
+        return call if call is not None and decode.is_call(self.start) else None
+
+    def native(self) -> Native:
+        """The block as a whole reply has it; the input of a call that is cut or malformed stays a text."""
+        text = "".join(self.texts)
+        if self.kind == "toolUse":
+            arguments, malformed = wirejson.parse_arguments(text)
+            is_complete = self.ended and malformed is None
+            return {"toolUse": {**self.start["toolUse"], "input": arguments if is_complete else text}}
+        if self.kind == "toolResult":
+            return {"toolResult": {**self.start["toolResult"], "content": self.parts}}
+        if self.kind == "image":
+            return {"image": {**self.start["image"], **self.image}}
+        if self.kind == "reasoningContent":
+            return {"reasoningContent": self._thought(text)}
+        if self.citations:
+            cited: Native = {"citations": self.citations}
+            return {"citationsContent": {"content": [{"text": text}], **cited} if text else cited}
+        return self.start or {"text": text}
+
+    def _thought(self, text: str) -> Native:
+        if self.redacted:
+            return {"redactedContent": _join_base64(self.redacted)}
+        signature = "".join(self.signatures)
+        return {"reasoningText": {"text": text, **({"signature": signature} if signature else {})}}
+
+
+def _join_base64(pieces: list[str]) -> str:
+    """Base64 in pieces as one: each piece is whole by itself."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return base64.b64encode(b"".join(base64.b64decode(piece) for piece in pieces)).decode()
+
+
+def _without_padding(data: Native) -> Native:
+    """Bedrock pads its events to hide their length; the padding is called p."""
+    return {name: value for name, value in data.items() if name != "p"}

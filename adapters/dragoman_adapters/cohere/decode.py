@@ -1,0 +1,328 @@
+"""Wire to canonical: replies, and requests in Cohere's format (docs.cohere.com/reference/chat)."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests import structured_output
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import (
+    Citation,
+    ContentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.cohere import encode
+from dragoman_adapters.cohere.encode import PROVIDER, Piece
+
+if TYPE_CHECKING:
+    from dragoman_adapters.cohere.adapter import CohereAdapter
+
+STOP_REASONS = {
+    "COMPLETE": StopReason.END_TURN,
+    "STOP_SEQUENCE": StopReason.STOP_SEQUENCE,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "TOOL_CALL": StopReason.TOOL_USE,
+    "ERROR": StopReason.ERROR,
+    "TIMEOUT": StopReason.ERROR,
+    "ERROR_TOXIC": StopReason.REFUSAL,
+    "ERROR_LIMIT": StopReason.CONTEXT_OVERFLOW,
+    "USER_CANCEL": StopReason.CANCELLED,
+}
+
+_COVERED_REPLY_FIELDS = {"message", "usage"}
+_COVERED_MESSAGE_FIELDS = {"role", "content", "tool_plan", "tool_calls", "citations"}
+
+
+def parse_reply(body: bytes) -> dict[str, Any]:
+    return wirejson.loads_object(body)
+
+
+def decode_message(
+    native: dict[str, Any],
+    reply: ReplyBuilder,
+    status: MessageStatus = MessageStatus.COMPLETE,
+    *,
+    pieces: Sequence[Piece] | None = None,
+    cut: Collection[int] = (),
+) -> Message:
+    """A whole reply object, or the one that a stream has gathered.
+
+    A stream hands in the pieces of the message in its own order, and at which positions calls were broken off.
+    """
+    native_message = native["message"]
+    if pieces is None:
+        pieces = split_message(native_message)
+    finish = native.get("finish_reason")
+    cut = {*cut, *_truncated_calls(pieces, finish)}
+    content, notes = _decode_blocks(pieces, reply.call_id, cut)
+    content, unattached = _attach_citations(content, pieces, native_message.get("citations"))
+    raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_REPLY_FIELDS}
+    raw |= {"blocks": notes, "list": isinstance(native_message.get("content"), list), "citations": unattached}
+    extra = {key: value for key, value in native_message.items() if key not in _COVERED_MESSAGE_FIELDS}
+    raw["residue"] = {"set": extra} if extra else None
+    return reply.build(
+        content,
+        model=None,
+        stop_reason=_decode_stop_reason(finish, content, status),
+        usage=decode_usage(native.get("usage")),
+        raw={key: value for key, value in raw.items() if value not in (None, {}, [], False)},
+        status=status,
+    )
+
+
+def _truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
+    """The position of a last call that the limit broke off before its arguments began; others show by parsing."""
+    if finish != "MAX_TOKENS" or not pieces or pieces[-1][0] != "tool_calls":
+        return []
+    function = pieces[-1][1].get("function") or {}
+    return [] if function.get("arguments") else [len(pieces) - 1]
+
+
+def _decode_stop_reason(
+    native: str | None, content: Sequence[ContentBlock], status: MessageStatus
+) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    if native is None:
+        return None
+    reason = STOP_REASONS.get(native, StopReason.END_TURN)
+    calls = any(isinstance(block, ToolUseBlock) for block in content)
+    return StopReason.TOOL_USE if calls and reason is StopReason.END_TURN else reason
+
+
+def decode_usage(native: Any) -> TokenUsage | None:
+    """The billed units; where there are none, the tokens, among which those from the cache count.
+
+    The tokens include a prompt of Cohere's own around ours, which is not billed, and say how much of all that came
+    from a cache, which makes no difference to the price: ``raw`` keeps it. genai-prices bills by the units as well.
+    """
+    if (count := UsageReader.of(native)) is None:
+        return None
+    units, tokens = (f"{position}.input_tokens" for position in ("billed_units", "tokens"))
+    searches = count("billed_units.search_units")
+    known: dict[str, Any] = {
+        "reasoning_tokens": count.optional("tokens.reasoning_tokens"),
+        "image_input_tokens": count.optional("tokens.image_tokens"),
+        "server_tools": {"search": searches} if searches else {},
+    }
+    if (prompt := count.optional(units)) is not None:
+        output, cached = count("billed_units.output_tokens"), 0
+    elif (prompt := count.optional(tokens)) is not None:
+        output, cached = count("tokens.output_tokens"), count("cached_tokens")
+    else:
+        return None
+    return TokenUsage(
+        input_tokens=count.uncached(prompt, cached),
+        cached_input_tokens=cached,
+        output_tokens=output,
+        unread=count.unread,
+        raw=native,
+        **known,
+    )
+
+
+def split_message(native: Mapping[str, Any]) -> list[Piece]:
+    """A message in pieces: its content, the plan behind its calls, the calls. Content of empty texts says nothing."""
+    content = native.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    parts = list(content or ())
+    if all(part == {"type": "text", "text": ""} for part in parts):
+        parts = []
+    pieces: list[Piece] = [("content", part) for part in parts]
+    if plan := native.get("tool_plan"):
+        pieces.append(("tool_plan", plan))
+    return pieces + [("tool_calls", call) for call in native.get("tool_calls") or ()]
+
+
+def _decode_blocks(
+    pieces: Sequence[Piece], call_id: Callable[[int, str | None], str], cut: Collection[int] = ()
+) -> tuple[list[ContentBlock], dict[str, Any]]:
+    """The blocks of the pieces, and by position what our encoder would not write for them."""
+    content: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    for position, (field, value) in enumerate(pieces):
+        native_id = value.get("id") if field == "tool_calls" else None
+        tool_use_id = call_id(position, native_id) if field == "tool_calls" else ""
+        block = _decode_block(field, value, tool_use_id, cut=position in cut)
+        note: dict[str, Any] = {} if field == "content" or isinstance(block, ToolUseBlock) else {"field": field}
+        _, ours = encode.encode_block(block, lambda _, native_id=native_id: native_id or "", note)  # type: ignore[misc]
+        if isinstance(value, dict):
+            note |= diff_objects(value, ours) or {}
+        content.append(block)
+        if note:
+            notes[str(position)] = note
+    return content, notes
+
+
+def _decode_block(field: str, value: Any, tool_use_id: str, *, cut: bool = False) -> ContentBlock:
+    """One piece; what the canonical form has no word for is kept whole."""
+    if field == "tool_plan":
+        return ThinkingBlock(text=value)
+    if field == "tool_calls":
+        return _decode_tool_call(value, tool_use_id, cut=cut)
+    match value["type"]:
+        case "text":
+            return TextBlock(text=value["text"])
+        case "thinking":
+            return ThinkingBlock(text=value["thinking"])
+        case "image_url":
+            image = value["image_url"]
+            image = {"url": image} if isinstance(image, str) else image
+            source, media_type = _decode_source(image["url"])
+            return ImageBlock(source=source, media_type=media_type, detail=image.get("detail"))
+        case "document":
+            data = value["document"]["data"]
+            return TextBlock(text=data if isinstance(data, str) else wirejson.dumps_text(data))
+        case kind:
+            return ProviderBlock(provider=PROVIDER, kind=kind, data=value)
+
+
+def _decode_tool_call(native: dict[str, Any], tool_use_id: str, *, cut: bool) -> ContentBlock:
+    function = native.get("function")
+    if not isinstance(function, dict):
+        return ProviderBlock(provider=PROVIDER, kind=native["type"], data=native)
+    text = function.get("arguments") or ""
+    given, raw = ({}, text) if cut else wirejson.parse_arguments(text)
+    return ToolUseBlock(id=tool_use_id, name=function["name"], input=given, raw_input=raw)
+
+
+def _decode_source(url: str) -> tuple[MediaSource, str | None]:
+    """A data URL's content and media type; other URLs as they are."""
+    head, comma, data = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return MediaSource(kind="base64", data=data), head[5:-7] or None
+    return MediaSource(kind="url", data=url), None
+
+
+def _attach_citations(
+    content: list[ContentBlock], pieces: Sequence[Piece], citations: Sequence[dict[str, Any]] | None
+) -> tuple[list[ContentBlock], list[dict[str, Any]]]:
+    """Sources stand beside the content, and say which part they belong to, or mean the first text.
+
+    Those of a plan or of thinking, which the canonical form has no place for, are given back as they are.
+    """
+    parts = [position for position, (field, _) in enumerate(pieces) if field == "content"]
+    texts = [position for position in parts if isinstance(content[position], TextBlock)]
+    unattached: list[dict[str, Any]] = []
+    found: dict[int, list[Citation]] = {}
+    for native in citations or ():
+        index = native.get("content_index")
+        text_position = parts[index] if index is not None and 0 <= index < len(parts) else next(iter(texts), -1)
+        if native.get("type", "TEXT_CONTENT") == "TEXT_CONTENT" and text_position in texts:
+            found.setdefault(text_position, []).append(_decode_citation(native))
+        else:
+            unattached.append(native)
+    for text_position, given in found.items():
+        content[text_position] = content[text_position].model_copy(update={"citations": tuple(given)})
+    return content, unattached
+
+
+def _decode_citation(native: dict[str, Any]) -> Citation:
+    """``start`` and ``end`` count characters of the answer; the first source names title, address and quotation."""
+    first: dict[str, Any] = next(iter(native.get("sources") or ()), {})
+    source = first.get("document") or first.get("tool_output") or {}
+    texts = {name: value for name, value in source.items() if isinstance(value, str)}
+    return Citation(
+        kind=native.get("type") or "TEXT_CONTENT",
+        title=texts.get("title"),
+        url=texts.get("url"),
+        cited_text=texts.get("text"),
+        start=native.get("start"),
+        end=native.get("end"),
+        data=native,
+    )
+
+
+def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+    """The messages of a request."""
+    for item in native["messages"]:
+        role = Role(item["role"])
+        if role is Role.TOOL:
+            _add_tool_result(reader, item)
+            continue
+        pieces = split_message(item)
+        content, notes = _decode_blocks(pieces, lambda _, native_id: reader.call_id(native_id))
+        content, unattached = _attach_citations(content, pieces, item.get("citations"))
+        raw: dict[str, Any] = {"list": True} if isinstance(item.get("content"), list) else {}
+        raw |= {name: value for name, value in (("blocks", notes), ("citations", unattached)) if value}
+        covered = {"role", *(field for field, _ in pieces), *(("citations",) if item.get("citations") else ())}
+        ours = encode.encode_message(item["role"], [], raw)
+        extra = diff_objects(_uncovered_fields(item, covered), _uncovered_fields(ours, covered))
+        reader.add(role, content, {**raw, **({"residue": extra} if extra else {})})
+
+
+def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if field not in covered}
+
+
+def _add_tool_result(reader: HistoryReader, native: dict[str, Any]) -> None:
+    pieces = split_message({"content": native.get("content")})
+    content, notes = _decode_blocks(pieces, lambda *_: "")
+    answer = ToolResultBlock(tool_use_id=reader.result_id(native.get("tool_call_id")), content=tuple(content))
+    note: dict[str, Any] = {"list": True} if isinstance(native.get("content"), list) else {}
+    if notes:
+        note["parts"] = notes
+    ours = encode.encode_tool_result(answer, lambda _: native.get("tool_call_id", ""), note)
+    covered = {"content"} if pieces else set()
+    note |= diff_objects(_uncovered_fields(native, covered), _uncovered_fields(ours, covered)) or {}
+    reader.add(Role.TOOL, (answer,), {"blocks": {"0": note}} if note else {})
+
+
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request. One that is no function is kept whole, under its type."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        function = item.get("function")
+        if not isinstance(function, dict):
+            found.append(ToolDefinition(name=item["type"], provider_raw={"by": provider, "native": item}))
+            continue
+        schema = function.get("parameters")
+        given = {"input_schema": schema} if isinstance(schema, dict) else {}
+        definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **given)
+        ours = encode.encode_tool(definition)
+        raw = {"function": diff_objects(function, ours["function"])}
+        raw["residue"] = diff_objects({**item, "function": ours["function"]}, ours)
+        if any(raw.values()):
+            definition = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
+        found.append(definition)
+    return found
+
+
+def decode_options(native: dict[str, Any], adapter: "CohereAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    thinking = native.get("thinking") or {}
+    schema = (native.get("response_format") or {}).get("json_schema")
+    is_native = structured_output.supports_native_schema(adapter.capabilities, tools=bool(native.get("tools")))
+    values: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
+        stop_sequences=tuple(native.get("stop_sequences") or ()),
+        tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
+        output_schema=schema if isinstance(schema, dict) and is_native else None,
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("token_budget"),
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=bool(native.get("tools")))
+    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={PROVIDER: extra} if extra else {})

@@ -1,0 +1,260 @@
+"""Canonical to wire: the body of a chat request (docs.cohere.com/reference/chat)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.requests.unsupported_blocks import document_as_text
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+
+PROVIDER = "cohere"
+
+OPTION_FIELDS = {
+    "max_output_tokens": "max_tokens",
+    "temperature": "temperature",
+    "top_p": "p",
+    "top_k": "k",
+    "seed": "seed",
+}
+"""Our options and the names of Cohere's."""
+
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "link_types", "text_documents")
+"""What the wire has no place for in what others said."""
+
+Piece = tuple[str, Any]
+"""A field of a message and one value of it: a content part, the plan, a call."""
+Note = Mapping[str, Any]
+ToolId = Callable[[str], str]
+
+
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body."""
+    history = request.encode_history(request.turns, partial(_encode_messages, request))
+    encoded: dict[str, Any] = {"model": request.adapter.model, "messages": history}
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    encoded |= encode_options(request, tools=bool(usable))
+    if usable:
+        encoded["tools"] = [encode_tool(definition) for definition in usable]
+    return encoded
+
+
+def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options = request.options
+    encoded: dict[str, Any] = {"stream": True} if options.stream else {}
+    encoded |= {
+        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
+    }
+    if stop := option_support.stop_sequences(request):
+        encoded["stop_sequences"] = stop
+    if structured_output.should_send_schema(request, tools=tools):
+        encoded["response_format"] = {"type": "json_object", "json_schema": schemas.fit_output_schema(request)}
+    if choice := _encode_tool_choice(request, tools=tools):
+        encoded["tool_choice"] = choice
+    if thinking := _encode_thinking(request):
+        encoded["thinking"] = thinking
+    if options.parallel_tool_calls is False:
+        request.record_option_loss("parallel_tool_calls", "Cohere has no such switch")
+    option_support.record_cache_hint_loss(request)
+    return encoded
+
+
+def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
+    """Choosing freely is what models do unless told otherwise; one certain tool cannot be asked for."""
+    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
+    if choice in (None, "auto"):
+        return None
+    if request.adapter.capabilities.forced_tool_choice == "never":
+        request.record_option_loss("tool_choice", f"{request.adapter.model} takes none; it may choose")
+        return None
+    if isinstance(choice, NamedTool):
+        request.record_option_loss(
+            "tool_choice", f"Cohere can be told to call a tool, but not which: {choice.name} was meant"
+        )
+    return "NONE" if choice == "none" else "REQUIRED"
+
+
+def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
+    """On or off, with a budget; there are no levels."""
+    options, model = request.options, request.adapter.model
+    is_off = options.thinking is False or options.effort == "none"
+    if options.effort is not None and not is_off:
+        request.record_option_loss("effort", "Cohere takes budgets, not levels")
+    if is_off:
+        return {"type": "disabled"} if request.adapter.capabilities.supports_thinking else None
+    if not (options.thinking or options.thinking_budget is not None):
+        return None
+    if not request.adapter.capabilities.supports_thinking:
+        for name in ("thinking", "thinking_budget"):
+            if getattr(options, name) is not None:
+                request.record_option_loss(name, f"{model} does not reason")
+        return None
+    encoded: dict[str, Any] = {"type": "enabled"}
+    if options.thinking_budget is not None:
+        encoded["token_budget"] = options.thinking_budget
+    return encoded
+
+
+def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
+    """A tool, in the nested form of OpenAI's chat."""
+    raw = definition.provider_raw or {}
+    own = raw if raw.get("by") == PROVIDER else {}
+    if "native" in own:
+        return dict(own["native"])
+    function: dict[str, Any] = {"name": definition.name}
+    if definition.description:
+        function["description"] = definition.description
+    function["parameters"] = definition.input_schema
+    return apply_diff({"type": "function", "function": apply_diff(function, own.get("function"))}, own.get("residue"))
+
+
+def _encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """One message a turn; a turn of several tool results becomes several."""
+    encoded: list[dict[str, Any]] = []
+    for turn in turns:
+        if turn.role is Role.TOOL:
+            encoded += _encode_tool_results(request, turn)
+        else:
+            encoded.append(_encode_turn(request, turn))
+    return encoded
+
+
+def _encode_turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
+    if (text := turn.plain_text(PROVIDER)) is not None:
+        return {"role": turn.role.value, "content": text}
+    # A turn that was made because of a message, or has another role by now, is not the one that was noted.
+    raw = turn.raw(PROVIDER) if turn.role is turn.message.role else {}
+    notes = raw.get("blocks", {})
+    pieces: list[Piece] = []
+    for index, (block, origin) in enumerate(turn.iter_blocks()):
+        request.record_field_losses(turn, index, "arguments", "signatures", *(() if raw else _UNSUPPORTED_FIELDS))
+        field, value = encode_block(block, request.tool_id, notes.get(str(origin), {}))
+        pieces.append((field, apply_diff(value, notes.get(str(origin))) if isinstance(value, dict) else value))
+    for index in turn.texts_after_calls():
+        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    if raw:
+        _record_citation_losses(request, turn, [field for field, _ in pieces])
+        pieces += [("citations", native) for native in (*encode_citations(turn.blocks), *raw.get("citations", ()))]
+    return encode_message(str(turn.role), pieces, raw)
+
+
+def _record_citation_losses(request: RequestBuilder, turn: Turn, fields: Sequence[str]) -> None:
+    """Sources name the part of the content that they back, or mean the first text: some may back another one now."""
+    parts = [index for index, field in enumerate(fields) if field == "content"]
+    first = next((index for index in parts if isinstance(turn.blocks[index], TextBlock)), -1)
+    for index, block in enumerate(turn.blocks):
+        indexes = [source.data.get("content_index") for source in getattr(block, "citations", ()) if source.data]
+        if any((first if at is None else dict(enumerate(parts)).get(at)) != index for at in indexes):
+            request.record_block_loss(
+                turn, index, LossKind.CITATIONS, "the sources of a text move to another", Severity.INFO
+            )
+
+
+def encode_citations(blocks: Iterable[ContentBlock]) -> list[dict[str, Any]]:
+    """The sources of texts, which stand beside them."""
+    citations = [citation for block in blocks if isinstance(block, TextBlock) for citation in block.citations]
+    return [citation.data for citation in citations if citation.data]
+
+
+def encode_block(block: ContentBlock, tool_id: ToolId, note: Note) -> Piece:
+    """What is written for a block. ``note`` tells where it stood, if not in its usual place."""
+    match block:
+        case TextBlock():
+            return "content", {"type": "text", "text": block.text}
+        case ThinkingBlock():
+            if note.get("field") == "tool_plan":
+                return "tool_plan", block.text
+            return "content", {"type": "thinking", "thinking": block.text}
+        case ToolUseBlock():
+            function = {"name": block.name, "arguments": wirejson.dumps_text(block.input)}
+            return "tool_calls", {"id": tool_id(block.id), "type": "function", "function": function}
+        case ImageBlock():
+            image: dict[str, Any] = {"url": _encode_url(block.source, block.media_type or "image/png")}
+            if block.detail is not None:
+                image["detail"] = block.detail
+            return "content", {"type": "image_url", "image_url": image}
+        case DocumentBlock():
+            return "content", {"type": "text", "text": document_as_text(block).text}
+        case ProviderBlock():
+            return note.get("field", "content"), block.data
+        case _:
+            raise TypeError(f"the projection let a {block.type} block through")
+
+
+def _encode_url(source: MediaSource, media_type: str) -> str:
+    return source.data if source.kind == "url" else f"data:{media_type};base64,{source.data}"
+
+
+def encode_message(role: str, pieces: Iterable[Piece], raw: Note) -> dict[str, Any]:
+    """A message. What ``raw`` notes about the provider's own one goes where no block speaks for the field."""
+    pieces_by_field: dict[str, list[Any]] = {}
+    for field, value in pieces:
+        pieces_by_field.setdefault(field, []).append(value)
+    encoded: dict[str, Any] = {"role": role}
+    content = pieces_by_field.pop("content", [])
+    if content or not pieces_by_field:
+        encoded["content"] = _compact_content(content, raw)
+    for field, values in pieces_by_field.items():
+        encoded[field] = "\n".join(values) if field == "tool_plan" else values
+    return apply_diff(
+        encoded, _drop_covered(raw.get("residue"), {*pieces_by_field, *(("content",) if content else ())})
+    )
+
+
+def _compact_content(parts: list[dict[str, Any]], raw: Note) -> Any:
+    """A lone text without any extras as a string, unless the provider's own was a list."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and not raw.get("list"):
+        return parts[0]["text"]
+    return parts
+
+
+def _drop_covered(residue: Note | None, covered: set[str]) -> dict[str, Any]:
+    """A residue without the fields that blocks speak for."""
+    if not residue:
+        return {}
+    return {
+        "set": {field: value for field, value in residue.get("set", {}).items() if field not in covered},
+        "drop": [field for field in residue.get("drop", ()) if field not in covered],
+    }
+
+
+def _encode_tool_results(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    notes = turn.raw(PROVIDER).get("blocks", {})
+    encoded: list[dict[str, Any]] = []
+    for index, (block, origin) in enumerate(turn.iter_blocks()):
+        if isinstance(block, ToolResultBlock):
+            request.record_field_losses(turn, index, "errors", *(() if turn.raw(PROVIDER) else _UNSUPPORTED_FIELDS))
+            encoded.append(encode_tool_result(block, request.tool_id, notes.get(str(origin), {})))
+    return encoded
+
+
+def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
+    """A tool's answer: a text, or a list of texts and documents where the provider's own was one."""
+    notes = note.get("parts", {})
+    parts = [
+        apply_diff(encode_block(part, tool_id, {})[1], notes.get(str(at))) for at, part in enumerate(block.content)
+    ]
+    encoded = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id), "content": _compact_content(parts, note)}
+    return apply_diff(encoded, _drop_covered(note, {"content"} if parts else set()))

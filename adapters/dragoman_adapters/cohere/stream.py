@@ -1,0 +1,200 @@
+"""Chunks to events for Cohere's chat (docs.cohere.com/v2/docs/streaming). The terminal event is message-end."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_adapters.cohere import decode, errors
+from dragoman_adapters.cohere.encode import Piece
+
+DONE = b"[DONE]"
+
+
+class _PieceAccumulator:
+    """A piece of the message while it arrives: a content part, the plan or a call."""
+
+    __slots__ = ("ended", "field", "fragments", "native")
+
+    def __init__(self, field: str, native: dict[str, Any]) -> None:
+        self.field = field
+        self.native = native
+        self.fragments: list[str] = []
+        self.ended = False
+
+    def piece(self) -> Piece:
+        joined = "".join(self.fragments)
+        if self.field == "tool_plan":
+            return self.field, joined
+        if self.field == "tool_calls":
+            function = {**(self.native.get("function") or {}), "arguments": joined}
+            return self.field, {**self.native, "function": function}
+        kind = self.native.get("type")
+        return self.field, {**self.native, kind: joined} if kind in ("text", "thinking") else self.native
+
+
+class CohereStreamDecoder(StreamDecoder):
+    """Gathers the reply object that the stream describes, and emits an event for each change.
+
+    Content parts and calls are counted apart on the wire; here they share one count, by order of arrival.
+    """
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
+        self._reply = ReplyBuilder(context, provider)
+        self._model = context.model
+        self._native: dict[str, Any] = {}
+        self._parts: list[_PieceAccumulator] = []
+        self._positions: dict[tuple[str, Any], int] = {}
+        self._citations: list[dict[str, Any]] = []
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        if frame.data.strip() == DONE:
+            return ()
+        data = wirejson.loads_object(frame.data, what="a stream event")
+        kind = data.get("type") or frame.event
+        if kind == "error" or (not kind and "message" in data):
+            raise errors.decode_error(data, ErrorContext(self.provider, self._model))
+        if kind == "message-start":
+            return self._start(data)
+        if not self._native:
+            raise ValueError(f"{kind} comes before the message starts")
+        index = data.get("index")
+        delta = data.get("delta") or {}
+        message = delta.get("message") or {}
+        match kind:
+            case "content-delta":
+                return self._content(index, message["content"])
+            case "tool-call-delta":
+                return self._arguments(index, message["tool_calls"])
+            case "tool-plan-delta":
+                return self._plan(message["tool_plan"])
+            case "content-start":
+                self._add("content", index, message["content"])
+                return self._content(index, message["content"])
+            case "tool-call-start":
+                return self._call(index, message["tool_calls"])
+            case "tool-call-end":
+                return self._call_end(index)
+            case "citation-start":
+                self._citations.append(message["citations"])
+                return ()
+            case "content-end":
+                return self._content_end(index)
+            case "citation-end":
+                return ()
+            case "message-end":
+                return self._end(delta)
+            case _:
+                return self.skip_unknown(str(kind))
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if not self._native:
+            return None
+        cut = [position for position, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
+        return decode.decode_message(self._accumulated_reply(), self._reply, status, pieces=self._pieces(), cut=cut)
+
+    def _start(self, data: dict[str, Any]) -> Iterator[StreamEvent]:
+        if self._native:
+            raise ValueError("a second message starts in one stream")
+        message = (data.get("delta") or {}).get("message") or {}
+        self._native = {"id": data.get("id"), "role": message.get("role", "assistant")}
+        yield MessageStart(self._reply.message_id, self._model)
+
+    def _add(self, field: str, index: Any, native: dict[str, Any]) -> int:
+        if (field, index) in self._positions:
+            raise ValueError(f"{field} {index} starts twice")
+        position = self._positions[field, index] = len(self._parts)
+        self._parts.append(_PieceAccumulator(field, native))
+        return position
+
+    def _open(self, field: str, index: Any) -> tuple[int, _PieceAccumulator]:
+        """Raises ValueError where the piece has ended: what comes then was lost or doubled on the way."""
+        position = self._positions[field, index]
+        if self._parts[position].ended:
+            raise ValueError(f"{field} {index} goes on after its end")
+        return position, self._parts[position]
+
+    def _content(self, index: Any, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        position, part = self._open("content", index)
+        for kind, event in (("text", TextDelta), ("thinking", ThinkingDelta)):
+            if fragment := delta.get(kind):
+                if part.native.get("type") != kind:
+                    raise ValueError(f"{kind} in a part of another type")
+                part.fragments.append(fragment)
+                yield event(self._reply.message_id, position, fragment)
+
+    def _content_end(self, index: Any) -> Iterable[StreamEvent]:
+        _, part = self._open("content", index)
+        part.ended = True
+        return ()
+
+    def _plan(self, fragment: str) -> Iterator[StreamEvent]:
+        if not fragment:
+            return
+        position = self._positions.get(("tool_plan", None))
+        if position is None:
+            position = self._add("tool_plan", None, {})
+        self._parts[position].fragments.append(fragment)
+        yield ThinkingDelta(self._reply.message_id, position, fragment)
+
+    def _call(self, index: Any, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        position = self._add("tool_calls", index, native)
+        call = self._reply.call_id(position, native.get("id"))
+        yield ToolUseStart(self._reply.message_id, position, call, native["function"]["name"])
+        yield from self._arguments(index, native)
+
+    def _arguments(self, index: Any, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        position, part = self._open("tool_calls", index)
+        if fragment := (native.get("function") or {}).get("arguments"):
+            part.fragments.append(fragment)
+            call = self._reply.call_id(position, part.native.get("id"))
+            yield ToolUseInputDelta(self._reply.message_id, position, call, fragment)
+
+    def _call_end(self, index: Any) -> Iterator[StreamEvent]:
+        position, part = self._open("tool_calls", index)
+        arguments, malformed = wirejson.parse_arguments("".join(part.fragments))
+        part.ended = True
+        if malformed is None:
+            call = self._reply.call_id(position, part.native.get("id"))
+            yield ToolUseEnd(self._reply.message_id, position, call, arguments)
+
+    def _end(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        if delta.get("error"):
+            raise errors.decode_error(delta, ErrorContext(self.provider, self._model))
+        self._native |= {key: value for key, value in delta.items() if key != "message"}
+        if (usage := decode.decode_usage(self._native.get("usage"))) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
+        cut = [position for position, part in enumerate(self._parts) if part.field == "tool_calls" and not part.ended]
+        yield MessageComplete(
+            decode.decode_message(self._accumulated_reply(), self._reply, pieces=self._pieces(), cut=cut)
+        )
+
+    def _pieces(self) -> list[Piece]:
+        return [part.piece() for part in self._parts]
+
+    def _accumulated_reply(self) -> dict[str, Any]:
+        """The reply object as far as it came, without what was said."""
+        native = {key: value for key, value in self._native.items() if key != "role"}
+        message: dict[str, Any] = {"role": self._native["role"]}
+        if any(part.field == "content" for part in self._parts):
+            message["content"] = []  # a list, as whole replies have it; the pieces say what is in it
+        if self._citations:
+            message["citations"] = self._citations
+        return {**native, "message": message}

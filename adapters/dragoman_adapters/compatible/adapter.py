@@ -1,0 +1,90 @@
+"""From tables to adapters.
+
+The built-in endpoints are attributes of this module, by their names with underscores: entry points name them so.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman.adapter.registry import register_adapter
+from dragoman_adapters.compatible import user_file
+from dragoman_adapters.compatible.endpoint_row import EndpointRow, Table, built_in_tables, parse_row, resolve_table
+from dragoman_adapters.openai_chat.adapter import ChatAdapter
+from dragoman_adapters.openai_platform.dual_api import Api, DualApiAdapter
+from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
+
+_MODEL_FILES: dict[tuple[str, Api], tuple[str, ...]] = {
+    ("open", "chat"): ("dragoman_adapters.compatible", "models.toml"),
+    ("open", "responses"): ("dragoman_adapters.compatible", "models.toml", "responses.toml"),
+    ("openai", "chat"): ("dragoman_adapters", "openai_platform/models.toml", "openai_chat/models.toml"),
+    ("openai", "responses"): ("dragoman_adapters", "openai_platform/models.toml", "openai_responses/models.toml"),
+}
+"""The package and the files of the models that an endpoint serves, by API."""
+
+
+def __getattr__(attribute: str) -> type[Adapter]:
+    for name in built_in_tables():
+        if name.replace("-", "_") == attribute:
+            return _load_endpoint(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
+
+def user_endpoints() -> Mapping[str, Callable[[], type[Adapter]]]:
+    """The endpoints that the user's file adds, each made when it is first needed."""
+    return {
+        name: partial(_load_endpoint, name) for name in user_file.read_user_tables() if name not in built_in_tables()
+    }
+
+
+def register_endpoint(name: str, table: Mapping[str, Any]) -> type[Adapter]:
+    """Makes an endpoint known in this process: a table as in endpoints.toml, as a dict.
+
+    ``like`` may name another endpoint, so that often a base_url is all that is left to say. Raises ConfigurationError
+    with the field that is wrong, or where a provider of that name is installed.
+    """
+    origin = f"register_endpoint({name!r})"
+    adapter = _build_class(name, {**user_file.all_tables(), name: dict(table)}, origin)
+    register_adapter(name, adapter)
+    return adapter
+
+
+def _load_endpoint(name: str) -> type[Adapter]:
+    return _build_class(name, user_file.all_tables(), user_file.table_origin(name))
+
+
+def _build_class(name: str, tables: Mapping[str, Table], origin: str) -> type[Adapter]:
+    return build_endpoint_class(name, parse_row(name, resolve_table(name, tables, origin), origin))
+
+
+def build_endpoint_class(name: str, row: EndpointRow) -> type[Adapter]:
+    """The adapter of a row: that of its API, or one of both."""
+    title = name.title().replace("-", "").replace(".", "")
+    by_api = {api: _build_api_class(f"{title}{api.title()}Adapter", name, row, api) for api in row.apis}
+    first = by_api[row.apis[0]]
+    if len(by_api) == 1:
+        return first
+    both = {"provider": name, "endpoint": row.endpoint, "apis": by_api, "listed_models": first.listed_models}
+    return type(f"{title}Adapter", (DualApiAdapter,), both)
+
+
+def _build_api_class(title: str, name: str, row: EndpointRow, api: Api) -> type[ChatAdapter] | type[ResponsesAdapter]:
+    reads = row.default.get("thinking_policy", {}).get(
+        "reads_from", ["{provider}:*"] if _replays_thinking(row, api) else []
+    )
+    own = {
+        "thinking_policy": {"reads_from": [pattern.replace("{provider}", name) for pattern in reads]},
+        "supports_batch_api": "absent",  # the wire of a chat says nothing of files and batches
+    }
+    models = ModelTable.of(*_MODEL_FILES[row.families, api]).extend(row.default).extend(own, row.models)
+    fields = {"provider": name, "endpoint": row.endpoint, "models": models, "listed_models": models.listed}
+    if api == "responses":
+        return type(title, (ResponsesAdapter,), fields)
+    return type(title, (ChatAdapter,), {**fields, "dialect": row.dialect})
+
+
+def _replays_thinking(row: EndpointRow, api: Api) -> bool:
+    """Whether a model's own thinking goes back to it on this wire."""
+    return api == "responses" or row.dialect.reasoning_details or row.dialect.reasoning_replay != "never"

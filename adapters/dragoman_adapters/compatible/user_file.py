@@ -1,0 +1,53 @@
+"""A user's own endpoints: tables as in endpoints.toml, in a file of the user's.
+
+That is the file which DRAGOMAN_ENDPOINTS names, else ``endpoints.toml`` in the folder where the platform keeps
+the configuration of ``dragoman``. A table under the name of a built-in endpoint changes what it says.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from platformdirs import user_config_path
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.facts.capabilities import deep_merge
+from dragoman_adapters.compatible.endpoint_row import Table, built_in_tables, read_tables
+
+VARIABLE = "DRAGOMAN_ENDPOINTS"
+
+
+def find_user_file() -> Path | None:
+    """The user's file; None where there is none. Raises ConfigurationError where one is named that is not there."""
+    if configured := os.environ.get(VARIABLE, "").strip():
+        path = Path(configured).expanduser()
+        if not path.is_file():
+            raise ConfigurationError(f"{VARIABLE} names {path}, which is no file")
+        return path
+    path = user_config_path("dragoman") / "endpoints.toml"
+    return path if path.is_file() else None
+
+
+def read_user_tables() -> Mapping[str, Table]:
+    """The tables of the user's file. Raises ConfigurationError where it cannot be read."""
+    path = find_user_file()
+    return {} if path is None else _read_file(path)
+
+
+def all_tables() -> dict[str, Table]:
+    """The built-in tables with what the user's file adds to them and changes in them."""
+    tables = dict(built_in_tables())
+    for name, table in read_user_tables().items():
+        tables[name] = deep_merge(tables.get(name, {}), table)
+    return tables
+
+
+def table_origin(name: str) -> str:
+    """Where a table stands, for errors."""
+    return str(find_user_file()) if name in read_user_tables() else "endpoints.toml"
+
+
+@cache
+def _read_file(path: Path) -> Mapping[str, Table]:
+    return read_tables(path)

@@ -1,0 +1,183 @@
+"""The reply that the chunks of a stream add up to: parts that go on, counts that replace each other, an end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman_adapters.google.encode_blocks import FLAGS, RAW_INPUT, part_kind
+from dragoman_adapters.google.partial_args import ArgumentsAccumulator
+from dragoman_adapters.google.spelling import to_camel_case
+
+_JOINABLE = ({"text"}, {"text", "thought"})
+"""Keys of the parts that go on with each other. One that holds anything more, a signature above all, stands alone."""
+_UNSPECIFIED = (None, 0, "", "FINISH_REASON_UNSPECIFIED")
+_PENDING_KINDS = ("executableCode", "toolCall")
+"""Google's own tools at work: the reply goes on behind them, whatever finish reason stands beside."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartChange:
+    """One part as it came, and the index of the part of the whole reply that it is, or goes on with."""
+
+    index: int
+    part: Mapping[str, Any]
+    first: bool
+
+
+@dataclass(slots=True)
+class PartAccumulator:
+    """One part of the whole reply so far."""
+
+    part: dict[str, Any]
+    pieces: list[str] = field(default_factory=list)
+    arguments: ArgumentsAccumulator | None = None
+    """Set while a call's arguments are still to come, and kept where they never did."""
+
+    end_sent: bool = False
+    """Whether the caller was told the end of the call that this is."""
+
+    def to_native(self, *, broken: bool) -> dict[str, Any]:
+        """The part as if it had come whole. A call that is still open keeps its arguments as text, and in a broken
+        stream every call does whose end was not told.
+        """
+        call = self.part.get("functionCall") or self.part.get("function_call")
+        if isinstance(call, dict) and (self.arguments is not None or (broken and not self.end_sent)):
+            given = self.arguments.current() if self.arguments is not None else call.get("args") or {}
+            unfinished = given if isinstance(given, str) else wirejson.dumps_text(given)
+            kept = {key: value for key, value in self.part.items() if key != "function_call"}
+            named = {key: value for key, value in call.items() if key != "args"}
+            return {**kept, "functionCall": {**named, RAW_INPUT: unfinished}}
+        return {**self.part, "text": "".join(self.pieces)} if self.pieces else self.part
+
+
+class CandidateAccumulator:
+    """One of the answers that a stream tells in pieces."""
+
+    def __init__(self) -> None:
+        self.parts: list[PartAccumulator] = []
+        self._fields: dict[str, Any] = {}
+        self._content: dict[str, Any] | None = None
+        self._has_finish_reason = False
+
+    def add(self, native: Mapping[str, Any]) -> list[PartChange]:
+        fields = _to_camel_case(native)
+        content = fields.pop("content", None)
+        # Metadata that is told again replaces what it was; empty, it says nothing.
+        self._fields |= {key: value for key, value in fields.items() if value or key not in self._fields}
+        changes: list[PartChange] = []
+        if content is not None:
+            self._content = {**(self._content or {}), **{key: content[key] for key in content if key != "parts"}}
+            changes = [change for part in content.get("parts") or () if (change := self._part(part))]
+        if fields.get("finishReason") not in _UNSPECIFIED:
+            self._has_finish_reason = True
+        elif changes:
+            self._has_finish_reason = False
+        return changes
+
+    @property
+    def finished(self) -> bool:
+        """Whether the latest content came with, or before, a reason why nothing follows it."""
+        return self._has_finish_reason and not (self.parts and part_kind(self.parts[-1].part) in _PENDING_KINDS)
+
+    def native(self, *, broken: bool) -> dict[str, Any]:
+        content = {} if self._content is None else {"content": self._content}
+        if self.parts:
+            content = {
+                "content": {**(self._content or {}), "parts": [draft.to_native(broken=broken) for draft in self.parts]}
+            }
+        return {**self._fields, **content}
+
+    def _part(self, native: dict[str, Any]) -> PartChange | None:
+        """Adds one part. An empty text without a signature says nothing, and none is kept of it."""
+        text = native.get("text")
+        if isinstance(text, str) and native.keys() in _JOINABLE:
+            if not text:
+                return None
+            last = self.parts[-1] if self.parts else None
+            if last is not None and last.pieces and bool(last.part.get("thought")) == bool(native.get("thought")):
+                last.pieces.append(text)
+                return PartChange(len(self.parts) - 1, native, first=False)
+            self.parts.append(PartAccumulator(native, [text]))
+        elif "functionCall" in native or "function_call" in native:
+            return self._call(native)
+        else:
+            self.parts.append(PartAccumulator(native))
+        return PartChange(len(self.parts) - 1, native, first=True)
+
+    def _call(self, native: dict[str, Any]) -> PartChange:
+        """A call, or more of the one before: its name comes first, and ``willContinue`` says that more is to come."""
+        part: dict[str, Any] = to_camel_case(native)[0]
+        call: dict[str, Any] = part["functionCall"]
+        last = self.parts[-1] if self.parts else None
+        continues = last is not None and last.arguments is not None and not call.get("name")
+        if last is None or not continues:
+            if not (call.get("willContinue") or call.get("partialArgs")):
+                self.parts.append(PartAccumulator(native))
+                return PartChange(len(self.parts) - 1, part, first=True)
+            fields = {key: value for key, value in call.items() if key not in ("partialArgs", "willContinue", "args")}
+            last = PartAccumulator({**part, "functionCall": fields}, arguments=ArgumentsAccumulator())
+            self.parts.append(last)
+        else:
+            last.part |= {key: value for key, value in part.items() if key in FLAGS}
+        arguments = last.arguments or ArgumentsAccumulator()
+        if call.get("args"):
+            arguments.extend(call["args"])
+        for value in call.get("partialArgs") or ():
+            arguments.add(value)
+        if not call.get("willContinue"):
+            last.part["functionCall"]["args"] = arguments.current()
+            last.arguments = None
+        return PartChange(len(self.parts) - 1, part, first=not continues)
+
+
+class ReplyAccumulator:
+    """All of a reply. Candidates but the first are gathered as well, though no one hears of them before the end."""
+
+    def __init__(self) -> None:
+        self.candidates: dict[int, CandidateAccumulator] = {}
+        self._top: dict[str, Any] = {}
+
+    def add(self, chunk: Mapping[str, Any]) -> list[PartChange]:
+        """Takes one chunk, and gives what is new in the first candidate."""
+        top = _to_camel_case(chunk)
+        candidates = top.pop("candidates", None) or ()
+        usage = top.pop("usageMetadata", None) or {}
+        # Counts are cumulative. A chunk without any, as Vertex AI sends them, takes none away.
+        if "totalTokenCount" in usage or "promptTokenCount" in usage:
+            self._top["usageMetadata"] = usage
+        elif usage:
+            self._top["usageMetadata"] = {**self._top.get("usageMetadata", {}), **usage}
+        self._top |= top
+        changes: list[PartChange] = []
+        for position, native in enumerate(candidates):
+            index = native.get("index", position)
+            changed = self.candidates.setdefault(index, CandidateAccumulator()).add(native)
+            if index == 0:
+                changes += changed
+        return changes
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the prompt was refused, so that there is no candidate to come."""
+        feedback = self._top.get("promptFeedback") or {}
+        return not self.candidates and ("blockReason" in feedback or "block_reason" in feedback)
+
+    @property
+    def finished(self) -> bool:
+        every = self.candidates.values()
+        return self.blocked or (bool(every) and all(candidate.finished for candidate in every))
+
+    def reply(self, *, broken: bool = False) -> dict[str, Any]:
+        """The reply object as far as it came."""
+        natives = [self.candidates[index].native(broken=broken) for index in sorted(self.candidates)]
+        return {**self._top, **({"candidates": natives} if natives else {})}
+
+
+def _to_camel_case(native: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an object in camelCase. Parts keep their spelling: they go back as they came."""
+    if not any("_" in key for key in native):
+        return dict(native)
+    kept = {key: native[key] for key in ("candidates", "content") if key in native}
+    found: dict[str, Any] = to_camel_case({key: value for key, value in native.items() if key not in kept})[0]
+    return found | kept

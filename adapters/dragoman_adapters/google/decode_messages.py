@@ -1,0 +1,177 @@
+"""Requests in Google's format: their instruction, contents and tools (wire reference 6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.google import encode, encode_blocks
+from dragoman_adapters.google.decode_schema import decode_schema
+from dragoman_adapters.google.spelling import camel_case_name, find_field, to_camel_case
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenCall:
+    """A call that no answer has been read for. ``id`` is Google's own, where it issued one."""
+
+    name: str
+    id: str | None
+    tool_use_id: str
+
+
+def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str]:
+    """Adds the messages of a request; gives the names of the fields that they speak for."""
+    named, instruction = find_field(native, "systemInstruction")
+    covered = ["contents"]
+    if instruction:
+        _add_instruction(reader, named, instruction)
+        covered.append(named)
+    open_calls: list[_OpenCall] = []
+    for content in native["contents"]:
+        if content.get("role") == "model":
+            open_calls += _add_model_content(reader, content)
+        else:
+            _add_user_content(reader, content, open_calls)
+    return covered
+
+
+def _add_instruction(reader: HistoryReader, named: str, native: Any) -> None:
+    notes: dict[str, Any] = {"named": named} if named != "systemInstruction" else {}
+    if isinstance(native, str):
+        reader.add(Role.SYSTEM, (TextBlock(text=native),), {**notes, "string": True})
+        return
+    content, is_single = _content_parts(native)
+    layout = _note_layout(native, {}, is_single=is_single)
+    _add_message(reader, Role.SYSTEM, content, {**notes, **layout}, by_model=False)
+
+
+def _add_model_content(reader: HistoryReader, native: Mapping[str, Any]) -> list[_OpenCall]:
+    """One content of the model's, and the calls in it."""
+    encode_blocks, is_single = _content_parts(native)
+    layout = _note_layout(native, {"role": "model"}, is_single=is_single)
+    return _add_message(reader, Role.ASSISTANT, encode_blocks, {"joined": False, **layout}, by_model=True)
+
+
+def _add_user_content(reader: HistoryReader, native: Mapping[str, Any], open_calls: list[_OpenCall]) -> None:
+    """One content of the user's: each tool's answer becomes a message of its own, and what stands beside them one."""
+    encode_blocks, is_single = _content_parts(native)
+    answers = [index for index, part in enumerate(encode_blocks) if _function_response(part) is not None]
+    others = [index for index in range(len(encode_blocks)) if index not in answers]
+    layout = {"joined": False, **_note_layout(native, {"role": "user"}, is_single=is_single)}
+    if answers + others != sorted(answers + others):
+        layout["order"] = answers + others
+    for index in answers:
+        _add_tool_result(reader, encode_blocks[index], layout, open_calls)
+        layout = {"joined": True}
+    if others or not answers:
+        _add_message(reader, Role.USER, [encode_blocks[index] for index in others], layout, by_model=False)
+
+
+def _add_message(
+    reader: HistoryReader, role: Role, natives: list[dict[str, Any]], layout: dict[str, Any], *, by_model: bool
+) -> list[_OpenCall]:
+    blocks: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    calls: list[_OpenCall] = []
+    for index, native in enumerate(natives):
+        call = find_field(native, "functionCall")[1] if by_model else None
+        wire_id = call.get("id") if call else None
+        block = encode_blocks.decode_block(
+            native, reader.call_id(wire_id) if call else "", reader.provider, by_model=by_model
+        )
+        blocks.append(block)
+        if isinstance(block, ToolUseBlock):
+            calls.append(_OpenCall(block.name, wire_id, block.id))
+        if note := encode_blocks.note_part(native, encode_blocks.encode_block(block, wire_id)):
+            notes[str(index)] = note
+    reader.add(role, blocks, {**layout, **({"blocks": notes} if notes else {})})
+    return calls
+
+
+def _add_tool_result(
+    reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], open_calls: list[_OpenCall]
+) -> None:
+    answer = _function_response(native) or {}
+    call = _pop_call(open_calls, answer.get("name"), answer.get("id"))
+    tool_use_id = call.tool_use_id if call else reader.result_id(answer.get("id"))
+    result = encode_blocks.decode_tool_result(answer, tool_use_id, reader.provider)
+    name = call.name if call else str(answer.get("name") or "unknown")
+    note = encode_blocks.note_part(native, encode_blocks.encode_tool_result(result, name, call.id if call else None))
+    reader.add(Role.TOOL, (result,), {**layout, **({"blocks": {"0": note}} if note else {})})
+
+
+def _pop_call(open_calls: list[_OpenCall], name: str | None, wire_id: str | None) -> _OpenCall | None:
+    """The call that an answer is to: that of its id, else the first open one of its name, one without an id first."""
+    candidates = [call for call in open_calls if wire_id and call.id == wire_id]
+    candidates = candidates or [call for call in open_calls if call.name == name and not call.id]
+    candidates = candidates or [call for call in open_calls if call.name == name and not wire_id]
+    if not candidates:
+        return None
+    open_calls.remove(candidates[0])
+    return candidates[0]
+
+
+def _function_response(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A part's functionResponse in camelCase, if it is one."""
+    native = find_field(part, "functionResponse")[1]
+    answer: dict[str, Any] | None = to_camel_case(native)[0] if isinstance(native, dict) else None
+    return answer
+
+
+def _content_parts(native: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    """The parts of a content, and whether a lone one came without its list."""
+    found = native.get("parts")
+    return ([found], True) if isinstance(found, dict) else (list(found or ()), False)
+
+
+def _note_layout(native: Mapping[str, Any], ours: dict[str, Any], *, is_single: bool) -> dict[str, Any]:
+    """What a content holds beside its parts and beyond what we would write."""
+    note: dict[str, Any] = {"single": True} if is_single else {}
+    if difference := diff_objects({key: value for key, value in native.items() if key != "parts"}, ours):
+        note["content"] = difference
+    if "parts" not in native:
+        note["content"] = {**note.get("content", {}), "drop": [*note.get("content", {}).get("drop", ()), "parts"]}
+    return note
+
+
+def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request: functions, and those that Google runs itself, which are kept whole under their names."""
+    found: list[ToolDefinition] = []
+    for entry in native.get("tools") or ():
+        definitions = [*_decode_entry(entry, provider)]
+        if definitions:
+            note = encode_blocks.note_part(entry, encode.encode_tools(definitions, provider)[0])
+            if note:
+                first = {**(definitions[0].provider_raw or {}), "entry": note}
+                definitions[0] = definitions[0].model_copy(update={"provider_raw": first})
+        found += definitions
+    return found
+
+
+def _decode_entry(entry: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
+    definitions: list[ToolDefinition] = []
+    for key, value in entry.items():
+        if camel_case_name(key) == encode.DECLARATIONS_FIELD:
+            for item in value or ():
+                definitions.append(_decode_function(item, {"by": provider, "joined": bool(definitions)}))
+        elif value is not None:
+            raw = {"by": provider, "joined": bool(definitions), "native": {key: value}}
+            definitions.append(ToolDefinition(name=key, provider_raw=raw))
+    return definitions
+
+
+def _decode_function(native: dict[str, Any], raw: dict[str, Any]) -> ToolDefinition:
+    schema = find_field(native, "parametersJsonSchema")[1]
+    if not isinstance(schema, dict):
+        own = native.get("parameters")
+        schema = decode_schema(own) if isinstance(own, dict) else {"type": "object", "properties": {}}
+    definition = ToolDefinition(name=native["name"], description=native.get("description") or "", input_schema=schema)
+    if spelling := [key for key in native if camel_case_name(key) != key]:
+        raw["spelling"] = spelling
+    if difference := diff_objects(native, encode.encode_function(definition, raw)):
+        raw["residue"] = difference
+    return definition.model_copy(update={"provider_raw": raw})

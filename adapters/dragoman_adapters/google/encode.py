@@ -1,0 +1,82 @@
+"""Canonical to wire: the body of a generateContent request (wire reference 6 and 8)."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.google.encode_blocks import Note, apply_note
+from dragoman_adapters.google.encode_messages import encode_messages, encode_parts
+from dragoman_adapters.google.options import encode_options
+from dragoman_adapters.google.spelling import camel_case_name
+
+DECLARATIONS_FIELD = "functionDeclarations"
+
+
+def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body; the model and whether to stream stand in the path."""
+    system, listed = _split_system(request.turns)
+    encoded: dict[str, Any] = {}
+    encoded |= _encode_system(request, system)
+    encoded["contents"] = request.encode_history(listed, partial(encode_messages, request))
+    if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
+        encoded["tools"] = encode_tools(usable, request.provider)
+    return encoded | encode_options(request, tools=bool(usable))
+
+
+def _split_system(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Sequence[Turn]]:
+    """Leading system turns, and the rest."""
+    for position, turn in enumerate(turns):
+        if turn.role is not Role.SYSTEM:
+            return turns[:position], turns[position:]
+    return turns, ()
+
+
+def _encode_system(request: RequestBuilder, turns: Sequence[Turn]) -> dict[str, Any]:
+    """All of the instruction in one content, which need not have a role."""
+    notes = turns[0].raw(request.provider) if turns else {}
+    parts = [encoded for turn in turns for encoded in encode_parts(request, turn)]
+    if not parts and not notes:
+        return {}
+    content: Any = apply_diff({"parts": parts}, notes.get("content"))
+    if notes.get("single") and len(parts) == 1:
+        content["parts"] = parts[0]
+    if notes.get("string") and len(parts) == 1:
+        content = parts[0]["text"]
+    return {notes.get("named", "systemInstruction"): content}
+
+
+def encode_tools(definitions: Sequence[ToolDefinition], provider: str) -> list[dict[str, Any]]:
+    """Functions share one entry. Entries that were read stand as they did, with tools that Google runs itself."""
+    entries: list[dict[str, Any]] = []
+    notes: list[Note] = []
+    for definition in definitions:
+        raw = definition.provider_raw or {}
+        own = raw if raw.get("by") == provider else {}
+        native = own.get("native")
+        joins = (
+            own["joined"] if "joined" in own else bool(native is None and entries and DECLARATIONS_FIELD in entries[-1])
+        )
+        if not joins or not entries:
+            entries.append({})
+            notes.append(own.get("entry", {}))
+        if native is not None:
+            entries[-1] |= native
+        else:
+            entries[-1].setdefault(DECLARATIONS_FIELD, []).append(encode_function(definition, own))
+    return [apply_note(entry, note) for entry, note in zip(entries, notes, strict=True)]
+
+
+def encode_function(definition: ToolDefinition, own: Note) -> dict[str, Any]:
+    """A function, its parameters as JSON Schema."""
+    encoded: dict[str, Any] = {"name": definition.name}
+    if definition.description:
+        encoded["description"] = definition.description
+    encoded["parametersJsonSchema"] = definition.input_schema
+    spelling = {camel_case_name(name): name for name in own.get("spelling", ())}
+    return apply_diff({spelling.get(key, key): value for key, value in encoded.items()}, own.get("residue"))

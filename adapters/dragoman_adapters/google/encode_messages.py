@@ -1,0 +1,276 @@
+"""Turns to contents: user and model in turns, a signature on every step's first call, answers beside their calls."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Role
+from dragoman_adapters.google import encode_blocks
+from dragoman_adapters.google.encode_blocks import Media, Note
+
+CONTINUE_TEXT = "Continue."
+_UNSUPPORTED_RESULT_FIELDS: tuple[BlockField, ...] = ("resolution", "title", "note", "order")
+_RESOLUTIONS = ("low", "medium", "high", "ultra_high")
+UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "guesses", "seams", "text_documents")
+"""What the wire has no place for in what others said."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call as its answer must name it. ``id`` is None where its issuer gave it none."""
+
+    name: str
+    id: str | None
+    position: int
+
+
+@dataclass(slots=True)
+class _Content:
+    role: str
+    native_parts: list[dict[str, Any]] = field(default_factory=list)
+    note: Note = field(default_factory=dict)
+    deferred: list[dict[str, Any]] = field(default_factory=list)
+    """Media of tools' answers that the answers themselves cannot hold."""
+    answers: list[tuple[int, _Call]] = field(default_factory=list)
+    """Which parts answer calls without an id: these are told apart by their order."""
+
+    def flush_deferred(self) -> None:
+        """All answers are there: what goes behind them follows, and whatever else is said comes after that."""
+        self.native_parts += self.deferred
+        self.deferred.clear()
+
+    def to_native(self) -> dict[str, Any]:
+        self.flush_deferred()
+        if self.answers:
+            self._reorder_answers()
+        order = self.note.get("order", ())
+        ordered_parts = self.native_parts
+        if len(order) == len(self.native_parts):
+            ordered_parts = [{}] * len(order)
+            for position, part in zip(order, self.native_parts, strict=True):
+                ordered_parts[position] = part
+        found = apply_diff({"role": self.role, "parts": ordered_parts}, self.note.get("content"))
+        if self.note.get("single") and len(self.native_parts) == 1:
+            found["parts"] = self.native_parts[0]
+        return found
+
+    def _reorder_answers(self) -> None:
+        """Answers to calls of one name, which come in any order, are put into that of their calls."""
+        for name in {call.name for _, call in self.answers}:
+            same = [(index, call) for index, call in self.answers if call.name == name]
+            ordered = [self.native_parts[index] for index, _ in sorted(same, key=lambda each: each[1].position)]
+            for (index, _), part in zip(same, ordered, strict=True):
+                self.native_parts[index] = part
+
+
+def encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Turns as contents."""
+    encoder = _ContentsEncoder(request)
+    for turn in turns:
+        encoder.add(turn)
+    return encoder.finish()
+
+
+class _ContentsEncoder:
+    """Contents while they are written."""
+
+    def __init__(self, request: RequestBuilder) -> None:
+        self._request = request
+        self._facts = request.adapter.capabilities.wire
+        self._contents: list[_Content] = []
+        self._calls: dict[str, _Call] = {}
+
+    def add(self, turn: Turn) -> None:
+        """One turn, in a content of its own or behind what the same side has just said."""
+        role = "model" if turn.role is Role.ASSISTANT else "user"
+        if text := turn.plain_text(self._request.provider):
+            content = self._content(role, {})
+            content.flush_deferred()
+            content.native_parts.append({"text": text})
+            return
+        own = turn_notes(turn, self._request.provider)
+        content = self._content(role, own)
+        if turn.role is Role.TOOL:
+            self._encode_tool_results(turn, content)
+            return
+        content.flush_deferred()
+        if turn.role is Role.ASSISTANT:
+            content.native_parts += self._encode_assistant(turn, own)
+        else:
+            content.native_parts += encode_parts(self._request, turn)
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The contents; a request without any is refused, so the user's word stands in then."""
+        self._fill_empty()
+        # A content that was read without parts goes back so; a reply that said nothing is not repeated.
+        sent = [content for content in self._contents if content.native_parts or "joined" in content.note]
+        if self._request.at_list_start and (not sent or sent[0].role == "model"):
+            reason = "a conversation begins with the user: a user's turn is added in front"
+            self._request.record_loss(LossKind.ROLE, reason, Severity.INFO)
+            sent.insert(0, _Content("user", [{"text": CONTINUE_TEXT}]))
+        return [content.to_native() for content in sent]
+
+    def _content(self, role: str, own: Note) -> _Content:
+        last = self._contents[-1] if self._contents else None
+        joins = own.get("joined", True) if own else True
+        if last is not None and last.role == role and joins:
+            return last
+        self._fill_empty()
+        self._contents.append(_Content(role, note=own))
+        return self._contents[-1]
+
+    def _fill_empty(self) -> None:
+        """A user's content of others without parts, which would be refused, gets a word of its own."""
+        last = self._contents[-1] if self._contents else None
+        if last is not None and last.role == "user" and not last.native_parts and "joined" not in last.note:
+            reason = "the user's message is empty: a word is put in its place"
+            self._request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
+            last.native_parts.append({"text": CONTINUE_TEXT})
+
+    def _encode_assistant(self, turn: Turn, own: Note) -> list[dict[str, Any]]:
+        """What the model said. Its calls are remembered for their answers."""
+        found: list[dict[str, Any]] = []
+        unsigned = bool(self._facts["signature"]) and not self._is_signed(turn, own)
+        for index, block in enumerate(turn.blocks):
+            if isinstance(block, ToolUseBlock):
+                call = _Call(block.name, self._wire_id(turn, index, own), len(self._calls))
+                self._calls[block.id] = call
+                self._request.record_field_losses(turn, index, "arguments")
+                encoded = encode_blocks.apply_note(
+                    encode_blocks.encode_block(block, call.id), _block_note(own, turn, index)
+                )
+                if unsigned and "thoughtSignature" not in encoded and "thought_signature" not in encoded:
+                    encoded["thoughtSignature"] = self._facts["signature"]
+                    reason = (
+                        f"{self._request.adapter.model} wants a signature on the call: its own word for none is sent"
+                    )
+                    self._request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
+                unsigned = False  # the first call of a step stands for all
+                found.append(encoded)
+            else:
+                found += _encode_parts(self._request, turn, index, own)
+        return found
+
+    def _is_signed(self, turn: Turn, own: Note) -> bool:
+        """Whether the turn comes from a model of this provider that signs its calls, and so has signed what it must."""
+        issuer = turn.message.metadata.model or ""
+        provider, _, model = issuer.partition(":")
+        if not own or provider != self._request.provider:
+            return False
+        return bool(type(self._request.adapter)(model).capabilities.wire["signature"])
+
+    def _wire_id(self, turn: Turn, index: int, own: Note) -> str | None:
+        """The id of a call on the wire: none where this provider issued the call without one."""
+        block, origin = turn.blocks[index], turn.origins[index]
+        assert isinstance(block, ToolUseBlock)
+        if own:
+            canonical = turn.message.content[origin] if origin != SYNTHETIC else block
+            if isinstance(canonical, ToolUseBlock) and canonical.id not in own.get("tool_ids", {}):
+                return None
+        return self._request.tool_id(block.id)
+
+    def _encode_tool_results(self, turn: Turn, content: _Content) -> None:
+        own = turn_notes(turn, self._request.provider)
+        for index, block in enumerate(turn.blocks):
+            if not isinstance(block, ToolResultBlock):
+                content.native_parts += _encode_parts(self._request, turn, index, own)
+                continue
+            note = _block_note(own, turn, index)
+            call = self._calls.get(block.tool_use_id) or _Call(note.get("name", "unknown"), None, len(self._calls))
+            if not note:
+                self._request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *_UNSUPPORTED_RESULT_FIELDS)
+                block = self._split_result_media(turn, index, block, content)
+            if call.id is None:
+                if any(other.name == call.name and other.position > call.position for _, other in content.answers):
+                    self._record_loss(turn, index, "answers to calls of one name go in the order of the calls")
+                content.answers.append((len(content.native_parts), call))
+            encoded = encode_blocks.encode_tool_result(block, call.name, call.id)
+            content.native_parts.append(encode_blocks.apply_note(encoded, note))
+
+    def _split_result_media(self, turn: Turn, index: int, block: ToolResultBlock, content: _Content) -> ToolResultBlock:
+        """The answer with documents of plain text as text, and without media that answers do not hold.
+
+        Such media follows all answers of its step.
+        """
+        kept_blocks: list[ContentBlock] = []
+        for each in block.content:
+            if isinstance(each, DocumentBlock) and each.source.kind == "text":
+                kept_blocks.append(TextBlock(text=each.source.data))
+            elif isinstance(each, Media) and _media_type(each) not in self._facts["result_media"]:
+                content.deferred.append(encode_blocks.encode_media(each))
+                self._record_loss(turn, index, f"the tool's {each.type} follows its answer")
+            else:
+                kept_blocks.append(each)
+        return (
+            block if tuple(kept_blocks) == block.content else block.model_copy(update={"content": tuple(kept_blocks)})
+        )
+
+    def _record_loss(self, turn: Turn, index: int, reason: str) -> None:
+        self._request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+
+
+def turn_notes(turn: Turn, provider: str) -> Note:
+    """What the provider's adapter noted about the turn's message.
+
+    Nothing for a turn that the projection made up, or that has another role by now: it is not the one that was noted.
+    """
+    is_synthetic = bool(turn.blocks) and all(origin == SYNTHETIC for origin in turn.origins)
+    return {} if is_synthetic or turn.role is not turn.message.role else turn.raw(provider)
+
+
+def encode_parts(request: RequestBuilder, turn: Turn) -> Iterator[dict[str, Any]]:
+    """The parts of a turn without calls and answers."""
+    own = turn_notes(turn, request.provider)
+    for index in range(len(turn.blocks)):
+        yield from _encode_parts(request, turn, index, own)
+
+
+def _encode_parts(request: RequestBuilder, turn: Turn, index: int, own: Note) -> Iterator[dict[str, Any]]:
+    """The part of a block; two for a document with a title, none for an empty text of others."""
+    block = turn.blocks[index]
+    if own:
+        request.record_field_losses(turn, index, "citations")
+        yield encode_blocks.apply_note(encode_blocks.encode_block(block), _block_note(own, turn, index))
+        return
+    resolution = _image_resolution(request, block)
+    request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, *(() if resolution else ("resolution",)))
+    if isinstance(block, TextBlock) and not block.text:
+        request.record_block_loss(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
+        return
+    if isinstance(block, DocumentBlock):
+        if text := "\n".join(filter(None, (block.title, block.context))):
+            request.record_block_loss(
+                turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO
+            )
+            yield {"text": text}
+        if block.source.kind == "text":
+            yield {"text": block.source.data}
+            return
+    encoded = encode_blocks.encode_block(block)
+    if resolution:
+        encoded["mediaResolution"] = {"level": f"MEDIA_RESOLUTION_{resolution.upper()}"}
+    yield encoded
+
+
+def _image_resolution(request: RequestBuilder, block: ContentBlock) -> str | None:
+    """The resolution of an image, where the model takes one."""
+    detail = block.detail if isinstance(block, ImageBlock) else None
+    return detail if detail in _RESOLUTIONS and request.adapter.capabilities.wire["media_resolution"] else None
+
+
+def _block_note(own: Note, turn: Turn, index: int) -> Note:
+    origin = turn.origins[index]
+    note: Mapping[str, Any] = own.get("blocks", {}).get(str(origin), {}) if origin != SYNTHETIC else {}
+    return note
+
+
+def _media_type(block: Media) -> str | None:
+    encoded = encode_blocks.encode_media(block)
+    data: dict[str, Any] = encoded.get("inlineData") or encoded["fileData"]
+    return data.get("mimeType")

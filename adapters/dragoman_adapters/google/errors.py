@@ -1,0 +1,79 @@
+"""What Google's errors mean: google.rpc.Status, by HTTP and inside a stream (specification D5.7)."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    ContextOverflowError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestCancelledError,
+    ServerError,
+    class_for_status,
+)
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.wire import Headers
+
+BY_STATUS: dict[str, type[ProviderError]] = {
+    "INVALID_ARGUMENT": InvalidRequestError,
+    "FAILED_PRECONDITION": InvalidRequestError,
+    "OUT_OF_RANGE": InvalidRequestError,
+    "UNIMPLEMENTED": InvalidRequestError,
+    "UNAUTHENTICATED": AuthenticationError,
+    "PERMISSION_DENIED": PermissionDeniedError,
+    "NOT_FOUND": NotFoundError,
+    "RESOURCE_EXHAUSTED": RateLimitError,
+    "CANCELLED": RequestCancelledError,
+    "INTERNAL": ServerError,
+    "UNKNOWN": ServerError,
+    "DATA_LOSS": ServerError,
+    "UNAVAILABLE": OverloadedError,
+    "DEADLINE_EXCEEDED": ServerError,
+}
+
+BY_REASON: dict[str, type[ProviderError]] = {
+    "API_KEY_INVALID": AuthenticationError,
+    "API_KEY_EXPIRED": AuthenticationError,
+    "ACCESS_TOKEN_EXPIRED": AuthenticationError,
+    "CREDENTIALS_MISSING": AuthenticationError,
+    "RATE_LIMIT_EXCEEDED": RateLimitError,
+}
+"""By the reason of an ErrorInfo, which says more than the status that goes with it."""
+
+_OVERFLOW = ("exceeds the maximum number of tokens", "input token count", "context length", "context window")
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+    """The error of ``{"error": {"code": ..., "message": ..., "status": ..., "details": [...]}}``, however it came."""
+    error = native.get("error")
+    inner: dict[str, Any] = error if isinstance(error, dict) else {}
+    listed = inner.get("details")
+    details = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    reason = next((each["reason"] for each in details if isinstance(each.get("reason"), str)), None)
+    status_name = inner.get("status") or (inner.get("code") if isinstance(inner.get("code"), str) else None)
+    origin = replace(origin, headers=_add_retry_after(origin.headers, details))
+    failure = origin.failure(message=inner.get("message") or error, code=reason or status_name or inner.get("code"))
+    kind = BY_REASON.get(reason or "") or BY_STATUS.get(str(status_name).upper())
+    if kind in (InvalidRequestError, None) and any(words in failure.text.lower() for words in _OVERFLOW):
+        kind = ContextOverflowError
+    if kind is None and origin.status is None and isinstance(inner.get("code"), int):
+        # Inside a stream the code stands for the HTTP status that could not be sent any more.
+        return failure.error(class_for_status(inner["code"]))
+    return failure.error(kind)
+
+
+def _add_retry_after(headers: Mapping[str, str], details: list[dict[str, Any]]) -> Mapping[str, str]:
+    """The headers with the wait that a RetryInfo asks for, where no header says it."""
+    for each in details:
+        delay = each.get("retryDelay")
+        if isinstance(delay, str) and (found := _DELAY.fullmatch(delay)):
+            return Headers({"retry-after": found[1], **headers})
+    return headers

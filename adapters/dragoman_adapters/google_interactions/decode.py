@@ -1,0 +1,307 @@
+"""Wire to canonical: interactions, and requests for them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.google.encode_blocks import RAW_INPUT
+from dragoman_adapters.google_interactions import encode, encode_blocks
+
+if TYPE_CHECKING:
+    from dragoman_adapters.google_interactions.adapter import InteractionsAdapter
+
+STOP_REASONS = {
+    "completed": StopReason.END_TURN,
+    "requires_action": StopReason.PAUSE,
+    "incomplete": StopReason.MAX_TOKENS,
+    "budget_exceeded": StopReason.MAX_TOKENS,
+    "cancelled": StopReason.CANCELLED,
+    "in_progress": StopReason.PAUSE,
+    "queued": StopReason.PAUSE,
+    "requires_continuation": StopReason.PAUSE,
+}
+"""Anything else, ``failed`` above all, is an error."""
+_COVERED_FIELDS = {"model", "agent", "steps", "usage"}
+_CONTENTS = ("text", "image", "audio", "video", "document")
+_COUNTED_TOOLS = {"google_search": "web_search"}
+
+
+def decode_message(
+    native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
+) -> Message:
+    """A whole interaction, or the one that a stream has gathered. Input that is repeated in it is passed over."""
+    steps = [step for step in native.get("steps") or () if step["type"] not in ("user_input", "function_result")]
+    content, notes = _decode_steps(
+        steps, lambda position, native_id: reply.call_id(position, native_id), reply.provider
+    )
+    raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS} | notes
+    called = any(isinstance(block, ToolUseBlock) for block in content)
+    return reply.build(
+        content,
+        model=native.get("model") or native.get("agent"),
+        stop_reason=_decode_stop_reason(native.get("status"), status, called=called),
+        usage=decode_usage(native.get("usage"), native.get("service_tier")),
+        raw=raw,
+        status=status,
+    )
+
+
+def _decode_stop_reason(word: str | None, status: MessageStatus, *, called: bool) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    found = STOP_REASONS.get(word or "completed", StopReason.ERROR)
+    return StopReason.TOOL_USE if called and word in ("completed", "requires_action", None) else found
+
+
+def decode_usage(native: Mapping[str, Any] | None, tier: str | None) -> TokenUsage | None:
+    """As with generateContent, under other names: what is cached lies inside the input, all else beside."""
+    count = UsageReader.of(native)
+    if count is None or native is None or "total_input_tokens" not in native:
+        return None
+    tools: dict[str, int] = {}
+    for each in count.objects("grounding_tool_count"):
+        kind = str(each.get("type"))
+        if calls := count.count_at("grounding_tool_count", each.get("count")):
+            tools[_COUNTED_TOOLS.get(kind, kind)] = calls
+    prompt, cached = count("total_input_tokens"), count("total_cached_tokens")
+    return TokenUsage(
+        input_tokens=count.uncached(prompt, cached) + count("total_tool_use_tokens"),
+        cached_input_tokens=cached,
+        output_tokens=count("total_output_tokens") + count("total_thought_tokens"),
+        reasoning_tokens=count.optional("total_thought_tokens"),
+        **_decode_media_counts(count),
+        server_tools=tools,
+        service_tier=tier,
+        reported_total=count.optional("total_tokens"),
+        unread=count.unread,
+        raw=dict(native),
+    )
+
+
+def _decode_media_counts(count: UsageReader) -> dict[str, int | None]:
+    """The media of the prompt, apart from what of them came from a cache, and those of the answer."""
+
+    def of(part: str, medium: str) -> int | None:
+        path = f"{part}_tokens_by_modality"
+        listed = count.objects(path)
+        if not listed:
+            return None
+        return sum(count.count_at(path, each.get("tokens")) for each in listed if each.get("modality") == medium)
+
+    found: dict[str, int | None] = {}
+    for medium in ("audio", "image"):
+        sent, cached = of("input", medium), of("cached", medium)
+        fresh = None if sent is None else max(0, sent + (of("tool_use", medium) or 0) - (cached or 0))
+        found |= {
+            f"{medium}_input_tokens": fresh,
+            f"cached_{medium}_input_tokens": cached,
+            f"{medium}_output_tokens": of("output", medium),
+        }
+    return found
+
+
+def _decode_steps(
+    steps: list[dict[str, Any]], call_id: Any, provider: str
+) -> tuple[list[ContentBlock], dict[str, Any]]:
+    """The blocks of the model's steps; the notes say which of them were one step, and what that held beside them."""
+    blocks: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    layout: list[dict[str, Any]] = []
+    for position, step in enumerate(steps):
+        kind = step["type"]
+        if kind == "model_output":
+            inner = step.get("content") or []
+            for index, native in enumerate(inner, len(blocks)):
+                _note_block(
+                    notes,
+                    index,
+                    native,
+                    encode_blocks.encode_block(_append(blocks, encode_blocks.decode_block(native, provider))),
+                )
+            extra = diff_objects({**step, "content": None}, {"type": kind, "content": None})
+            if "content" not in step:
+                extra = {**(extra or {}), "drop": ["content"]}
+            layout.append({"contents": len(inner), **({"beside": extra} if extra else {})})
+            continue
+        layout.append({})
+        if kind == "thought":
+            _note_block(
+                notes,
+                len(blocks),
+                step,
+                encode_blocks.encode_step(_append(blocks, encode_blocks.decode_thinking(step))) or {},
+            )
+        elif kind == "function_call":
+            native_id = step.get("id")
+            call = _append(blocks, encode_blocks.call(step, call_id(position, native_id)))
+            plain = {key: value for key, value in step.items() if key != RAW_INPUT}
+            _note_block(notes, len(blocks) - 1, plain, encode_blocks.encode_step(call, native_id) or {})
+        else:
+            blocks.append(ProviderBlock(provider=provider, kind=kind, data=step))
+    found: dict[str, Any] = {"steps": layout}
+    return blocks, found | ({"blocks": notes} if notes else {})
+
+
+def _append(blocks: list[ContentBlock], block: ContentBlock) -> ContentBlock:
+    blocks.append(block)
+    return block
+
+
+def _note_block(notes: dict[str, Any], index: int, native: dict[str, Any], encoded: dict[str, Any]) -> None:
+    if difference := diff_objects(native, encoded):
+        notes[str(index)] = difference
+
+
+def decode_history(native: Mapping[str, Any], reader: HistoryReader) -> list[str]:
+    """Adds the messages of a request; gives the names of the fields that they speak for."""
+    covered = ["model"]
+    if isinstance(native.get("system_instruction"), str):
+        reader.add(Role.SYSTEM, (TextBlock(text=native["system_instruction"]),))
+        covered.append("system_instruction")
+    if native.get("input") is None:
+        return covered
+    covered.append("input")
+    given = native["input"]
+    if isinstance(given, str):
+        reader.add(Role.USER, (TextBlock(text=given),), {"form": "text"})
+    elif isinstance(given, dict):
+        _add_contents(reader, [given], {"form": "content"})
+    elif given and all(each.get("type") in _CONTENTS for each in given):
+        _add_contents(reader, given, {"form": "contents"})
+    else:
+        _add_steps(reader, given)
+    return covered
+
+
+def _add_steps(reader: HistoryReader, steps: list[dict[str, Any]]) -> None:
+    assistant_steps: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for step in steps:
+        if step["type"] not in ("user_input", "function_result"):
+            assistant_steps.append(step)
+            names |= {step["id"]: step["name"]} if step["type"] == "function_call" else {}
+            continue
+        _add_assistant_steps(reader, assistant_steps)
+        assistant_steps = []
+        if step["type"] == "function_result":
+            _add_tool_result(reader, step, {}, names)
+        else:
+            _add_user_step(reader, step, names)
+    _add_assistant_steps(reader, assistant_steps)
+
+
+def _add_assistant_steps(reader: HistoryReader, steps: list[dict[str, Any]]) -> None:
+    if steps:
+        blocks, notes = _decode_steps(steps, lambda _, native_id: reader.call_id(native_id), reader.provider)
+        reader.add(Role.ASSISTANT, blocks, notes)
+
+
+def _add_user_step(reader: HistoryReader, step: dict[str, Any], names: dict[str, str]) -> None:
+    """One step of the user's. Tools' answers may stand among its contents: they become messages of their own."""
+    extra = diff_objects({**step, "content": None}, {"type": "user_input", "content": None})
+    layout: dict[str, Any] = {"beside": extra} if extra else {}
+    inner = step.get("content") or []
+    for native in inner:
+        if native["type"] == "function_result":
+            _add_tool_result(reader, native, {"inside": True, **layout}, names)
+            layout = {"joined": True}
+    others = [native for native in inner if native["type"] != "function_result"]
+    if others or not inner:
+        _add_contents(reader, others, layout)
+
+
+def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: dict[str, Any]) -> None:
+    blocks = [encode_blocks.decode_block(native, reader.provider) for native in natives]
+    notes: dict[str, Any] = {}
+    for index, (native, block) in enumerate(zip(natives, blocks, strict=True)):
+        _note_block(notes, index, native, encode_blocks.encode_block(block))
+    reader.add(Role.USER, blocks, {**layout, **({"blocks": notes} if notes else {})})
+
+
+def _add_tool_result(
+    reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], names: Mapping[str, str]
+) -> None:
+    result = encode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
+    name = names.get(native["call_id"], "unknown")
+    notes: dict[str, Any] = {}
+    _note_block(notes, 0, native, encode_blocks.encode_tool_result(result, name, native["call_id"]))
+    reader.add(Role.TOOL, (result,), {**layout, **({"blocks": notes} if notes else {})})
+
+
+def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request; those that Google runs itself are kept whole, under their kind."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        if item["type"] != "function":
+            found.append(ToolDefinition(name=item["type"], provider_raw={"by": provider, "native": item}))
+            continue
+        schema = item.get("parameters")
+        definition = ToolDefinition(
+            name=item["name"],
+            description=item.get("description") or "",
+            input_schema=schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
+        )
+        raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, {}))}
+        found.append(definition.model_copy(update={"provider_raw": raw}))
+    return found
+
+
+def decode_options(
+    native: Mapping[str, Any], adapter: "InteractionsAdapter", context: RequestContext, conversation: list[str]
+) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    config = native.get("generation_config") or {}
+    options = AdapterOptions(
+        max_output_tokens=config.get("max_output_tokens"),
+        temperature=config.get("temperature"),
+        top_p=config.get("top_p"),
+        seed=config.get("seed"),
+        stop_sequences=tuple(config.get("stop_sequences") or ()),
+        tool_choice=_decode_tool_choice(config.get("tool_choice")),
+        output_schema=_decode_output_schema(native.get("response_format")),
+        effort=config.get("thinking_level"),
+        thinking=True if config.get("thinking_summaries") == "auto" else None,
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=bool(native.get("tools")))
+    extra = extra_fields(native, encoded, conversation)
+    inner = extra_fields(config, encoded.get("generation_config", {}), ())
+    if "generation_config" in extra and isinstance(extra["generation_config"], dict):
+        extra["generation_config"] = inner
+    return replace(options, extra={adapter.provider: extra} if extra else {})
+
+
+def _decode_tool_choice(native: Any) -> ToolChoice | None:
+    if isinstance(native, dict):
+        allowed = native.get("allowed_tools") or {}
+        names = allowed.get("tools") or []
+        return NamedTool(names[0]) if allowed.get("mode") == "any" and len(names) == 1 else None
+    match native:
+        case "any":
+            return "required"
+        case "auto":
+            return "auto"
+        case "none":
+            return "none"
+        case _:
+            return None
+
+
+def _decode_output_schema(native: Any) -> dict[str, Any] | None:
+    if isinstance(native, dict) and native.get("type") == "text" and isinstance(native.get("schema"), dict):
+        schema: dict[str, Any] = native["schema"]
+        return schema
+    return None

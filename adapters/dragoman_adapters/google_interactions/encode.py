@@ -1,0 +1,254 @@
+"""Canonical to wire: the body of a request for an interaction."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import DocumentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.google.encode_blocks import Note
+from dragoman_adapters.google.encode_messages import CONTINUE_TEXT, UNSUPPORTED_FIELDS, turn_notes
+from dragoman_adapters.google_interactions import encode_blocks
+
+MERGED_FIELDS = frozenset({"generation_config"})
+EFFORTS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+OPTION_FIELDS = ("temperature", "top_p", "seed", "max_output_tokens")
+_TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+
+
+def has_stored_history(extra: Mapping[str, Any]) -> bool:
+    """Whether Google keeps the turns before, so that calls may be out of sight."""
+    return bool(extra.get("previous_interaction_id"))
+
+
+def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body."""
+    listed = [turn for turn in request.turns if turn.role is not Role.SYSTEM]
+    instruction = _encode_system(request)
+    agent = "agent" in request.options.extra.get(request.provider, {})
+    encoded: dict[str, Any] = {} if agent else {"model": request.adapter.model}
+    if instruction:
+        encoded["system_instruction"] = instruction
+    encoded["input"] = _encode_input(request, listed)
+    if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
+        encoded["tools"] = [encode_tool(each, _own_note(each, request.provider)) for each in usable]
+    return encoded | encode_options(request, tools=bool(usable))
+
+
+def _encode_system(request: RequestBuilder) -> str:
+    """All of the instruction as one text."""
+    texts = [
+        (turn, index, block.text)
+        for turn in request.turns
+        if turn.role is Role.SYSTEM
+        for index, block in enumerate(turn.blocks)
+        if isinstance(block, TextBlock)
+    ]
+    for turn, index, _ in texts:
+        request.record_field_losses(turn, index, "citations")
+        if len(texts) > 1:
+            request.record_block_loss(
+                turn, index, LossKind.FLATTENED, "the instructions are sent as one text", Severity.INFO
+            )
+    return "\n\n".join(text for _, _, text in texts)
+
+
+def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options = request.options
+    encoded: dict[str, Any] = {"stream": True} if options.stream else {}
+    config: dict[str, Any] = {name: value for name in OPTION_FIELDS if (value := getattr(options, name)) is not None}
+    if stop := option_support.stop_sequences(request):
+        config["stop_sequences"] = stop
+    config |= _encode_thinking(request)
+    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
+    if isinstance(choice, NamedTool):
+        config["tool_choice"] = {"allowed_tools": {"mode": "any", "tools": [choice.name]}}
+    elif choice is not None:
+        config["tool_choice"] = _TOOL_CHOICES[choice]
+    if config:
+        encoded["generation_config"] = config
+    if structured_output.should_send_schema(request, tools=tools):
+        schema = schemas.fit_output_schema(request)
+        encoded["response_format"] = {"type": "text", "mime_type": "application/json", "schema": schema}
+    for name in ("top_k", "thinking_budget"):
+        if getattr(options, name) is not None:
+            request.record_option_loss(name, "the Interactions API has none")
+    if options.parallel_tool_calls is False:
+        request.record_option_loss("parallel_tool_calls", "Google has no such switch")
+    option_support.record_cache_hint_loss(request)
+    return encoded
+
+
+def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
+    options = request.options
+    if options.thinking is False or options.effort == "none":
+        request.record_option_loss("thinking", "it cannot be switched off here; the least level is asked for")
+        return {"thinking_level": "minimal"}
+    config: dict[str, Any] = {"thinking_summaries": "auto"} if options.thinking else {}
+    if options.effort in EFFORTS:
+        config["thinking_level"] = EFFORTS[options.effort]
+    elif options.effort is not None:
+        request.record_option_loss("effort", f"{options.effort!r} is no level of Google's")
+    return config
+
+
+def encode_tool(definition: ToolDefinition, own: Note) -> dict[str, Any]:
+    """A function, flat; a tool that Google runs itself goes back as it was read."""
+    if "native" in own:
+        return dict(own["native"])
+    encoded: dict[str, Any] = {"type": "function", "name": definition.name}
+    if definition.description:
+        encoded["description"] = definition.description
+    encoded["parameters"] = definition.input_schema
+    return apply_diff(encoded, own.get("residue"))
+
+
+def _own_note(definition: ToolDefinition, provider: str) -> Note:
+    raw = definition.provider_raw or {}
+    return raw if raw.get("by") == provider else {}
+
+
+def _encode_input(request: RequestBuilder, turns: Sequence[Turn]) -> Any:
+    """The steps; one that was read as a text or as bare contents stays so while nothing else is said."""
+    if not turns:
+        request.record_loss(LossKind.EMPTY_MESSAGE, "nothing is left to send: a user's turn is added", Severity.INFO)
+        return CONTINUE_TEXT
+    steps: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for turn in turns:
+        own = turn_notes(turn, request.provider)
+        if turn.role is Role.ASSISTANT:
+            names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
+            steps += _encode_assistant_turn(request, turn, own)
+        elif turn.role is Role.TOOL:
+            _encode_tool_results(request, turn, own, names, steps)
+        else:
+            _encode_user_turn(request, turn, own, steps)
+    if not steps:
+        return CONTINUE_TEXT
+    form = turn_notes(turns[0], request.provider).get("form")
+    if form is None or len(turns) > 1:
+        return steps
+    listed = steps[0]["content"]
+    return {"text": lambda: listed[0]["text"], "content": lambda: listed[0], "contents": lambda: listed}[form]()
+
+
+def _encode_user_turn(request: RequestBuilder, turn: Turn, own: Note, steps: list[dict[str, Any]]) -> None:
+    encode_blocks = [each for index in range(len(turn.blocks)) for each in _encode_content(request, turn, index, own)]
+    if own.get("joined") and steps and steps[-1]["type"] == "user_input":
+        steps[-1]["content"] += encode_blocks
+    elif encode_blocks or own:
+        steps.append(apply_diff({"type": "user_input", "content": encode_blocks}, own.get("beside")))
+    elif not steps or _is_output(steps[-1]):
+        reason = "the user's message is empty: a word is put in its place"
+        request.record_loss(LossKind.EMPTY_MESSAGE, reason, Severity.INFO)
+        steps.append({"type": "user_input", "content": [{"type": "text", "text": CONTINUE_TEXT}]})
+
+
+def _encode_tool_results(
+    request: RequestBuilder, turn: Turn, own: Note, names: Mapping[str, str], steps: list[dict[str, Any]]
+) -> None:
+    for index, block in enumerate(turn.blocks):
+        if not isinstance(block, ToolResultBlock):
+            continue
+        if not own:
+            request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS)
+        native = encode_blocks.encode_tool_result(
+            block, names.get(block.tool_use_id, "unknown"), request.tool_id(block.tool_use_id)
+        )
+        native = request.restore_block(turn, index, native) if own else native
+        if not own.get("inside"):
+            steps.append(native)
+        elif own.get("joined") and steps and steps[-1]["type"] == "user_input":
+            steps[-1]["content"].append(native)
+        else:
+            steps.append(apply_diff({"type": "user_input", "content": [native]}, own.get("beside")))
+
+
+def _encode_assistant_turn(request: RequestBuilder, turn: Turn, own: Note) -> list[dict[str, Any]]:
+    """What the model said: contents side by side are one step, unless they were read as several."""
+    steps: list[dict[str, Any]] = []
+    layout = _step_starts(turn, own)
+    for index, block in enumerate(turn.blocks):
+        request.record_field_losses(turn, index, "arguments")
+        wire_id = request.tool_id(block.id) if isinstance(block, ToolUseBlock) else None
+        own_step = encode_blocks.encode_step(block, wire_id)
+        if own_step is None and layout is not None and block.type == "provider" and layout.get(index) == "step":
+            own_step = encode_blocks.encode_block(block)
+        if own_step is not None:
+            steps.append(request.restore_block(turn, index, own_step) if own else own_step)
+            continue
+        starts_step = layout.get(index) == "first" if layout is not None else not (steps and _is_output(steps[-1]))
+        if starts_step:
+            steps.append({"type": "model_output", "content": []})
+        steps[-1]["content"] += _encode_content(request, turn, index, own)
+    if layout is not None:
+        return _apply_step_notes(steps, own)
+    for index in turn.texts_after_calls():
+        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    # Between a call and its answer stands nothing, so that all calls come last.
+    return sorted(
+        (step for step in steps if step.get("content") != []), key=lambda step: bool(step["type"] == "function_call")
+    )
+
+
+def _is_output(step: Mapping[str, Any]) -> bool:
+    return bool(step["type"] == "model_output")
+
+
+def _step_starts(turn: Turn, own: Note) -> dict[int, str] | None:
+    """Which blocks begin a step or are one by themselves; None where the turn is not as it was read."""
+    if "steps" not in own or turn.origins != tuple(range(len(turn.message.content))):
+        return None
+    found: dict[int, str] = {}
+    position = 0
+    for step in own["steps"]:
+        count = step.get("contents", 1)
+        if count:
+            found[position] = "first" if "contents" in step else "step"
+        position += count
+    return found
+
+
+def _apply_step_notes(steps: list[dict[str, Any]], own: Note) -> list[dict[str, Any]]:
+    """The steps with those that held no content, and with what stood beside the contents."""
+    remaining = iter(steps)
+    return [
+        apply_diff(
+            {"type": "model_output", "content": []} if step.get("contents") == 0 else next(remaining),
+            step.get("beside"),
+        )
+        for step in own["steps"]
+    ]
+
+
+def _encode_content(request: RequestBuilder, turn: Turn, index: int, own: Note) -> Iterator[dict[str, Any]]:
+    block = turn.blocks[index]
+    if own and turn.origins[index] != SYNTHETIC:
+        encoded = request.restore_block(turn, index, encode_blocks.encode_block(block))
+        if "annotations" not in encoded:
+            request.record_field_losses(turn, index, "citations")
+        yield encoded
+        return
+    request.record_field_losses(turn, index, *UNSUPPORTED_FIELDS, "resolution")
+    if isinstance(block, TextBlock) and not block.text:
+        request.record_block_loss(turn, index, LossKind.EMPTY_TEXT, "an empty text is not sent", Severity.INFO)
+        return
+    if isinstance(block, DocumentBlock):
+        if text := "\n".join(filter(None, (block.title, block.context))):
+            request.record_block_loss(
+                turn, index, LossKind.FLATTENED, "title and note go in front as text", Severity.INFO
+            )
+            yield {"type": "text", "text": text}
+        if block.source.kind == "text":
+            # Plain text is none of the types that a document may have.
+            yield {"type": "text", "text": block.source.data}
+            return
+    yield encode_blocks.encode_block(block)

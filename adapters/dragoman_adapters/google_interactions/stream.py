@@ -1,0 +1,210 @@
+"""Events to events for streamed interactions. The terminal event is interaction.completed.
+
+It tells of the whole interaction but for its steps, which have come on the way: each starts, goes on by deltas and
+stops (https://ai.google.dev/gemini-api/docs/interactions/streaming).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_adapters.google_interactions import decode, encode_blocks, errors
+from dragoman_adapters.google_interactions.accumulator import StepAccumulator
+
+_DONE = b"[DONE]"
+_MEDIA = ("image", "audio", "video", "document")
+
+
+class InteractionsStreamDecoder(StreamDecoder):
+    """Gathers the interaction that the stream describes, and emits an event for each change."""
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
+        self._reply = ReplyBuilder(context, provider)
+        self._model = context.model
+        self._native: dict[str, Any] = {}
+        self._started = False
+        self._steps: list[StepAccumulator] = []
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        if frame.data.strip() == _DONE:
+            return ()
+        data = wirejson.loads_object(frame.data, what="a stream event")
+        metadata = data.get("metadata")
+        usage = metadata.get("usage") or metadata.get("total_usage") if isinstance(metadata, dict) else None
+        return self._with_usage(self._decode_event(data), usage) if usage else self._decode_event(data)
+
+    def _decode_event(self, data: dict[str, Any]) -> Iterable[StreamEvent]:
+        match data.get("event_type"):
+            case "step.delta":
+                return self._delta(self._open_step(data["index"]), data["delta"])
+            case "step.start":
+                return self._start(data["index"], data["step"])
+            case "step.stop":
+                return self._stop(self._open_step(data["index"]))
+            case "interaction.created":
+                return self._begin(data["interaction"])
+            case "interaction.completed":
+                return self._completed(data["interaction"])
+            case "interaction.status_update":
+                return ()
+            case "error":
+                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
+            case None if "error" in data:
+                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
+            case kind:
+                return self.skip_unknown(str(kind))
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._started else None
+
+    def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        """What is known before any step; a step may tell that it was lost on the way."""
+        known = self._native.get("id")
+        if known and native.get("id", known) != known:
+            raise ValueError("a second interaction starts in one stream")
+        self._native |= _without_steps(native)
+        if not self._started:
+            self._started = True
+            yield MessageStart(self._reply.message_id, native.get("model") or native.get("agent") or self._model)
+
+    def _with_usage(self, events: Iterable[StreamEvent], native: dict[str, Any]) -> Iterator[StreamEvent]:
+        """Counts may come with any event: what was used so far."""
+        yield from events
+        if self._started and (usage := decode.decode_usage(native, None)) is not None:
+            self._native["usage"] = native
+            yield UsageUpdate(self._reply.message_id, usage)
+
+    def _start(self, index: int, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        yield from self._begin({})
+        if index != len(self._steps):
+            raise ValueError(f"step {index} starts where {len(self._steps)} was due")
+        last = self._steps[-1] if self._steps else None
+        position = last.position + (not last.is_repeated) if last else 0
+        step = StepAccumulator(native, position, last.first_block + last.blocks if last else 0)
+        if step.is_call:
+            step.call = self._reply.call_id(position, native.get("id"))
+            yield ToolUseStart(self._reply.message_id, step.first_block, step.call, native["name"])
+        self._steps.append(step)
+        if step.is_output:
+            for block, content in enumerate(step.contents, step.first_block):
+                if content["type"] == "text" and content["text"]:
+                    yield TextDelta(self._reply.message_id, block, content["text"])
+        elif step.kind == "thought":
+            thought = encode_blocks.decode_thinking(native)
+            if thought.text or thought.signature:
+                yield ThinkingDelta(self._reply.message_id, step.first_block, thought.text, thought.signature)
+
+    def _open_step(self, index: int) -> StepAccumulator:
+        """Raises ValueError where the step has stopped, or not started: something was lost or doubled on the way."""
+        if not 0 <= index < len(self._steps) or self._steps[index].stopped:
+            raise ValueError(f"step {index} goes on, but is not open")
+        return self._steps[index]
+
+    def _delta(self, step: StepAccumulator, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        match delta["type"]:
+            case _ if step.is_repeated:
+                return ()
+            case "text" if step.is_output:
+                return self._text(step, delta["text"])
+            case "text_annotation_delta" if step.is_output:
+                content = self._text_content(step)
+                content["annotations"] = content.get("annotations") or []
+                content["annotations"] += delta.get("annotations") or ()
+                return ()
+            case kind if kind in _MEDIA and step.is_output:
+                self._add_content(step, delta)
+                return ()
+            case "thought_summary" if step.kind == "thought":
+                return self._summary(step, delta.get("content"))
+            case "thought_signature":
+                return self._signature(step, delta.get("signature"))
+            case "arguments_delta":
+                return self._arguments(step, delta.get("arguments") or "")
+            case kind if kind == step.kind and not step.is_call:
+                step.native |= delta
+                return ()
+            case kind:
+                return self.skip_unknown(f"delta {kind} of {step.kind}")
+
+    def _text(self, step: StepAccumulator, text: str) -> Iterator[StreamEvent]:
+        self._text_content(step)
+        step.add_text(text)
+        yield TextDelta(self._reply.message_id, step.last_block, text)
+
+    def _text_content(self, step: StepAccumulator) -> dict[str, Any]:
+        """The text that goes on: the last content, or a new one behind anything else."""
+        if not step.contents or step.contents[-1]["type"] != "text":
+            self._add_content(step, {"type": "text", "text": ""})
+        return step.contents[-1]
+
+    def _add_content(self, step: StepAccumulator, native: dict[str, Any]) -> None:
+        if step is not self._steps[-1]:
+            raise ValueError("a step has one more content, though the next step has begun")
+        step.add_content(dict(native))
+
+    def _summary(self, step: StepAccumulator, content: dict[str, Any] | None) -> Iterator[StreamEvent]:
+        if content is None:
+            return
+        step.native["summary"] = step.native.get("summary") or []
+        step.native["summary"].append(content)
+        if content.get("type") == "text":
+            yield ThinkingDelta(self._reply.message_id, step.first_block, content["text"])
+
+    def _signature(self, step: StepAccumulator, signature: str | None) -> Iterator[StreamEvent]:
+        """Of a thought, a call or a tool of Google's. Empty ones come before the one that counts."""
+        step.native["signature"] = signature or step.native.get("signature") or ""
+        if signature and step.kind == "thought":
+            yield ThinkingDelta(self._reply.message_id, step.first_block, "", signature)
+
+    def _arguments(self, step: StepAccumulator, fragment: str) -> Iterator[StreamEvent]:
+        step.add_arguments(fragment)
+        if fragment and step.is_call:
+            yield ToolUseInputDelta(self._reply.message_id, step.first_block, step.call, fragment)
+
+    def _stop(self, step: StepAccumulator) -> Iterator[StreamEvent]:
+        step.stop()
+        if step.is_call:
+            call = encode_blocks.call(step.native, step.call)
+            if call.raw_input is None:
+                yield ToolUseEnd(self._reply.message_id, step.first_block, step.call, call.input)
+
+    def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        yield from self._begin(native)
+        if native.get("error"):
+            raise errors.decode_error(native, ErrorContext(self.provider, self._model))
+        if not self._steps:
+            for index, step in enumerate(native.get("steps") or ()):
+                yield from self._start(index, step)
+                yield from self._stop(self._steps[index])
+        # What was counted on the way is less than all: where the end tells no counts they are unknown.
+        self._native["usage"] = native.get("usage")
+        message = decode.decode_message(self._accumulated_reply(), self._reply)
+        if message.usage is not None:
+            yield UsageUpdate(self._reply.message_id, message.usage)
+        yield MessageComplete(message)
+
+    def _accumulated_reply(self) -> dict[str, Any]:
+        """The interaction as far as it came."""
+        return {**self._native, "steps": [step.to_native() for step in self._steps]}
+
+
+def _without_steps(native: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in native.items() if key != "steps"}

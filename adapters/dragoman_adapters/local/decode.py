@@ -1,0 +1,142 @@
+"""Wire to canonical: replies, and requests in the format of `encode`."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.local import encode
+
+if TYPE_CHECKING:
+    from dragoman_adapters.local.adapter import LocalAdapter
+
+PROVIDER = "local"
+
+STOP_REASONS = {
+    "end_turn": StopReason.END_TURN,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "tool_use": StopReason.TOOL_USE,
+}
+
+
+def parse_reply(body: bytes) -> dict[str, Any]:
+    return wirejson.loads_object(body)
+
+
+def decode_message(
+    native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
+) -> Message:
+    """A whole reply object, or the one that a stream has gathered."""
+    content = [
+        decode_block(item, reply.call_id(index, item.get("id")) if item["type"] == "call" else "")
+        for index, item in enumerate(native["content"])
+    ]
+    return reply.build(
+        content,
+        model=native.get("model"),
+        stop_reason=_decode_stop_reason(native.get("stop"), status),
+        usage=decode_usage(native.get("usage")),
+        raw={},
+        status=status,
+    )
+
+
+def _decode_stop_reason(native: str | None, status: MessageStatus) -> StopReason | None:
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    return STOP_REASONS.get(native, StopReason.END_TURN) if native else None
+
+
+def decode_usage(native: dict[str, Any] | None) -> TokenUsage | None:
+    """The runtime counts the prompt as it was put to the model, instructions and examples of ours included."""
+    if (count := UsageReader.of(native)) is None:
+        return None
+    return TokenUsage(
+        input_tokens=count.required("input_tokens"),
+        output_tokens=count.required("output_tokens"),
+        unread=count.unread,
+        raw=native,
+    )
+
+
+def decode_block(native: dict[str, Any], tool_use_id: str) -> ContentBlock:
+    """One part; what the canonical form has no word for is kept whole."""
+    match native["type"]:
+        case "text":
+            return TextBlock(text=native["text"])
+        case "call":
+            return decode_tool_call(native, tool_use_id)
+        case "result":
+            inner = tuple(decode_block(item, "") for item in native["content"])
+            return ToolResultBlock(tool_use_id=tool_use_id, content=inner, is_error=native.get("is_error") or False)
+        case kind:
+            return ProviderBlock(provider=PROVIDER, kind=kind, data=native)
+
+
+def decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+    """A call. Arguments that are still text were cut off or malformed: they run nothing."""
+    arguments = native["arguments"]
+    if isinstance(arguments, dict):
+        return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments)
+    return ToolUseBlock(id=tool_use_id, name=native["name"], raw_input=arguments)
+
+
+def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+    """The messages of a request, in order."""
+    for item in native["messages"]:
+        reader.add(Role(item["role"]), [decode_block(inner, _tool_use_id(inner, reader)) for inner in item["content"]])
+
+
+def _tool_use_id(native: dict[str, Any], reader: HistoryReader) -> str:
+    match native["type"]:
+        case "call":
+            return reader.call_id(native.get("id"))
+        case "result":
+            return reader.result_id(native.get("id"))
+        case _:
+            return ""
+
+
+def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
+    """The tools of a request."""
+    return [
+        ToolDefinition(name=item["name"], description=item["description"], input_schema=item["parameters"])
+        for item in native.get("tools") or ()
+    ]
+
+
+def decode_options(native: dict[str, Any], adapter: "LocalAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    settings = native.get("options") or {}
+    values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
+        stop_sequences=tuple(settings.get("stop") or ()),
+        tool_choice=_decode_tool_choice(native.get("tool_choice")),
+        parallel_tool_calls=native.get("parallel_tool_calls"),
+        output_schema=native.get("output_schema"),
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
+    encoded["prompting"] = adapter.capabilities.wire["prompting"]
+    extra = extra_fields(native, encoded, ("model", "messages", *(("tools",) if native.get("tools") else ())))
+    return replace(options, extra={PROVIDER: extra} if extra else {})
+
+
+def _decode_tool_choice(native: Any) -> ToolChoice | None:
+    if isinstance(native, dict):
+        return NamedTool(native["name"])
+    choices: tuple[ToolChoice, ...] = ("auto", "none", "required")
+    return next((choice for choice in choices if choice == native), None)

@@ -1,0 +1,33 @@
+"""What the errors of the local transport mean: ``{"error": {"type": ..., "message": ...}}``, whole or as a line."""
+
+from typing import Any
+
+from dragoman.adapter.errors import (
+    ContextOverflowError,
+    InvalidRequestError,
+    NotFoundError,
+    ProviderError,
+    RequestTimeoutError,
+    ServerError,
+)
+from dragoman.adapter.replies.error_context import ErrorContext
+
+BY_TYPE: dict[str, type[ProviderError]] = {
+    "invalid_request": InvalidRequestError,
+    "not_found": NotFoundError,
+    "context_overflow": ContextOverflowError,
+    "timeout": RequestTimeoutError,
+    "runtime": ServerError,
+}
+
+
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+    """The error of an error object, whichever way it came."""
+    inner = native.get("error")
+    inner = inner if isinstance(inner, dict) else {}
+    failure = origin.failure(
+        message=inner.get("message"),
+        code=inner.get("type"),
+    )
+    kind = BY_TYPE.get(str(inner.get("type")))
+    return failure.error(kind or (None if origin.status is not None and origin.status >= 400 else ServerError))

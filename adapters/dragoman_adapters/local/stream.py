@@ -1,0 +1,134 @@
+"""Chunks to events: one JSON object a line, the last with the type end."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_adapters.local import decode, errors
+
+
+class LocalStreamDecoder(StreamDecoder):
+    """Gathers the reply object that the lines describe, and emits an event for each change.
+
+    The lines are start, then text pieces and calls (call, arguments, call_end), then end with the reason and the
+    counts; or error.
+    """
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
+        self._reply = ReplyBuilder(context, provider)
+        self._model = context.model
+        self._native: dict[str, Any] = {}
+        self._content: list[dict[str, Any]] = []
+        self._pieces: list[str] = []
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        line = wirejson.loads_object(frame.data, what="a stream line")
+        match line["type"]:
+            case "text":
+                return self._text(line["text"])
+            case "arguments":
+                return self._arguments(line["text"])
+            case "call":
+                return self._call(line["name"])
+            case "call_end":
+                return self._call_end()
+            case "start":
+                return self._start(line["model"])
+            case "end":
+                return self._end(line)
+            case "error":
+                raise errors.decode_error(line, ErrorContext(self.provider, self._model))
+            case kind:
+                return self.skip_unknown(kind)
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if not self._native:
+            return None
+        return decode.decode_message(self._accumulated_reply(), self._reply, status)
+
+    def _start(self, model: str) -> Iterator[StreamEvent]:
+        if self._native:
+            raise ValueError("a second message starts in one stream")
+        self._native = {"model": model}
+        yield MessageStart(self._reply.message_id, model)
+
+    def _text(self, text: str) -> Iterator[StreamEvent]:
+        if not self._content or self._content[-1]["type"] != "text":
+            self._add({"type": "text"})
+        self._append_fragment(text)
+        yield TextDelta(self._reply.message_id, len(self._content) - 1, text)
+
+    def _call(self, name: str) -> Iterator[StreamEvent]:
+        self._add({"type": "call", "name": name})
+        index = len(self._content) - 1
+        yield ToolUseStart(self._reply.message_id, index, self._reply.call_id(index, None), name)
+
+    def _arguments(self, text: str) -> Iterator[StreamEvent]:
+        index = self._open_call()
+        self._append_fragment(text)
+        yield ToolUseInputDelta(self._reply.message_id, index, self._reply.call_id(index, None), text)
+
+    def _call_end(self) -> Iterator[StreamEvent]:
+        index = self._open_call()
+        arguments, malformed = wirejson.parse_arguments("".join(self._pieces))
+        if malformed is None:
+            self._pieces.clear()
+            self._content[index]["arguments"] = arguments
+            yield ToolUseEnd(self._reply.message_id, index, self._reply.call_id(index, None), arguments)
+
+    def _append_fragment(self, piece: str) -> None:
+        if not isinstance(piece, str):
+            raise TypeError("a piece of a stream is no text")
+        self._pieces.append(piece)
+
+    def _open_call(self) -> int:
+        if not self._content or self._content[-1]["type"] != "call" or "arguments" in self._content[-1]:
+            raise ValueError("arguments outside a call")
+        return len(self._content) - 1
+
+    def _end(self, line: dict[str, Any]) -> Iterator[StreamEvent]:
+        if not self._native:
+            raise ValueError("a message ends that has not started")
+        self._native |= {key: value for key, value in line.items() if key != "type"}
+        if (usage := decode.decode_usage(line.get("usage"))) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
+        yield MessageComplete(decode.decode_message(self._accumulated_reply(), self._reply))
+
+    def _add(self, item: dict[str, Any]) -> None:
+        if not self._native:
+            raise ValueError("a message goes on that has not started")
+        self._join_fragments()
+        self._content.append(item)
+
+    def _join_fragments(self) -> None:
+        """Joins what the last part's pieces brought. Arguments that have not ended stay text."""
+        if not self._content:
+            return
+        last = self._content[-1]
+        if last["type"] == "text":
+            last["text"] = last.get("text", "") + "".join(self._pieces)
+        elif "arguments" not in last:
+            last["arguments"] = "".join(self._pieces)
+        self._pieces.clear()
+
+    def _accumulated_reply(self) -> dict[str, Any]:
+        """The reply object as far as it came."""
+        self._join_fragments()
+        return {**self._native, "content": self._content}

@@ -1,0 +1,38 @@
+"""The adapter for Mistral's chat API; see https://docs.mistral.ai/api."""
+
+from typing import ClassVar
+
+from dragoman.adapter.contract import Endpoint
+from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman_adapters.openai_chat.adapter import ChatAdapter
+from dragoman_adapters.openai_chat.dialect import Dialect
+
+_MODELS = ModelTable.of("dragoman_adapters.mistral")
+
+MISTRAL = Dialect(
+    max_tokens="max_tokens",
+    seed="random_seed",
+    stream_usage=False,
+    tool_choices={"auto": "auto", "none": "none", "required": "any"},
+    free_arguments=False,
+    tool_name=True,
+    media_as_text=True,
+    references=True,
+    prefill={"prefix": True},
+    thinking_parts=True,
+    reasoning_replay="always",
+    failed=("error",),
+)
+"""What differs from OpenAI's wire (wire reference 7 and 8)."""
+
+
+class MistralAdapter(ChatAdapter):
+    provider: ClassVar[str] = "mistral"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        base_url="https://api.mistral.ai/v1",
+        key_variables=("MISTRAL_API_KEY",),
+        base_url_variable="MISTRAL_BASE_URL",
+    )
+    dialect: ClassVar[Dialect] = MISTRAL
+    models: ClassVar[ModelTable] = _MODELS
+    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed

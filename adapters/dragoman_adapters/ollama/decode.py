@@ -1,0 +1,203 @@
+"""Wire to canonical: replies, and requests in Ollama's format (wire reference 5)."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    ImageBlock,
+    MediaSource,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.ollama import encode
+
+if TYPE_CHECKING:
+    from dragoman_adapters.ollama.adapter import OllamaAdapter
+
+PROVIDER = "ollama"
+
+STOP_REASONS = {"stop": StopReason.END_TURN, "length": StopReason.MAX_TOKENS}
+
+_COVERED_FIELDS = {"message", "model"}
+_CONTENT_FIELDS = ("content", "thinking", "images", "tool_calls")
+
+
+def parse_reply(body: bytes) -> dict[str, Any]:
+    return wirejson.loads_object(body)
+
+
+def decode_message(
+    native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
+) -> Message:
+    """A whole reply object, or the one that a stream has gathered."""
+    native_message = native["message"]
+    calls = native_message.get("tool_calls") or []
+    content = [
+        *_decode_content(native_message),
+        *(_decode_tool_call(call, reply.call_id(i, call.get("id"))) for i, call in enumerate(calls)),
+    ]
+    raw: dict[str, Any] = {key: value for key, value in native.items() if key not in _COVERED_FIELDS}
+    raw |= _note_message(native_message, content)
+    return reply.build(
+        content,
+        model=native.get("model"),
+        stop_reason=_decode_stop_reason(native.get("done_reason"), bool(calls), status),
+        usage=decode_usage(native),
+        raw=raw,
+        status=status,
+    )
+
+
+def _decode_stop_reason(native: str | None, has_calls: bool, status: MessageStatus) -> StopReason | None:
+    """The server says "stop" for calls as well (wire reference 5), so calls are seen by looking."""
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    if has_calls and native != "length":
+        return StopReason.TOOL_USE
+    return STOP_REASONS.get(native or "stop", StopReason.END_TURN)
+
+
+def decode_usage(native: dict[str, Any]) -> TokenUsage | None:
+    """Counts stand in the last object; the server leaves out those that are zero, and tells nothing of its cache."""
+    if "eval_count" not in native and "prompt_eval_count" not in native:
+        return None
+    raw = {key: value for key, value in native.items() if key.endswith(("_count", "_duration"))}
+    count = UsageReader(raw)
+    return TokenUsage(
+        input_tokens=count("prompt_eval_count"), output_tokens=count("eval_count"), unread=count.unread, raw=raw
+    )
+
+
+def _decode_content(native: dict[str, Any]) -> list[ContentBlock]:
+    """What a message says, in the order in which models say it: thinking, text, images."""
+    blocks: list[ContentBlock] = []
+    if native.get("thinking"):
+        blocks.append(ThinkingBlock(text=native["thinking"]))
+    if native.get("content"):
+        blocks.append(TextBlock(text=native["content"]))
+    blocks += [ImageBlock(source=MediaSource(kind="base64", data=data)) for data in native.get("images") or ()]
+    return blocks
+
+
+def _decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+    function = native["function"]
+    arguments = function.get("arguments") or {}
+    if isinstance(arguments, str):
+        parsed, raw = wirejson.parse_arguments(arguments)
+        return ToolUseBlock(id=tool_use_id, name=function["name"], input=parsed, raw_input=raw)
+    return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments)
+
+
+def _note_message(native: dict[str, Any], content: list[ContentBlock]) -> dict[str, Any]:
+    """What the message, and each of its calls, holds beyond what our encoder would write."""
+    notes: dict[str, Any] = {}
+    calls = iter(native.get("tool_calls") or ())
+    blocks: dict[str, Any] = {}
+    for index, block in enumerate(content):
+        if isinstance(block, ToolUseBlock) and (note := _note_call(next(calls), block)):
+            blocks[str(index)] = note
+    if blocks:
+        notes["blocks"] = blocks
+    encoded = encode.encode_message(native["role"], content)
+    difference = diff_objects(
+        {key: value for key, value in native.items() if key not in _CONTENT_FIELDS or not value},
+        {key: value for key, value in encoded.items() if key not in _CONTENT_FIELDS or not value},
+    )
+    if difference:
+        notes["residue"] = difference
+    return notes
+
+
+def _note_call(native: dict[str, Any], block: ToolUseBlock) -> dict[str, Any]:
+    ours = encode.encode_tool_call(block, lambda _: native.get("id", ""), {})
+    note = diff_objects({**native, "function": ours["function"]}, ours) or {}
+    if inner := diff_objects(native["function"], ours["function"]):
+        note["function"] = inner
+    return note
+
+
+def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+    """The messages of a request. Results without an id answer the open calls of their tool's name, in order."""
+    open_calls: list[tuple[str, str]] = []
+    for item in native["messages"]:
+        role = Role(item["role"])
+        if role is Role.TOOL:
+            _add_tool_result(reader, item, open_calls)
+            continue
+        calls = [_decode_tool_call(call, reader.call_id(call.get("id"))) for call in item.get("tool_calls") or ()]
+        open_calls = [(call.name, call.id) for call in calls]
+        content: list[ContentBlock] = [*_decode_content(item), *calls]
+        reader.add(role, content, _note_message(item, content))
+
+
+def _add_tool_result(reader: HistoryReader, native: dict[str, Any], open_calls: list[tuple[str, str]]) -> None:
+    call_id = native.get("tool_call_id")
+    if call_id:
+        tool_use_id = reader.result_id(call_id)
+    else:
+        tool_use_id = _pop_call(open_calls, native.get("tool_name")) or reader.result_id(None)
+    result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(_decode_content(native)))
+    names = {tool_use_id: native["tool_name"]} if "tool_name" in native else {}
+    note = diff_objects(native, encode.encode_tool_result(result, lambda _: call_id or "", names))
+    reader.add(Role.TOOL, (result,), {"blocks": {"0": note}} if note else {})
+
+
+def _pop_call(open_calls: list[tuple[str, str]], name: str | None) -> str | None:
+    for position, (called_name, tool_use_id) in enumerate(open_calls):
+        if name is None or called_name == name:
+            del open_calls[position]
+            return tool_use_id
+    return None
+
+
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        function = item["function"]
+        schema = function.get("parameters") or {"type": "object", "properties": {}}
+        definition = ToolDefinition(
+            name=function["name"], description=function.get("description") or "", input_schema=schema
+        )
+        ours = encode.encode_tool(definition)
+        raw = {"function": diff_objects(function, ours["function"])}
+        raw["residue"] = diff_objects({**item, "function": ours["function"]}, ours)
+        found.append(definition.model_copy(update={"provider_raw": {"by": provider, **raw}}))
+    return found
+
+
+def decode_options(native: dict[str, Any], adapter: "OllamaAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    settings = native.get("options") or {}
+    think = native.get("think")
+    schema = native.get("format")
+    stop = settings.get("stop") or ()
+    values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
+        stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
+        output_schema=schema if isinstance(schema, dict) else None,
+        thinking=think if isinstance(think, bool) else None,
+        effort=think if isinstance(think, str) else None,
+        stream=native.get("stream", True),
+        context=context,
+    )
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
+    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={PROVIDER: extra} if extra else {})

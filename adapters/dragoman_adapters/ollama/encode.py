@@ -1,0 +1,173 @@
+"""Canonical to wire: the body of a chat request (wire reference 5)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+
+EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "max", "max": "max"}
+
+OPTION_FIELDS = {
+    "max_output_tokens": "num_predict",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "seed",
+}
+"""Our options and the names of Ollama's."""
+
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = (
+    "citations",
+    "arguments",
+    "signatures",
+    "errors",
+    "seams",
+    "resolution",
+    "types",
+)
+"""What the wire has no place for."""
+
+_ROLES = {Role.DEVELOPER: "system"}
+
+ToolId = Callable[[str], str]
+
+
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body."""
+    encoded: dict[str, Any] = {"model": request.adapter.model}
+    names: dict[str, str] = {}
+    encoded["messages"] = request.encode_history(
+        request.turns, lambda turns: [message for turn in turns for message in _encode_turn(request, turn, names)]
+    )
+    encoded |= encode_options(request)
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    if usable and request.options.tool_choice != "none":
+        encoded["tools"] = [encode_tool(definition) for definition in usable]
+    return encoded
+
+
+def encode_options(request: RequestBuilder) -> dict[str, Any]:
+    """Everything but the conversation and the tools. The server streams unless told otherwise, so we always say."""
+    options = request.options
+    encoded: dict[str, Any] = {"stream": options.stream}
+    if (think := _encode_thinking(request)) is not None:
+        encoded["think"] = think
+    if structured_output.should_send_schema(request, tools=False):
+        encoded["format"] = schemas.fit_output_schema(request)
+    settings: dict[str, Any] = {
+        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
+    }
+    if stop := option_support.stop_sequences(request):
+        settings["stop"] = stop
+    if settings:
+        encoded["options"] = settings
+    if options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool):
+        request.record_option_loss("tool_choice", "Ollama cannot be forced to call a tool; it may choose")
+    if options.parallel_tool_calls is False:
+        request.record_option_loss("parallel_tool_calls", "Ollama has no such switch")
+    if options.thinking_budget is not None:
+        request.record_option_loss("thinking_budget", "Ollama takes levels, not budgets")
+    option_support.record_cache_hint_loss(request)
+    return encoded
+
+
+def _encode_thinking(request: RequestBuilder) -> bool | str | None:
+    effort, capabilities, model = request.options.effort, request.adapter.capabilities, request.adapter.model
+    if request.options.thinking is False or effort == "none":
+        if capabilities.thinking_off:
+            return False
+        request.record_option_loss("thinking", f"{model} always thinks; the lowest level is asked for")
+        return "low"
+    if not capabilities.supports_thinking and (request.options.thinking or effort is not None):
+        request.record_option_loss(
+            "thinking" if request.options.thinking else "effort", f"{model} is not known to think"
+        )
+        return None
+    if effort is None:
+        return request.options.thinking
+    if effort not in EFFORTS:
+        request.record_option_loss("effort", f"{effort!r} is no level of Ollama's")
+        return None
+    return EFFORTS[effort]
+
+
+def encode_tool(definition: ToolDefinition) -> dict[str, Any]:
+    """A tool, in the nested form of OpenAI's chat."""
+    raw = definition.provider_raw or {}
+    function: dict[str, Any] = {"name": definition.name, "description": definition.description}
+    function["parameters"] = definition.input_schema
+    own = raw if raw.get("by") == "ollama" else {}
+    return apply_diff({"type": "function", "function": apply_diff(function, own.get("function"))}, own.get("residue"))
+
+
+def _encode_turn(request: RequestBuilder, turn: Turn, names: dict[str, str]) -> list[dict[str, Any]]:
+    """One message a turn; a turn of several tool results becomes several. ``names`` are the tools by call."""
+    if (text := turn.plain_text("ollama")) is not None:
+        return [{"role": _ROLES.get(turn.role, turn.role.value), "content": text}]
+    for index in range(len(turn.blocks)):
+        request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
+    if turn.role is Role.TOOL:
+        return [
+            request.restore_block(turn, index, encode_tool_result(block, request.tool_id, names))
+            for index, block in enumerate(turn.blocks)
+            if isinstance(block, ToolResultBlock)
+        ]
+    notes = turn.raw("ollama").get("blocks", {})
+    calls = []
+    for block, origin in zip(turn.blocks, turn.origins, strict=True):
+        if isinstance(block, ToolUseBlock):
+            names[block.id] = block.name
+            calls.append(encode_tool_call(block, request.tool_id, notes.get(str(origin), {})))
+    for index in turn.texts_after_calls():
+        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    for index in turn.late_thinking():
+        request.record_block_loss(turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO)
+    _record_text_losses(request, turn)
+    encoded = encode_message(_ROLES.get(turn.role, str(turn.role)), turn.blocks)
+    if calls:
+        encoded["tool_calls"] = calls
+    return [apply_diff(encoded, turn.raw("ollama").get("residue"))]
+
+
+def _record_text_losses(request: RequestBuilder, turn: Turn) -> None:
+    """A content is one text: that it was several is a loss of form."""
+    texts = [index for index, block in enumerate(turn.blocks) if isinstance(block, TextBlock)]
+    for index in texts[1:]:
+        request.record_block_loss(
+            turn, index, LossKind.FLATTENED, "texts of one message are sent as one", Severity.INFO
+        )
+
+
+def encode_message(role: str, blocks: Sequence[ContentBlock]) -> dict[str, Any]:
+    """A message without its calls: texts are joined, and images stand beside the text, as the wire has it."""
+    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+    encoded: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
+    if thoughts := [block.text for block in blocks if isinstance(block, ThinkingBlock)]:
+        encoded["thinking"] = "\n".join(thoughts)
+    if images := [block.source.data for block in blocks if isinstance(block, ImageBlock)]:
+        encoded["images"] = images
+    return encoded
+
+
+def encode_tool_call(block: ToolUseBlock, tool_id: ToolId, note: dict[str, Any]) -> dict[str, Any]:
+    """A call; its arguments are an object here, not a string."""
+    function = apply_diff({"name": block.name, "arguments": block.input}, note.get("function"))
+    return apply_diff({"id": tool_id(block.id), "function": function}, note)
+
+
+def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, names: dict[str, str]) -> dict[str, Any]:
+    """A tool's answer. Servers before tool_call_id go by the tool's name, so both are sent."""
+    encoded = encode_message("tool", block.content)
+    if name := names.get(block.tool_use_id):
+        encoded["tool_name"] = name
+    encoded["tool_call_id"] = tool_id(block.tool_use_id)
+    return encoded

@@ -1,0 +1,25 @@
+"""What Ollama's errors mean: ``{"error": "text"}``, by HTTP and as a line of a stream (wire reference 5)."""
+
+from typing import Any
+
+from dragoman.adapter.errors import ContextOverflowError, NotFoundError, ProviderError, ServerError
+from dragoman.adapter.replies.error_context import ErrorContext
+
+_BY_MESSAGE: tuple[tuple[str, type[ProviderError]], ...] = (
+    ("not found", NotFoundError),
+    ("exceeds the available context", ContextOverflowError),
+    ("context length", ContextOverflowError),
+)
+
+
+def decode_error(native: dict[str, Any], origin: ErrorContext) -> ProviderError:
+    """The error of an error object, whichever way it came. Only its words tell what it means."""
+    error = native.get("error")
+    inner = error if isinstance(error, dict) else {}
+    failure = origin.failure(
+        message=inner.get("message") or error,
+        code=inner.get("code") or inner.get("type"),
+    )
+    is_http_error = origin.status is not None and origin.status >= 400
+    kind = next((kind for words, kind in _BY_MESSAGE if words in failure.text.lower()), None)
+    return failure.error(kind or (None if is_http_error else ServerError))

@@ -1,0 +1,91 @@
+"""Chunks to events for Ollama's chat: one JSON object a line, the last with done true (wire reference 5)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_adapters.ollama import decode, errors
+
+
+class OllamaStreamDecoder(StreamDecoder):
+    """Gathers the reply object that the lines add up to, and emits an event for each change."""
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, NdjsonDecoder(context.frame_cap, context.body_cap))
+        self._reply = ReplyBuilder(context, provider)
+        self._model = context.model
+        self._native: dict[str, Any] = {}
+        self._texts: dict[str, list[str]] = {"thinking": [], "content": []}
+        self._indexes: dict[str, int] = {}
+        self._calls: list[dict[str, Any]] = []
+
+    def read(self, frame: Frame) -> Iterator[StreamEvent]:
+        line = wirejson.loads_object(frame.data, what="a stream line")
+        if "error" in line:
+            raise errors.decode_error(line, ErrorContext(self.provider, self._model))
+        if not self._native:
+            yield MessageStart(self._reply.message_id, line.get("model") or self._model)
+        delta = line.get("message") or {}
+        self._native |= {key: value for key, value in line.items() if key != "message"}
+        self._native.setdefault("message", {"role": delta.get("role", "assistant")})
+        yield from self._delta(delta)
+        if line.get("done"):
+            native = self._accumulated_reply()
+            if (usage := decode.decode_usage(native)) is not None:
+                yield UsageUpdate(self._reply.message_id, usage)
+            yield MessageComplete(decode.decode_message(native, self._reply))
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        return decode.decode_message(self._accumulated_reply(), self._reply, status) if self._native else None
+
+    def _delta(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        if thinking := delta.get("thinking"):
+            self._texts["thinking"].append(thinking)
+            yield ThinkingDelta(self._reply.message_id, self._index("thinking"), thinking)
+        if text := delta.get("content"):
+            self._texts["content"].append(text)
+            yield TextDelta(self._reply.message_id, self._index("content"), text)
+        for call in delta.get("tool_calls") or ():
+            yield from self._call(call)
+
+    def _call(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        """Calls arrive whole."""
+        position = len(self._calls)
+        self._calls.append(native)
+        function, message_id = native["function"], self._reply.message_id
+        index, call = self._index(f"call {position}"), self._reply.call_id(position, native.get("id"))
+        arguments = function.get("arguments") or {}
+        text = arguments if isinstance(arguments, str) else wirejson.dumps_text(arguments)
+        parsed, malformed = wirejson.parse_arguments(text)
+        yield ToolUseStart(message_id, index, call, function["name"])
+        yield ToolUseInputDelta(message_id, index, call, text)
+        if malformed is None:
+            yield ToolUseEnd(message_id, index, call, parsed)
+
+    def _index(self, part: str) -> int:
+        return self._indexes.setdefault(part, len(self._indexes))
+
+    def _accumulated_reply(self) -> dict[str, Any]:
+        """The reply object as far as it came."""
+        texts = {name: "".join(pieces) for name, pieces in self._texts.items() if pieces or name == "content"}
+        message = {**self._native["message"], **texts}
+        if self._calls:
+            message["tool_calls"] = self._calls
+        return {**self._native, "message": message}

@@ -1,0 +1,142 @@
+"""What the deltas of a stream add up to: pieces in the order of their arrival, and fields gathered blindly."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman_adapters.openai_chat.encode_blocks import REFERENCES, Piece
+
+
+class FieldAccumulator:
+    """Fields of many deltas: strings are joined and lists extended; of anything else the last value stands."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[Any]] = {}
+
+    def add(self, field: str, value: Any) -> None:
+        if value is not None:
+            self._values.setdefault(field, []).append(value)
+
+    def fields(self) -> dict[str, Any]:
+        return {field: _join_values(values) for field, values in self._values.items()}
+
+
+def _join_values(values: list[Any]) -> Any:
+    if all(isinstance(value, str) for value in values):
+        return "".join(values)
+    if all(isinstance(value, list) for value in values):
+        return [item for value in values for item in value]
+    return values[-1]
+
+
+class TextAccumulator:
+    """A piece of text: a content part, the refusal or the reasoning. ``native`` are a part's other fields."""
+
+    __slots__ = ("ended", "field", "fragments", "kind", "native")
+
+    def __init__(self, field: str, kind: str) -> None:
+        self.field = field
+        self.kind = kind
+        self.native: dict[str, Any] = {}
+        self.fragments: list[str] = []
+        self.ended = False
+
+    def add_reference(self, source: dict[str, Any]) -> None:
+        """A part that backs the text: what is said behind it is another text."""
+        self.native.setdefault(REFERENCES, []).append(source)
+        self.ended = True
+
+    def piece(self) -> Piece:
+        text = "".join(self.fragments)
+        if self.field != "content":
+            return self.field, text
+        inner: Any = [{"type": "text", "text": text}] if self.kind == "thinking" else text
+        return "content", {**self.native, "type": self.kind, self.kind: inner}
+
+
+class AudioAccumulator:
+    """Spoken audio: its data and its transcript come in fragments."""
+
+    def __init__(self) -> None:
+        self._fields = FieldAccumulator()
+        self._id: str | None = None
+
+    def add(self, delta: Mapping[str, Any]) -> None:
+        self._id = self._id or delta.get("id")
+        for field, value in delta.items():
+            if field != "id":
+                self._fields.add(field, value)
+
+    def piece(self) -> Piece:
+        return "audio", {"id": self._id, "data": "", **self._fields.fields()}
+
+
+class PartAccumulator:
+    """A content part of another kind, which comes whole."""
+
+    def __init__(self, native: dict[str, Any]) -> None:
+        self._native = native
+
+    def piece(self) -> Piece:
+        return "content", self._native
+
+
+class CallAccumulator:
+    """A tool call. Its id and name come once, or with every delta; its arguments come in fragments or whole.
+
+    ``index`` is what the provider counts its calls by, None where it does not.
+    """
+
+    def __init__(self, field: str, index: Any) -> None:
+        self.field = field
+        self.index = index
+        self.id: str | None = None
+        self.name = ""
+        self.started = False
+        self.ended = False
+        self.fragments: list[str] = []
+        self.pending: list[str] = []
+        """Fragments that came before the name did: a call is announced under its name."""
+        self._object: dict[str, Any] | None = None
+        self._kind = "function"
+        self._native = FieldAccumulator()
+
+    @property
+    def is_custom(self) -> bool:
+        return self._kind == "custom"
+
+    def add(self, delta: Mapping[str, Any]) -> str:
+        """Takes a delta in; the fragment of arguments that it brought."""
+        if delta.get("type"):
+            self._kind = delta["type"]
+        function = delta if self.field == "function_call" else delta.get(self._kind) or delta.get("function") or {}
+        self.id = self.id or delta.get("id") or None
+        self.name = self.name or function.get("name") or ""
+        for field, value in delta.items():
+            if self.field == "tool_calls" and field not in ("index", "id", "type", "function", "custom"):
+                self._native.add(field, value)
+        arguments = function.get("input" if self.is_custom else "arguments")
+        if arguments and self.ended:
+            raise ValueError("arguments arrived for a call that had ended")
+        if isinstance(arguments, dict):  # some servers send the object itself
+            self._object = arguments
+            return wirejson.dumps_text(arguments)
+        if arguments:
+            self.fragments.append(arguments)
+        return arguments or ""
+
+    def is_continued_by(self, delta: Mapping[str, Any]) -> bool:
+        """Whether a delta goes on with this call: a name under another id, or one more without any index, does not."""
+        function = delta if self.field == "function_call" else delta.get("function") or delta.get("custom") or {}
+        if not function.get("name"):
+            return True
+        if delta.get("id") and self.id:
+            return bool(delta["id"] == self.id)
+        return self.field == "function_call" or delta.get("index") is not None or not self.name
+
+    def piece(self) -> Piece:
+        arguments: Any = "".join(self.fragments) if self._object is None else self._object
+        inner = {"name": self.name, "input" if self.is_custom else "arguments": arguments}
+        if self.field == "function_call":
+            return self.field, inner
+        return self.field, {**self._native.fields(), "id": self.id, "type": self._kind, self._kind: inner}

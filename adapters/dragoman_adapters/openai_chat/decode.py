@@ -1,0 +1,254 @@
+"""Wire to canonical: replies, and requests in the format of Chat Completions (wire reference 4)."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.openai_chat import encode, encode_blocks, thinking_details
+from dragoman_adapters.openai_chat.dialect import Dialect, lookup_path
+from dragoman_adapters.openai_chat.encode_blocks import Piece
+from dragoman_adapters.openai_chat.usage import decode_usage
+
+STOP_REASONS = {
+    "stop": StopReason.END_TURN,
+    "length": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.REFUSAL,
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "model_length": StopReason.CONTEXT_OVERFLOW,
+    "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
+    "sensitive": StopReason.REFUSAL,
+    "error": StopReason.ERROR,
+    "insufficient_system_resource": StopReason.ERROR,
+    "network_error": StopReason.ERROR,
+}
+
+_COVERED_REPLY_FIELDS = {"model", "choices", "usage", "object"}
+_COVERED_CHOICE_FIELDS = {"index", "message", "delta"}
+_COVERED_MESSAGE_FIELDS = {"role", "content", "refusal", "audio", "tool_calls", "function_call", "annotations"}
+
+DiffFunction = Callable[[Piece, Piece], dict[str, Any]]
+
+
+def parse_reply(body: bytes) -> dict[str, Any]:
+    return wirejson.loads_object(body)
+
+
+def decode_message(
+    native: dict[str, Any],
+    reply: ReplyBuilder,
+    dialect: Dialect,
+    status: MessageStatus = MessageStatus.COMPLETE,
+    *,
+    pieces: Sequence[Piece] | None = None,
+    cut: Collection[int] = (),
+) -> Message:
+    """A whole reply object, or the one that a stream has gathered. Only the first choice becomes the message.
+
+    A stream hands in what was said in its own order, and at which positions of it calls were broken off.
+    """
+    choice = first_choice(native)
+    native_message = choice["message"]
+    if pieces is None:
+        pieces = encode_blocks.split_message(native_message, dialect)
+    finish = choice.get("finish_reason")
+    cut = {*cut, *truncated_calls(pieces, finish)}
+    content, notes = _decode_blocks(pieces, reply.call_id, reply.provider, dialect, encode_blocks.diff_reply_piece, cut)
+    listed = lookup_path(native, dialect.source_list) if dialect.source_list else None
+    content = _attach_citations(content, [*(native_message.get("annotations") or ()), *(listed or ())])
+    raw: dict[str, Any] = {
+        "reply": _uncovered_values(native, _COVERED_REPLY_FIELDS),
+        "choice": _uncovered_values(choice, _COVERED_CHOICE_FIELDS),
+        "choices": [other for other in native["choices"] if other is not choice],
+        "message": _uncovered_values(
+            native_message, {*_COVERED_MESSAGE_FIELDS, *dialect.reasoning_fields, thinking_details.DETAILS_FIELD}
+        ),
+        "blocks": notes,
+        "list": isinstance(native_message.get("content"), list),
+    }
+    return reply.build(
+        content,
+        model=native.get("model") or None,
+        stop_reason=_decode_stop_reason(finish, content, pieces, status),
+        usage=decode_usage(native, dialect),
+        raw={key: value for key, value in raw.items() if value},
+        status=status,
+    )
+
+
+def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
+    """The choice with the index 0, or without any."""
+    choices: list[dict[str, Any]] = native["choices"]
+    return next((choice for choice in choices if not choice.get("index")), choices[0])
+
+
+def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
+    """The position of a last call that the limit broke off before its arguments began; others show by parsing."""
+    if finish != "length" or not pieces or not encode_blocks.is_call(pieces[-1]):
+        return []
+    field, value = pieces[-1]
+    function = value if field == "function_call" else value.get("function")
+    return [len(pieces) - 1] if isinstance(function, dict) and not function.get("arguments") else []
+
+
+def _uncovered_values(native: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in native.items() if key not in covered and value not in (None, "", [], {})}
+
+
+def _decode_stop_reason(
+    native: str | None, content: Iterable[ContentBlock], pieces: Iterable[Piece], status: MessageStatus
+) -> StopReason | None:
+    """Many servers say "stop", or nothing, for calls and refusals as well, so those are seen by looking."""
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    reason = STOP_REASONS.get(native or "stop", StopReason.END_TURN)
+    if reason is StopReason.END_TURN:
+        if any(isinstance(block, ToolUseBlock) for block in content):
+            return StopReason.TOOL_USE
+        if any(field == "refusal" for field, _ in pieces):
+            return StopReason.REFUSAL
+    return reason
+
+
+def _decode_blocks(
+    pieces: Iterable[Piece],
+    call_id: Callable[[int, str | None], str],
+    provider: str,
+    dialect: Dialect,
+    difference: DiffFunction,
+    cut: Collection[int] = (),
+) -> tuple[list[ContentBlock], dict[str, Any]]:
+    """The blocks of the pieces, and by position what our encoder would not write for them."""
+    content: list[ContentBlock] = []
+    notes: dict[str, Any] = {}
+    for position, piece in enumerate(pieces):
+        tool_use_id = call_id(position, encode_blocks.native_id(piece)) if encode_blocks.is_call(piece) else ""
+        block, note = encode_blocks.decode_block(piece, tool_use_id, provider, cut=position in cut)
+        content.append(block)
+        if piece[0] != "audio":  # what a model spoke goes back as its transcript
+            ours = encode_blocks.encode_block(
+                block, note, lambda _, piece=piece: encode_blocks.native_id(piece) or "", dialect
+            )  # type: ignore[misc]
+            note |= difference(piece, ours)
+        if note:
+            notes[str(position)] = note
+    return content, notes
+
+
+def _attach_citations(content: list[ContentBlock], annotations: Any) -> list[ContentBlock]:
+    """The sources of an answer stand beside it and count its characters: they belong to its first text."""
+    if not annotations:
+        return content
+    citations = tuple(_decode_citation(item) for item in annotations)
+    place = next((index for index, block in enumerate(content) if isinstance(block, TextBlock)), None)
+    if place is not None:
+        content[place] = content[place].model_copy(update={"citations": citations})
+    return content
+
+
+def _decode_citation(native: dict[str, Any] | str) -> Citation:
+    if isinstance(native, str):
+        return Citation(kind="url", url=native)
+    kind = native.get("type") or "url_citation"
+    inner = native.get(kind)
+    facts = inner if isinstance(inner, dict) else native
+    return Citation(
+        kind=kind,
+        title=facts.get("title"),
+        url=facts.get("url"),
+        start=facts.get("start_index"),
+        end=facts.get("end_index"),
+        data=native,
+    )
+
+
+def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Dialect) -> None:
+    """The messages of a request. A result of the older form names no call: it answers the latest one without an id."""
+    call_without_id: str | None = None
+    for item in native["messages"]:
+        if item["role"] in ("tool", "function"):
+            answered = reader.result_id(item["tool_call_id"]) if "tool_call_id" in item else None
+            _add_tool_result(reader, item, answered or call_without_id or reader.result_id(None), dialect)
+            continue
+        pieces = encode_blocks.split_message(item, dialect)
+        content, notes = _decode_blocks(
+            pieces, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, encode_blocks.diff_piece
+        )
+        call_without_id = _call_without_id(content, pieces)
+        raw = {"list": isinstance(item.get("content"), list), "blocks": notes}
+        raw["residue"] = _diff_message(item, content, notes, pieces, raw, dialect)
+        content = _attach_citations(content, item.get("annotations"))
+        reader.add(Role(item["role"]), content, {key: value for key, value in raw.items() if value})
+
+
+def _call_without_id(content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> str | None:
+    for block, piece in zip(content, pieces, strict=True):
+        if isinstance(block, ToolUseBlock) and encode_blocks.native_id(piece) is None:
+            return block.id
+    return None
+
+
+def _diff_message(
+    native: dict[str, Any],
+    content: Sequence[ContentBlock],
+    notes: Mapping[str, Any],
+    pieces: Iterable[Piece],
+    raw: Mapping[str, Any],
+    dialect: Dialect,
+) -> dict[str, Any] | None:
+    """What a message holds in the fields that its blocks do not speak for."""
+    noted = [(block, notes.get(str(index), {})) for index, block in enumerate(content)]
+    ours = encode.encode_message(native["role"], encode.encode_pieces(noted, str, dialect), raw, dialect)
+    covered = {"role", *(field for field, _ in pieces)}
+    return diff_objects(_uncovered_fields(native, covered), _uncovered_fields(ours, covered))
+
+
+def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if field not in covered}
+
+
+def _add_tool_result(reader: HistoryReader, native: dict[str, Any], tool_use_id: str, dialect: Dialect) -> None:
+    pieces = encode_blocks.split_message({"content": native.get("content")}, dialect)
+    content, notes = _decode_blocks(pieces, lambda *_: "", reader.provider, dialect, encode_blocks.diff_piece)
+    answer = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
+    note: dict[str, Any] = {"list": True} if isinstance(native.get("content"), list) else {}
+    if notes:
+        note["parts"] = notes
+    ours = encode.encode_tool_result(answer, note, lambda _: native.get("tool_call_id", ""), dialect)
+    covered = {field for field, _ in pieces}
+    note |= diff_objects(_uncovered_fields(native, covered), _uncovered_fields(ours, covered)) or {}
+    reader.add(Role.TOOL, (answer,), {"blocks": {"0": note}} if note else {})
+
+
+def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request, and the functions of its older form. A tool that is no function is kept whole."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        if isinstance(item.get("function"), dict):
+            found.append(_decode_tool(item["function"], item, provider, {}))
+        else:
+            inner = item.get(item["type"])
+            name = (inner.get("name") if isinstance(inner, dict) else None) or item.get("name") or item["type"]
+            found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
+    found += [_decode_tool(item, item, provider, {"legacy": True}) for item in native.get("functions") or ()]
+    return found
+
+
+def _decode_tool(
+    function: dict[str, Any], native: dict[str, Any], provider: str, raw: dict[str, Any]
+) -> ToolDefinition:
+    schema = function.get("parameters")
+    given = {"input_schema": schema} if isinstance(schema, dict) else {}
+    definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **given)
+    marked = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
+    if note := encode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
+        raw = {**raw, "residue": note}
+    return definition.model_copy(update={"provider_raw": {"by": provider, **raw}}) if raw else definition

@@ -1,0 +1,258 @@
+"""Canonical to wire: the body of a chat request (wire reference 4 and 8.1 to 8.2)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests import schemas
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Role
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.openai_chat import encode_blocks, options, thinking_details
+from dragoman_adapters.openai_chat.dialect import Dialect
+from dragoman_adapters.openai_chat.encode_blocks import Note, ToolId
+
+PiecesByField = dict[str, list[Any]]
+"""What is written of a message's blocks, by the message's field."""
+
+
+def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
+    """The whole body."""
+    usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded |= options.encode_options(request, dialect, tools=bool(usable))
+    history = request.encode_history(request.turns, partial(encode_messages, request, dialect))
+    if history.new_items and history.new_items[-1]["role"] == "assistant":
+        history.new_items[-1] |= dialect.prefill
+    encoded["messages"] = history
+    for definition in usable:
+        legacy = _own_note(definition, request.provider).get("legacy")
+        encoded.setdefault("functions" if legacy else "tools", []).append(encode_tool(definition, request.provider))
+    return encoded
+
+
+def encode_messages(request: RequestBuilder, dialect: Dialect, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """One message a turn, and one for each result of a turn of results."""
+    encoded: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for turn in turns:
+        if turn.role is Role.TOOL:
+            encoded += _encode_tool_results(request, turn, names, dialect)
+            continue
+        if not turn.plain:
+            names |= {block.id: block.name for block in turn.blocks if isinstance(block, ToolUseBlock)}
+        message_object = _encode_turn(request, turn, dialect)
+        if dialect.alternating and encoded and encoded[-1]["role"] == message_object["role"]:
+            reason = "neighbouring messages of one role are sent as one"
+            request.record_loss(LossKind.FLATTENED, reason, Severity.INFO)
+            encoded[-1] = {
+                **encoded[-1],
+                **message_object,
+                "content": _content_parts(encoded[-1]) + _content_parts(message_object) or "",
+            }
+        else:
+            encoded.append(message_object)
+    return encoded
+
+
+def _content_parts(message: Mapping[str, Any]) -> list[Any]:
+    content = message["content"] or []
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _encode_turn(request: RequestBuilder, turn: Turn, dialect: Dialect) -> dict[str, Any]:
+    if (text := turn.plain_text(request.provider)) is not None:
+        return {"role": turn.role.value, "content": text}
+    # A turn that was made because of a message, or has another role by now, is not the one that was noted.
+    raw = turn.raw(request.provider) if turn.role is turn.message.role else {}
+    blocks = [
+        (block if _allows_malformed_arguments(turn, request, dialect) else _drop_raw_input(block), note)
+        for index, (block, note) in enumerate(_blocks_with_notes(turn, raw))
+        if _should_send(request, turn, index, note, dialect)
+    ]
+    for index in turn.texts_after_calls():
+        request.record_block_loss(turn, index, LossKind.FLATTENED, "words behind a call go before it", Severity.INFO)
+    if not dialect.thinking_parts:
+        for index in turn.late_thinking():
+            request.record_block_loss(
+                turn, index, LossKind.FLATTENED, "thinking goes first, as one text", Severity.INFO
+            )
+    pieces = encode_pieces(blocks, request.tool_id, dialect)
+    if dialect.reasoning_required and "tool_calls" in pieces and options.may_reason(request):
+        pieces.setdefault(dialect.reasoning_fields[0], [""])
+    return encode_message(str(turn.role), pieces, raw, dialect)
+
+
+def _blocks_with_notes(turn: Turn, raw: Note) -> Iterator[tuple[ContentBlock, Note]]:
+    """The blocks of a turn with their notes; one that the projection made or changed has none."""
+    notes = raw.get("blocks", {})
+    for block, origin in zip(turn.blocks, turn.origins, strict=True):
+        yield block, notes.get(str(origin), {}) if origin != SYNTHETIC else {}
+
+
+def _should_send(request: RequestBuilder, turn: Turn, index: int, note: Note, dialect: Dialect) -> bool:
+    """Whether a block has a place on this wire; what has none, or only in part, is named as a loss."""
+    if not turn.raw(request.provider):
+        request.record_field_losses(turn, index, *_unsupported_fields(turn.blocks[index], dialect))
+    match turn.blocks[index]:
+        case TextBlock() as text if not _has_references(text, dialect):
+            request.record_field_losses(turn, index, "citations")
+        case ToolUseBlock() as call if call.raw_input is not None and not (
+            "inner" in note or (call.raw_input and _allows_malformed_arguments(turn, request, dialect))
+        ):
+            request.record_block_loss(
+                turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out"
+            )
+        case RedactedThinkingBlock() if not dialect.reasoning_details:
+            request.record_block_loss(
+                turn, index, LossKind.THINKING, "the endpoint takes no sealed reasoning: left out"
+            )
+            return False
+        case ThinkingBlock() | RedactedThinkingBlock() if dialect.reasoning_replay != "always":
+            calls = any(isinstance(other, ToolUseBlock) for other in turn.blocks)
+            if dialect.reasoning_replay == "never" or not calls:
+                why = "the endpoint reads no earlier reasoning here: left out"
+                request.record_block_loss(turn, index, LossKind.THINKING, why, Severity.INFO)
+                return False
+        case _:
+            pass
+    return True
+
+
+def _unsupported_fields(block: ContentBlock, dialect: Dialect) -> tuple[BlockField, ...]:
+    """What the wire has no place for in what others said."""
+    found: tuple[BlockField, ...] = ("note", "link_types", "kept_titles", "text_documents")
+    if not (dialect.reasoning_details or dialect.thinking_parts):
+        found = (*found, "signatures")
+    if isinstance(block, AudioBlock) and dialect.media_as_text:
+        found = (*found, "types")
+    if isinstance(block, ToolResultBlock) and "tool" not in dialect.part_roles:
+        found = (*found, "seams")
+    return found if dialect.media_as_text else (*found, "names", "link_names")
+
+
+def _allows_malformed_arguments(turn: Turn, request: RequestBuilder, dialect: Dialect) -> bool:
+    """Whether arguments may be no JSON: where the endpoint takes back what its own model wrote."""
+    return dialect.free_arguments and bool(turn.raw(request.provider))
+
+
+def _drop_raw_input(block: ContentBlock) -> ContentBlock:
+    """A call with what could be read of its arguments, which is nothing where they were no object."""
+    if isinstance(block, ToolUseBlock) and block.raw_input is not None:
+        return block.model_copy(update={"raw_input": None})
+    return block
+
+
+def _has_references(text: TextBlock, dialect: Dialect) -> bool:
+    """Whether all sources of a text are parts that stand behind it."""
+    return dialect.references and all(source.kind == "reference" and source.data for source in text.citations)
+
+
+def encode_pieces(blocks: Sequence[tuple[ContentBlock, Note]], tool_id: ToolId, dialect: Dialect) -> PiecesByField:
+    """Blocks, each with its note, as pieces by field."""
+    pieces: PiecesByField = {}
+    for block, note in blocks:
+        field, value = encode_blocks.encode_block(block, note, tool_id, dialect)
+        pieces.setdefault(field, []).append(value)
+        if isinstance(block, TextBlock) and _has_references(block, dialect):
+            pieces[field] += [dict(source.data or {}) for source in block.citations]
+    return pieces
+
+
+def encode_message(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect) -> dict[str, Any]:
+    """A message. What ``raw`` notes about the fields of the provider's own one goes where no block speaks for them."""
+    encoded: dict[str, Any] = {"role": role, "content": _encode_content(role, pieces, raw, dialect)}
+    for field, values in pieces.items():
+        if field in ("tool_calls", thinking_details.DETAILS_FIELD):
+            encoded[field] = values
+        elif field != "content":
+            encoded[field] = "".join(values) if isinstance(values[0], str) else values[-1]
+    return apply_diff(encoded, _drop_covered(raw.get("residue"), pieces, dialect))
+
+
+def _encode_content(role: str, pieces: PiecesByField, raw: Note, dialect: Dialect) -> Any:
+    """A lone text without extras as a string, others as a list; null where a call or a refusal speaks instead."""
+    values = pieces.get("content", [])
+    if not values:
+        return "" if pieces.keys().isdisjoint(("tool_calls", "function_call", "refusal")) else None
+    if all(value.keys() == {"type", "text"} for value in values) and not raw.get("list"):
+        if len(values) == 1:
+            return values[0]["text"]
+        if role not in dialect.part_roles:
+            return "\n".join(value["text"] for value in values)
+    return values
+
+
+def _drop_covered(residue: Note | None, pieces: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """A residue without the fields that blocks speak for, and without reasoning where none is sent."""
+    if not residue:
+        return {}
+    reasoning = {*dialect.reasoning_fields, thinking_details.DETAILS_FIELD}
+    silent = reasoning if reasoning.isdisjoint(pieces) else set()
+    return {
+        "set": {
+            field: value
+            for field, value in residue.get("set", {}).items()
+            if field not in pieces and not (value and field in silent)
+        },
+        "drop": [field for field in residue.get("drop", ()) if field not in pieces],
+    }
+
+
+def _encode_tool_results(
+    request: RequestBuilder, turn: Turn, names: Mapping[str, str], dialect: Dialect
+) -> list[dict[str, Any]]:
+    encoded: list[dict[str, Any]] = []
+    for index, (block, note) in enumerate(_blocks_with_notes(turn, turn.raw(request.provider))):
+        if not isinstance(block, ToolResultBlock):
+            continue
+        is_own = bool(turn.raw(request.provider))
+        request.record_field_losses(turn, index, "errors", *(() if is_own else _unsupported_fields(block, dialect)))
+        answer = encode_tool_result(block, note, request.tool_id, dialect)
+        if dialect.tool_name and block.tool_use_id in names and not turn.raw(request.provider):
+            answer["name"] = names[block.tool_use_id]
+        encoded.append(answer)
+    return encoded
+
+
+def encode_tool_result(block: ToolResultBlock, note: Note, tool_id: ToolId, dialect: Dialect) -> dict[str, Any]:
+    """A tool's answer. Texts are joined by line feeds (specification D5.4), unless the provider's own was a list."""
+    notes = note.get("parts", {})
+    parts_of = [(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    pieces = encode_pieces(parts_of, tool_id, dialect)
+    encoded: dict[str, Any] = {"role": "tool", "tool_call_id": tool_id(block.tool_use_id)}
+    encoded["content"] = _encode_content("tool", pieces, note, dialect)
+    return apply_diff(encoded, _drop_covered(note, pieces, dialect))
+
+
+def _own_note(definition: ToolDefinition, provider: str) -> Mapping[str, Any]:
+    raw = definition.provider_raw or {}
+    return raw if raw.get("by") == provider else {}
+
+
+def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:
+    """A tool, or a function of the older form; a tool that is no function goes back as it was read."""
+    is_own = _own_note(definition, provider)
+    if "native" in is_own:
+        return dict(is_own["native"])
+    function: dict[str, Any] = {"name": definition.name}
+    if definition.description:
+        function["description"] = definition.description
+    function["parameters"] = definition.input_schema
+    note = is_own.get("residue", {})
+    if is_own.get("legacy"):
+        return apply_diff(function, note)
+    return apply_diff({"type": "function", "function": apply_diff(function, note.get("inner"))}, note)

@@ -1,0 +1,234 @@
+"""Options and the parameters of a chat request, in both directions (wire reference 3, 4 and 8.4)."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman_adapters.openai_chat.dialect import Dialect, Path, assign_path, lookup_path
+from dragoman_adapters.openai_platform.strict_schema import strict_schema
+
+if TYPE_CHECKING:
+    from dragoman_adapters.openai_chat.adapter import ChatAdapter
+
+LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+SCHEMA_NAME = "answer"
+"""The wire wants a name for a schema; it is of no consequence."""
+
+
+def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) -> dict[str, Any]:
+    """Everything but the model, the conversation and the tools. Caching is automatic, but for models that say so."""
+    options = request.options
+    encoded: dict[str, Any] = {}
+    if options.stream:
+        encoded["stream"] = True
+        if dialect.stream_usage:
+            encoded["stream_options"] = {"include_usage": True}
+    if options.max_output_tokens is not None:
+        assign_path(encoded, dialect.max_tokens, options.max_output_tokens)
+    if options.stop_sequences:
+        _encode_stop(request, dialect, encoded)
+    level = _encode_thinking(request, dialect, encoded, tools=tools)
+    _encode_sampling(request, dialect, encoded, reasoning=level != "none")
+    if options.output_schema is not None:
+        _encode_response_format(request, dialect, encoded, tools=tools)
+    _encode_cache(request, encoded)
+    _encode_tool_choice(request, dialect, encoded, tools=tools, reasoning=level != "none")
+    return encoded
+
+
+def _encode_cache(request: RequestBuilder, encoded: dict[str, Any]) -> None:
+    requested, capabilities = request.options.prompt_cache, request.adapter.capabilities
+    if requested is not None and capabilities.wire.get("cache_control"):
+        encoded["cache_control"] = {"type": "ephemeral", **({} if requested == "5m" else {"ttl": requested})}
+    elif requested == "1h" or not capabilities.supports_prompt_caching:
+        option_support.record_cache_hint_loss(request)
+
+
+def _encode_stop(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any]) -> None:
+    if dialect.stop is None:
+        request.record_option_loss("stop_sequences", "the endpoint has none")
+    elif stop := option_support.stop_sequences(request):
+        assign_path(encoded, dialect.stop, stop)
+
+
+def may_reason(request: RequestBuilder) -> bool:
+    """Whether the model may reason about this request."""
+    options, efforts = request.options, request.adapter.capabilities.wire.get("efforts")
+    return not (options.thinking is False or options.effort == "none" or efforts == [])
+
+
+def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> str | None:
+    """Writes what switches and measures reasoning; the level at which the model will reason, None if it is unknown."""
+    options, facts = request.options, request.adapter.capabilities.wire
+    capabilities = request.adapter.capabilities
+    is_off = options.thinking is False or options.effort == "none"
+    if is_off and dialect.thinking_off and capabilities.thinking_off:
+        encoded |= deepcopy(dialect.thinking_off)
+        return "none"
+    if is_off and dialect.thinking_off:
+        request.record_option_loss("thinking", f"{request.adapter.model} always reasons")
+    if options.thinking and not is_off:
+        encoded |= deepcopy(dialect.thinking_on)
+    if options.thinking_budget is not None:
+        if dialect.thinking_budget is None:
+            request.record_option_loss("thinking_budget", f"{request.adapter.model} takes levels of effort, no budget")
+        else:
+            assign_path(encoded, dialect.thinking_budget, options.thinking_budget)
+    level = _choose_effort(request, dialect, "none" if is_off else options.effort, tools=tools)
+    if level is not None and dialect.effort is not None:
+        assign_path(encoded, dialect.effort, level)
+    elif options.thinking and not dialect.thinking_on and facts.get("efforts") != []:
+        reason = "thinking: the endpoint has no switch that shows it; the model reasons as it does by itself"
+        request.record_loss(LossKind.OPTION, reason, Severity.INFO)
+    if facts.get("efforts") == []:
+        return "none"  # a model that never reasons
+    return level or facts.get("default_effort")
+
+
+def _choose_effort(request: RequestBuilder, dialect: Dialect, requested: str | None, *, tools: bool) -> str | None:
+    """The effort to ask for, moved to the nearest that the model has; None leaves it to the model."""
+    facts, model = request.adapter.capabilities.wire, request.adapter.model
+    levels: list[str] | None = facts.get("efforts")
+    if tools and facts.get("tools_effort"):
+        forced: str = facts["tools_effort"]
+        if requested != forced:
+            request.record_option_loss("effort", f"{model} calls tools on this wire only with the effort {forced}")
+        return forced
+    if requested is None and request.options.thinking and facts.get("default_effort") == "none":
+        requested = "medium"
+    if requested is None or (levels is not None and requested in levels):
+        return requested
+    if dialect.effort is None or levels == []:
+        if requested != "none" or not request.adapter.capabilities.thinking_off:
+            request.record_option_loss("effort", f"{model} has no levels of effort")
+        return None
+    if levels is None:
+        return requested
+    if requested not in LEVELS:
+        request.record_option_loss("effort", f"{requested!r} is no level of {model}")
+        return None
+    nearest = min(levels, key=lambda level: abs(_rank(level) - _rank(requested)))
+    request.record_option_loss("effort", f"{model} has no level {requested}: {nearest} is asked for")
+    return nearest
+
+
+def _rank(level: str) -> int:
+    """A level's place among ours; a word of the endpoint's own, such as default, stands in the middle."""
+    return LEVELS.index(level if level in LEVELS else "medium")
+
+
+def _encode_sampling(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, reasoning: bool) -> None:
+    options = request.options
+    paths: dict[str, Path | None] = {"temperature": "temperature", "top_p": "top_p", "top_k": dialect.top_k}
+    for name, path in paths.items():
+        if path is None and getattr(options, name) is not None:
+            request.record_option_loss(name, "the endpoint has none")
+        elif (
+            path is not None
+            and (value := option_support.sampling_value(request, name, reasoning=reasoning)) is not None
+        ):
+            assign_path(encoded, path, value)
+    if options.seed is not None:
+        if dialect.seed is None:
+            request.record_option_loss("seed", "the endpoint has none")
+        else:
+            assign_path(encoded, dialect.seed, options.seed)
+
+
+def _encode_response_format(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> None:
+    """A schema is binding only in strict mode; one that has no strict form goes as a hint."""
+    if not structured_output.should_send_schema(request, tools=tools):
+        if dialect.schema_format == "json_object" and not tools:
+            encoded["response_format"] = {"type": "json_object"}
+    else:
+        schema = schemas.fit_output_schema(request)
+        strict = strict_schema(schema)
+        if strict is None:
+            request.record_option_loss("output_schema", "the schema has no strict form: it is sent as a hint")
+        described = {"name": SCHEMA_NAME, "schema": strict or schema, "strict": strict is not None}
+        encoded["response_format"] = {"type": "json_schema", "json_schema": described}
+
+
+def _encode_tool_choice(
+    request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool, reasoning: bool
+) -> None:
+    choice = option_support.tool_choice(request, tools=tools, reasoning=reasoning)
+    if isinstance(choice, NamedTool):
+        if dialect.named_tool_choice:
+            encoded["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+        else:
+            request.record_option_loss("tool_choice", "the endpoint cannot be told which tool to call")
+    elif choice is not None:
+        if choice in dialect.tool_choices:
+            encoded["tool_choice"] = dialect.tool_choices[choice]
+        else:
+            request.record_option_loss("tool_choice", f"the endpoint has no word for {choice!r}")
+    if tools and request.options.parallel_tool_calls is not None:
+        if dialect.parallel_tool_calls:
+            encoded["parallel_tool_calls"] = request.options.parallel_tool_calls
+        else:
+            request.record_option_loss("parallel_tool_calls", "the endpoint has no such switch")
+
+
+def decode_options(native: dict[str, Any], adapter: "ChatAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    dialect = adapter.dialect
+    stop = native.get("stop") or ()
+    schema = lookup_path(native, "response_format.json_schema.schema")
+    tool_fields = [key for key in ("tools", "functions") if native.get(key)]
+    is_native = structured_output.supports_native_schema(adapter.capabilities, tools=bool(tool_fields))
+    effort = lookup_path(native, dialect.effort) if dialect.effort else None
+    limit = lookup_path(native, dialect.max_tokens)
+    for older in ("max_completion_tokens", "max_tokens"):
+        limit = native.get(older) if limit is None else limit
+    options = AdapterOptions(
+        max_output_tokens=limit,
+        temperature=native.get("temperature"),
+        top_p=native.get("top_p"),
+        top_k=lookup_path(native, dialect.top_k) if dialect.top_k else None,
+        seed=lookup_path(native, dialect.seed) if dialect.seed else None,
+        stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
+        tool_choice=_decode_tool_choice(native.get("tool_choice", native.get("function_call")), dialect),
+        parallel_tool_calls=native.get("parallel_tool_calls"),
+        output_schema=schema if is_native else None,
+        effort=effort,
+        thinking=_decode_thinking(native, dialect),
+        thinking_budget=lookup_path(native, dialect.thinking_budget) if dialect.thinking_budget else None,
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(adapter, options, context, (), []), dialect, tools=bool(tool_fields))
+    extra = extra_fields(native, encoded, ["model", "messages", *tool_fields])
+    return replace(options, extra={adapter.provider: extra}) if extra else options
+
+
+def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:
+    """Ours for the provider's word or object; a choice among several tools counts as its mode."""
+    if isinstance(native, str):
+        return next((ours for ours, theirs in dialect.tool_choices.items() if theirs == native), None)
+    if not isinstance(native, dict):
+        return None
+    inner = native.get(str(native.get("type")))
+    inner = inner if isinstance(inner, dict) else native
+    return NamedTool(inner["name"]) if "name" in inner else _decode_tool_choice(inner.get("mode"), dialect)
+
+
+def _decode_thinking(native: Mapping[str, Any], dialect: Dialect) -> bool | None:
+    """What the switches of the dialect say; None where they say nothing."""
+    for thinking, fields in ((False, dialect.thinking_off), (True, dialect.thinking_on)):
+        if fields and all(_includes(native.get(name), value) for name, value in fields.items()):
+            return thinking
+    return None
+
+
+def _includes(actual: Any, expected: Any) -> bool:
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return all(_includes(actual.get(name), value) for name, value in expected.items())
+    return bool(actual == expected)

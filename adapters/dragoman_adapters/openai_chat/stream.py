@@ -1,0 +1,299 @@
+"""Chunks to events for Chat Completions (wire reference 4 and 7). The terminal event is [DONE], by dialect."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.openai_chat import decode, encode_blocks, errors, thinking_details
+from dragoman_adapters.openai_chat.accumulator import (
+    AudioAccumulator,
+    CallAccumulator,
+    FieldAccumulator,
+    PartAccumulator,
+    TextAccumulator,
+)
+from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
+from dragoman_adapters.openai_chat.thinking_details import DetailAccumulator
+from dragoman_adapters.openai_chat.usage import decode_usage
+
+DONE = b"[DONE]"
+
+_COVERED_CHUNK_FIELDS = frozenset({"choices", "object", "obfuscation"})
+_COVERED_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
+
+
+class ChatStreamDecoder(StreamDecoder):
+    """Gathers the reply object that the chunks add up to, and emits an event for each change of its first choice."""
+
+    def __init__(self, provider: str, context: RequestContext, dialect: Dialect) -> None:
+        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
+        self._dialect = dialect
+        self._reply = ReplyBuilder(context, provider)
+        self._model = context.model
+        self._started = False
+        self._head: dict[str, Any] = {}
+        self._choice: dict[str, Any] = {"index": 0}
+        self._others: dict[int, dict[str, Any]] = {}
+        self._pieces_so_far: list[
+            TextAccumulator | DetailAccumulator | CallAccumulator | AudioAccumulator | PartAccumulator
+        ] = []
+        self._rest = FieldAccumulator()
+        self._logprobs = FieldAccumulator()
+        self._reasoning: str | None = None
+        self._usage: TokenUsage | None = None
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        data = frame.data.strip()
+        if data == DONE:
+            return self._finish()
+        if not data:
+            return ()
+        chunk = wirejson.loads_object(data, what="a stream event")
+        error = errors.find_embedded_error(chunk, self._dialect)
+        if error is None and frame.event == "error":
+            error = chunk
+        if error is not None:
+            raise errors.decode_error(error, ErrorContext(self.provider, self._model))
+        return self._chunk(chunk)
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if not self._started:
+            return None
+        cut = [
+            position
+            for position, item in enumerate(self._pieces_so_far)
+            if isinstance(item, CallAccumulator) and not item.ended
+        ]
+        return decode.decode_message(
+            self._accumulated_reply(), self._reply, self._dialect, status, pieces=self._pieces(), cut=cut
+        )
+
+    def end(self) -> Iterable[StreamEvent]:
+        has_usage = self._usage is not None or not self._dialect.final_usage
+        if not self._dialect.done_marker and self._choice.get("finish_reason") and has_usage:
+            return self._finish()
+        return super().end()
+
+    def _chunk(self, chunk: dict[str, Any]) -> Iterator[StreamEvent]:
+        for field, value in chunk.items():
+            if value and field not in _COVERED_CHUNK_FIELDS:
+                self._head[field] = value
+        for choice in chunk.get("choices") or ():
+            if not self._started:
+                yield self._start()
+            index = choice.get("index") or 0
+            if index:
+                self._other_choice(index, choice)
+            else:
+                yield from self._first_choice(choice)
+        if first_filled(chunk, self._dialect.usage):
+            usage = decode_usage(self._head, self._dialect)
+            if usage is not None and usage != self._usage:
+                self._usage = usage
+                if not self._started:
+                    yield self._start()
+                yield UsageUpdate(self._reply.message_id, usage)
+
+    def _start(self) -> MessageStart:
+        self._started = True
+        return MessageStart(self._reply.message_id, self._head.get("model") or self._model)
+
+    def _other_choice(self, index: int, choice: dict[str, Any]) -> None:
+        """A further choice, which only provider_raw keeps."""
+        accumulator = self._others.setdefault(index, {"index": index, "message": FieldAccumulator()})
+        for field, value in (choice.get("delta") or {}).items():
+            accumulator["message"].add(field, value)
+        if choice.get("finish_reason"):
+            accumulator["finish_reason"] = choice["finish_reason"]
+
+    def _first_choice(self, choice: dict[str, Any]) -> Iterator[StreamEvent]:
+        delta = choice.get("delta") or {}
+        detailed = (delta.get(thinking_details.DETAILS_FIELD) if self._dialect.reasoning_details else None) or ()
+        for detail in detailed:  # first, as models think before they speak
+            yield from self._detail(detail)
+        if not (detailed and any(map(thinking_details.detail_text, detailed))):  # else the plain text only repeats them
+            for field in self._dialect.reasoning_fields:
+                if delta.get(field):
+                    yield from self._thinking(field, delta[field])
+        for field, value in delta.items():
+            if value is not None and value != "":
+                yield from self._field(field, value)
+        for field, value in choice.items():
+            if field == "logprobs" and isinstance(value, dict):
+                for name, tokens in value.items():
+                    self._logprobs.add(name, tokens)
+            elif value and field not in _COVERED_CHOICE_FIELDS:
+                self._choice[field] = value
+        if choice.get("finish_reason"):
+            self._choice["finish_reason"] = choice["finish_reason"]
+            yield from self._end_calls()
+
+    def _field(self, field: str, value: Any) -> Iterable[StreamEvent]:
+        match field:
+            case "content":
+                return (self._text("content", value),) if isinstance(value, str) else self._parts(value)
+            case "tool_calls":
+                return [event for delta in value for event in self._call("tool_calls", delta)]
+            case "refusal":
+                return (self._text("refusal", value),)
+            case "function_call":
+                return self._call("function_call", value)
+            case "audio":
+                return self._audio(value)
+            case _ if field in ("role", *self._dialect.reasoning_fields):
+                return ()
+            case thinking_details.DETAILS_FIELD if self._dialect.reasoning_details:
+                return ()
+            case _:
+                self._rest.add(field, value)
+                return ()
+
+    def _open_text(self, field: str, kind: str) -> tuple[int, TextAccumulator]:
+        """The piece that goes on, or a new one behind what was said since."""
+        last = self._pieces_so_far[-1] if self._pieces_so_far else None
+        if not isinstance(last, TextAccumulator) or last.ended or last.field != field or last.kind != kind:
+            last = TextAccumulator(field, kind)
+            self._pieces_so_far.append(last)
+        return len(self._pieces_so_far) - 1, last
+
+    def _text(self, field: str, text: str) -> TextDelta:
+        position, accumulator = self._open_text(field, "text")
+        accumulator.fragments.append(text)
+        return TextDelta(self._reply.message_id, position, text)
+
+    def _thinking(self, field: str, text: str) -> Iterable[StreamEvent]:
+        """Some servers send the same reasoning under two names: the first that is filled counts."""
+        if self._reasoning is None:
+            self._reasoning = field
+        if field != self._reasoning:
+            return ()
+        position, accumulator = self._open_text(field, "text")
+        accumulator.fragments.append(text)
+        return (ThinkingDelta(self._reply.message_id, position, text),)
+
+    def _detail(self, native: dict[str, Any]) -> Iterable[StreamEvent]:
+        """A fragment goes on with the latest detail that it belongs to, or begins one."""
+        for position in range(len(self._pieces_so_far) - 1, -1, -1):
+            accumulator = self._pieces_so_far[position]
+            if isinstance(accumulator, DetailAccumulator) and accumulator.is_continued_by(native):
+                accumulator.add(native)
+                break
+        else:
+            position = len(self._pieces_so_far)
+            self._pieces_so_far.append(DetailAccumulator(native))
+        text, signature = thinking_details.detail_text(native), native.get("signature") or None
+        return (ThinkingDelta(self._reply.message_id, position, text, signature),) if text or signature else ()
+
+    def _parts(self, content: list[dict[str, Any]]) -> Iterator[StreamEvent]:
+        for part in content:
+            match part["type"]:
+                case "text":
+                    if part["text"]:
+                        yield self._text("content", part["text"])
+                case "thinking":
+                    position, accumulator = self._open_text("content", "thinking")
+                    accumulator.native |= {key: value for key, value in part.items() if key != "thinking"}
+                    for inner in part["thinking"]:
+                        if inner.get("type") == "text" and inner["text"]:
+                            accumulator.fragments.append(inner["text"])
+                            yield ThinkingDelta(self._reply.message_id, position, inner["text"])
+                case "reference" if self._dialect.references and (text := self._latest_text()):
+                    text.add_reference(part)
+                case _:
+                    self._pieces_so_far.append(PartAccumulator(part))
+
+    def _latest_text(self) -> TextAccumulator | None:
+        last = self._pieces_so_far[-1] if self._pieces_so_far else None
+        return last if isinstance(last, TextAccumulator) and (last.field, last.kind) == ("content", "text") else None
+
+    def _audio(self, delta: dict[str, Any]) -> Iterable[StreamEvent]:
+        audio = next((item for item in self._pieces_so_far if isinstance(item, AudioAccumulator)), None)
+        if audio is None:
+            audio = AudioAccumulator()
+            self._pieces_so_far.append(audio)
+        audio.add(delta)
+        return ()
+
+    def _call(self, field: str, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        position, call = self._open_call(field, delta)
+        fragment = call.add(delta)
+        if fragment:
+            call.pending.append(fragment)
+        if not call.name:
+            return
+        call_id = self._reply.call_id(position, call.id)
+        if not call.started:
+            call.started = True
+            yield ToolUseStart(self._reply.message_id, position, call_id, call.name)
+        if not call.is_custom:  # what a custom tool is given is no JSON
+            for accumulator in call.pending:
+                yield ToolUseInputDelta(self._reply.message_id, position, call_id, accumulator)
+        call.pending.clear()
+
+    def _open_call(self, field: str, delta: dict[str, Any]) -> tuple[int, CallAccumulator]:
+        """The call that a delta goes on with: that of its index, or else the last of all."""
+        index = delta.get("index")
+        for position in range(len(self._pieces_so_far) - 1, -1, -1):
+            accumulator = self._pieces_so_far[position]
+            if (
+                isinstance(accumulator, CallAccumulator)
+                and accumulator.field == field
+                and index in (None, accumulator.index)
+            ):
+                if accumulator.is_continued_by(delta):
+                    return position, accumulator
+                break
+        call = CallAccumulator(field, index)
+        self._pieces_so_far.append(call)
+        return len(self._pieces_so_far) - 1, call
+
+    def _end_calls(self) -> Iterator[StreamEvent]:
+        """The ends of the calls whose arguments are whole. One that was cut off, or is no object, never ends."""
+        for position, call in enumerate(self._pieces_so_far):
+            if not isinstance(call, CallAccumulator) or call.ended or not call.started:
+                continue
+            piece = call.piece()
+            last = position == len(self._pieces_so_far) - 1
+            cut = last and bool(decode.truncated_calls([piece], self._choice.get("finish_reason")))
+            block, _ = encode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
+            if isinstance(block, ToolUseBlock) and block.raw_input is None:
+                call.ended = True
+                yield ToolUseEnd(self._reply.message_id, position, block.id, block.input)
+
+    def _finish(self) -> Iterator[StreamEvent]:
+        if not self._pieces_so_far and not self._choice.get("finish_reason"):
+            yield from super().end()  # a marker behind nothing at all
+        yield from self._end_calls()
+        yield MessageComplete(
+            decode.decode_message(self._accumulated_reply(), self._reply, self._dialect, pieces=self._pieces())
+        )
+
+    def _pieces(self) -> list[encode_blocks.Piece]:
+        return [item.piece() for item in self._pieces_so_far]
+
+    def _accumulated_reply(self) -> dict[str, Any]:
+        """The reply object as far as it came, without what was said."""
+        choice = {**self._choice, "message": self._rest.fields()}
+        if logprobs := self._logprobs.fields():
+            choice["logprobs"] = logprobs
+        others = [{**other, "message": other["message"].fields()} for _, other in sorted(self._others.items())]
+        return {**self._head, "choices": [choice, *others]}

@@ -1,0 +1,128 @@
+"""Batches of Responses and of Chat Completions (https://developers.openai.com/api/docs/guides/batch)."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.batch_api import (
+    BatchApi,
+    BatchLine,
+    BatchState,
+    BatchStatus,
+    Steps,
+    get_request,
+    post_request,
+    sum_counts,
+)
+from dragoman.adapter.errors import ProviderError, RequestCancelledError, ServerError
+from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman_adapters.openai_platform import errors
+
+PATH = "/batches"
+_FILES = "/files"
+_WINDOW = "24h"  # the only one that there is
+
+_STATUS = {
+    "validating": BatchStatus.QUEUED,
+    "in_progress": BatchStatus.IN_PROGRESS,
+    "finalizing": BatchStatus.IN_PROGRESS,
+    "cancelling": BatchStatus.IN_PROGRESS,
+    "completed": BatchStatus.COMPLETED,
+    "failed": BatchStatus.FAILED,
+    "expired": BatchStatus.EXPIRED,
+    "cancelled": BatchStatus.CANCELLED,
+}
+
+
+class OpenAIBatchApi(BatchApi):
+    max_requests: ClassVar[int] = 50_000
+    max_bytes: ClassVar[int] = 200_000_000
+
+    def __init__(self, provider: str, model: str, path: str) -> None:
+        """``path`` is where one such request would go by itself."""
+        super().__init__(provider, model)
+        self._endpoint = f"/v1{path}"
+
+    def accepts(self, custom_id: str) -> bool:
+        return 0 < len(custom_id) <= 64 and custom_id.isprintable()
+
+    def encode_line(self, wire_id: str, request: WireRequest) -> bytes:
+        head = wirejson.dumps({"custom_id": wire_id, "method": request.method, "url": self._endpoint})
+        return head[:-1] + b',"body":' + request.body + b"}"
+
+    def submit(self, lines: list[bytes], headers: Mapping[str, str]) -> Steps[str]:
+        kind, form = _encode_multipart(b"\n".join(lines))
+        uploaded = yield post_request(_FILES, form, {**headers, "content-type": kind})
+        file = self.require_text(self.parse_response(uploaded), "id")
+        fields = {"input_file_id": file, "endpoint": self._endpoint, "completion_window": _WINDOW}
+        created = yield post_request(PATH, wirejson.dumps(fields), headers)
+        return self.require_text(self.parse_response(created), "id")
+
+    def poll(self, batch_id: str) -> Steps[BatchState]:
+        reply = yield get_request(f"{PATH}/{batch_id}")
+        return self._state(self.parse_response(reply))
+
+    def cancel(self, batch_id: str) -> Steps[BatchState]:
+        reply = yield post_request(f"{PATH}/{batch_id}/cancel", b"{}")
+        return self._state(self.parse_response(reply))
+
+    def results(self, batch_id: str) -> Steps[tuple[WireRequest, ...]]:
+        reply = yield get_request(f"{PATH}/{batch_id}")
+        native = self.parse_response(reply)
+        files = [native.get(name) for name in ("output_file_id", "error_file_id")]
+        return tuple(get_request(f"{_FILES}/{file}/content") for file in files if isinstance(file, str) and file)
+
+    def decode_line(self, line: bytes) -> BatchLine:
+        native = wirejson.loads_object(line, what="a line of the batch's results")
+        return BatchLine(self.require_text(native, "custom_id"), self._outcome(native))
+
+    def _outcome(self, native: dict[str, Any]) -> WireResponse | ProviderError:
+        response, error = native.get("response"), native.get("error")
+        if isinstance(response, dict) and type(response.get("status_code")) is int:
+            status, body = response["status_code"], wirejson.dumps(response.get("body"))
+            if status < 300:
+                return WireResponse(status, body)
+            return errors.decode_error(
+                parse_error_body(body), ErrorContext(self.provider, self.model, status, {}, body)
+            )
+        details = error if isinstance(error, dict) else {}
+        match details.get("code"):
+            case "batch_expired":
+                return ServerError(
+                    "the batch expired before this request: submit it again", provider=self.provider, code="expired"
+                )
+            case "batch_cancelled":
+                return RequestCancelledError("the batch was cancelled before this request", provider=self.provider)
+            case _:
+                return errors.decode_error(details, ErrorContext(self.provider, self.model))
+
+    def _state(self, native: dict[str, Any]) -> BatchState:
+        status = _STATUS.get(self.require_text(native, "status"), BatchStatus.IN_PROGRESS)
+        counts = native.get("request_counts")
+        return BatchState(
+            status, sum_counts(counts, "completed"), sum_counts(counts, "failed"), _decode_problem(native), native
+        )
+
+
+def _decode_problem(native: dict[str, Any]) -> str | None:
+    """What the file was refused for, line by line."""
+    faults = native.get("errors")
+    listed = faults.get("data") if isinstance(faults, dict) else None
+    if not isinstance(listed, list):
+        return None
+    lines = [f"line {each.get('line')}: {each.get('message')}" for each in listed if isinstance(each, dict)]
+    return "; ".join(lines[:10])[:1_000] or None
+
+
+def _encode_multipart(lines: bytes) -> tuple[str, bytes]:
+    """A multipart form with the file in it, and its content type. The same lines give the same bytes."""
+    boundary = hashlib.sha256(lines).hexdigest()
+    disposition = 'Content-Disposition: form-data; name="{}"'
+    parts = (
+        f"--{boundary}\r\n{disposition.format('purpose')}\r\n\r\nbatch\r\n"
+        f'--{boundary}\r\n{disposition.format("file")}; filename="batch.jsonl"\r\n'
+        "Content-Type: application/jsonl\r\n\r\n"
+    ).encode()
+    return f"multipart/form-data; boundary={boundary}", parts + lines + f"\r\n--{boundary}--\r\n".encode()

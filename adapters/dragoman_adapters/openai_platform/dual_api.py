@@ -1,0 +1,164 @@
+"""One endpoint that speaks both of OpenAI's APIs under one name.
+
+What arrives, a reply, a stream or a request, says by its shape which API it is in. What is sent goes in the API that
+the conversation was had in so far, so that its native items and details find their way back; a new conversation
+begins in the first of ``apis``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.adapter.errors import MalformedReplyError, ProviderError
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.adapter.requests.request_reader import parse_request
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock
+from dragoman.canonical.events import MessageComplete, StreamEvent
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.openai_chat.adapter import ChatAdapter
+from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
+
+Api = Literal["chat", "responses"]
+
+_API_NOTE = "api"
+"""The key of provider_raw under which a message keeps the API that it was read in."""
+_STORED_FIELDS = ("previous_response_id", "conversation")
+"""Fields that go on from what the Responses API stored."""
+
+
+class DualApiAdapter(Adapter):
+    """Subclasses declare ``provider``, ``endpoint`` and ``apis``: an adapter of the same provider for each."""
+
+    apis: ClassVar[Mapping[Api, type[ChatAdapter] | type[ResponsesAdapter]]]
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+        self._adapters = {api: kind(model) for api, kind in self.apis.items()}
+        self._first = next(iter(self.apis))
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        """Those in the API that a new conversation begins in."""
+        return self._adapters[self._first].capabilities
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        api = self._choose_api(messages, options)
+        return self._adapters[api].to_wire([self._for_api(message, api) for message in messages], tools, options)
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        api = self._detect_reply_api(response.body) if response.status < 400 else self._first
+        return _with_api_note(self._adapters[api].from_wire_response(response, context), api)
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        return _DualApiStreamDecoder(self.provider, context, self._adapters, self._first)
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        native = parse_request(body)
+        api: Api = "chat" if "messages" in native else "responses"
+        messages, tools, options = self._adapters[api].from_wire_request(native, context)
+        return [_with_api_note(message, api) for message in messages], tools, options
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return self._adapters[self._first].error(status, body, headers)
+
+    def _choose_api(self, messages: Sequence[Message], options: AdapterOptions) -> Api:
+        """The API that the earliest message was had in: so it stays the same as the history grows."""
+        extra = options.extra.get(self.provider, {})
+        if any(extra.get(name) for name in _STORED_FIELDS):
+            return "responses"
+        found = (self._noted_api(message) for message in messages)
+        return next((api for api in found if api is not None), self._first)
+
+    def _noted_api(self, message: Message) -> Api | None:
+        raw = message.metadata.provider_raw
+        return raw.get(_API_NOTE) if raw is not None and raw.get("by") == self.provider else None
+
+    def _for_api(self, message: Message, api: Api) -> Message:
+        """The message without what only the other API has words for; native blocks are left to be named as lost."""
+        raw = message.metadata.provider_raw
+        if raw is None or self._noted_api(message) in (None, api):
+            return message
+        note = {key: raw[key] for key in ("by", "tool_ids") if key in raw}
+        content = tuple(self._mark_foreign(block) for block in message.content)
+        return message.model_copy(
+            update={"content": content, "metadata": message.metadata.model_copy(update={"provider_raw": note})}
+        )
+
+    def _mark_foreign(self, block: ContentBlock) -> ContentBlock:
+        if isinstance(block, ProviderBlock) and block.provider == self.provider:
+            return block.model_copy(update={"provider": f"{self.provider}'s other API"})
+        return block
+
+    def _detect_reply_api(self, body: bytes) -> Api:
+        try:
+            return _detect_api(wirejson.loads_object(body)) or self._first
+        except MalformedReplyError:
+            return self._first
+
+
+def _detect_api(native: Mapping[str, Any]) -> Api | None:
+    """The API of a reply or of an event; None where it may be either, as errors are."""
+    if "choices" in native:
+        return "chat"
+    is_response = native.get("object") == "response" or "output" in native
+    return "responses" if is_response or str(native.get("type")).startswith("response.") else None
+
+
+def _with_api_note(message: Message, api: Api) -> Message:
+    raw = {**(message.metadata.provider_raw or {}), _API_NOTE: api}
+    return message.model_copy(update={"metadata": message.metadata.model_copy(update={"provider_raw": raw})})
+
+
+class _DualApiStreamDecoder(StreamDecoder):
+    """The first event that tells decides whose stream it is."""
+
+    def __init__(self, provider: str, context: RequestContext, adapters: Mapping[Api, Adapter], first: Api) -> None:
+        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
+        self._context = context
+        self._adapters = adapters
+        self._api = first
+        self._decoder: StreamDecoder | None = None
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        if self._decoder is None and b'"keepalive"' in frame.data:
+            yield from self.skip_keep_alive()
+            return
+        decoder = self._decoder or self._choose_decoder(frame)
+        count = decoder.frames_received
+        for event in decoder.read(frame):
+            if decoder is self._decoder:  # a frame that says nothing of its API can report an error, and no more
+                yield self._with_note(event)
+        self.frames_received += decoder.frames_received - count  # keep-alives count as nothing
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        message = self._decoder.partial(status) if self._decoder else None
+        return message and _with_api_note(message, self._api)
+
+    def end(self) -> Iterable[StreamEvent]:
+        for event in self._decoder.end() if self._decoder else super().end():
+            yield self._with_note(event)
+
+    def _choose_decoder(self, frame: Frame) -> StreamDecoder:
+        """A decoder for this frame; it is kept once a frame says which API it is."""
+        try:
+            found = _detect_api(wirejson.loads_object(frame.data, what="a stream event"))
+        except MalformedReplyError:
+            found = None  # [DONE], or garbage that the decoder names
+        decoder = self._adapters[found or self._api].decoder(self._context)
+        if found is not None:
+            self._api, self._decoder = found, decoder
+        return decoder
+
+    def _with_note(self, event: StreamEvent) -> StreamEvent:
+        return (
+            MessageComplete(_with_api_note(event.message, self._api)) if isinstance(event, MessageComplete) else event
+        )

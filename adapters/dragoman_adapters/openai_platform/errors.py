@@ -1,0 +1,126 @@
+"""What errors in OpenAI's shapes mean, by HTTP and inside a stream (wire reference 4 and 7, specification D5.7).
+
+Both of OpenAI's APIs and all endpoints that copy them answer with one of these::
+
+    {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+    {"error": "text", "code": ...}
+    {"message": ..., "type": ..., "code": ...}
+    {"detail": ...}, {"message": {"detail": [{"loc": [...], "msg": ...}]}}
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter.errors import (
+    AuthenticationError,
+    BillingError,
+    ContentFilterError,
+    ContextOverflowError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+    class_for_status,
+)
+from dragoman.adapter.replies.error_context import ErrorContext, Failure
+
+BY_CODE: dict[str, type[ProviderError]] = {
+    "invalid_api_key": AuthenticationError,
+    "insufficient_quota": BillingError,
+    "billing_hard_limit_reached": BillingError,
+    "billing_not_active": BillingError,
+    "unsupported_country_region_territory": PermissionDeniedError,
+    "model_not_found": NotFoundError,
+    "rate_limit_exceeded": RateLimitError,
+    "ratelimitreached": RateLimitError,
+    "slow_down": OverloadedError,
+    "server_is_overloaded": OverloadedError,
+    "context_length_exceeded": ContextOverflowError,
+    "too_many_prompt_tokens": ContextOverflowError,
+    "exceed_context_size_error": ContextOverflowError,  # llama.cpp
+    "content_filter": ContentFilterError,
+    "content_policy_violation": ContentFilterError,
+    "invalid_prompt": ContentFilterError,
+    "bio_policy": ContentFilterError,
+    "misalignment_policy_violation": ContentFilterError,
+    "server_error": ServerError,
+    "vector_store_timeout": ServerError,
+}
+"""Codes that say more than the status does; also looked up by type, for endpoints that put them there."""
+
+BY_TYPE: dict[str, type[ProviderError]] = {
+    "invalid_request_error": InvalidRequestError,
+    "authentication_error": AuthenticationError,
+    "permission_error": PermissionDeniedError,
+    "not_found_error": NotFoundError,
+    "tokens": RateLimitError,
+    "requests": RateLimitError,
+    "rate_limit_error": RateLimitError,
+    "overloaded_error": OverloadedError,
+    "timeout_error": RequestTimeoutError,
+    "api_error": ServerError,
+}
+"""Types decide only where there is no status: a wrong key is an ``invalid_request_error`` with status 401."""
+
+_OVERFLOW_MESSAGES = (
+    "maximum context length", "context window", "context length", "prompt is too long",
+    "length of all messages is too long",
+)  # fmt: skip
+_BAD_KEY_MESSAGES = ("incorrect api key", "invalid api key", "api key not valid")
+
+
+def decode_error(native: Mapping[str, Any], origin: ErrorContext) -> ProviderError:
+    """The error that an object describes, whichever way it came. ``native`` holds ``error``, or is the error."""
+    inner = native.get("error")
+    if isinstance(inner, str):
+        inner = {**native, "message": inner}
+    elif not isinstance(inner, dict):
+        inner = native
+    code, kind_word = inner.get("code"), inner.get("type")
+    failure = origin.failure(
+        message=_message(inner),
+        code=code if code is not None else kind_word,
+        request_id=native.get("request_id"),
+    )
+    return failure.error(_error_class(failure, code, kind_word))
+
+
+def _message(inner: Mapping[str, Any]) -> Any:
+    """What was said; a router that only says "Provider returned error" has the provider's words beside it."""
+    text = inner.get("message") or inner.get("detail")
+    if isinstance(text, dict):
+        text = text.get("detail") or text
+    if isinstance(text, list):
+        text = "; ".join(_fault_text(fault) for fault in text)
+    metadata = inner.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("raw"):
+        return f"{text}: {metadata.get('provider_name') or 'upstream'}: {metadata['raw']}"
+    return text
+
+
+def _fault_text(fault: Any) -> str:
+    """One fault of a list of them, as servers that check a body by its fields give it."""
+    if not isinstance(fault, dict) or "msg" not in fault:
+        return str(fault)
+    place = fault.get("loc")
+    return f"{'.'.join(map(str, place))}: {fault['msg']}" if isinstance(place, list) else str(fault["msg"])
+
+
+def _error_class(failure: Failure, code: Any, kind_word: Any) -> type[ProviderError] | None:
+    for word in (code, kind_word):
+        if found := BY_CODE.get(str(word).lower()):
+            return found
+    status = failure.status
+    if status is None and isinstance(code, int) and 400 <= code <= 599:
+        status = code  # routers give the HTTP status as the code
+    kind = BY_TYPE.get(str(kind_word)) if status is None else class_for_status(status)
+    text = failure.text.lower()
+    if kind in (InvalidRequestError, None) and any(words in text for words in _OVERFLOW_MESSAGES):
+        return ContextOverflowError
+    if kind is InvalidRequestError and any(words in text for words in _BAD_KEY_MESSAGES):
+        return AuthenticationError
+    return kind

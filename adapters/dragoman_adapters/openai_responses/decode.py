@@ -1,0 +1,261 @@
+"""Wire to canonical: replies, and requests in the Responses format (wire reference 3.1 to 3.4)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests import structured_output
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import TextBlock
+from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.openai_responses import encode
+from dragoman_adapters.openai_responses.decode_messages import MessageAccumulator, decode_tool_result, item_kind
+
+if TYPE_CHECKING:
+    from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
+
+STATUSES = {
+    "in_progress": (MessageStatus.PARTIAL, StopReason.PAUSE),
+    "queued": (MessageStatus.PARTIAL, StopReason.PAUSE),
+    "cancelled": (MessageStatus.CANCELLED, StopReason.CANCELLED),
+}
+"""What a reply is that a background response has not finished."""
+
+INCOMPLETE_REASONS = {
+    "max_output_tokens": StopReason.MAX_TOKENS,
+    "content_filter": StopReason.REFUSAL,
+}
+"""Why a reply stopped early; of any other reason it may be asked to go on."""
+
+CLIENT_CALLS = {
+    "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call",
+    "mcp_approval_request",
+}  # fmt: skip
+"""Native items that the caller answers, where nothing of the reply follows them."""
+
+_REQUEST_FIELDS = {
+    "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "max_tool_calls", "temperature",
+    "top_p", "top_logprobs", "text", "truncation", "metadata", "user", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "frequency_penalty", "presence_penalty", "background", "prompt",
+}  # fmt: skip
+"""Fields of a reply that only repeat the request."""
+
+_COVERED_FIELDS = {"object", "model", "output", "output_text", "usage", "created_at", "completed_at"} | _REQUEST_FIELDS
+
+
+def parse_reply(body: bytes) -> dict[str, Any]:
+    return wirejson.loads_object(body)
+
+
+def find_embedded_error(native: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The error that a reply is, in the shape that HTTP errors have; None where it is an answer."""
+    if native.get("status") == "failed" or (native.get("error") and "output" not in native):
+        return {"error": native.get("error") or {"code": "server_error", "message": "the response failed"}}
+    return None
+
+
+def decode_message(
+    native: dict[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE
+) -> Message:
+    """A whole response object, or the one that a stream has gathered."""
+    calls = count()
+    message = MessageAccumulator(reply.provider, Role.ASSISTANT, lambda call_id: reply.call_id(next(calls), call_id))
+    for item in native["output"]:
+        message.add(item)
+    raw = {key: value for key, value in native.items() if key not in _COVERED_FIELDS and value is not None}
+    if status is MessageStatus.COMPLETE:
+        status, _ = STATUSES.get(native.get("status", ""), (status, None))
+    return reply.build(
+        message.blocks,
+        model=native.get("model"),
+        stop_reason=_decode_stop_reason(native, status),
+        usage=decode_usage(native),
+        raw=raw | message.raw(),
+        status=status,
+        channel=message.channel,
+    )
+
+
+def _decode_stop_reason(native: Mapping[str, Any], status: MessageStatus) -> StopReason:
+    """The wire names no reason for a stop: it follows from the status and the items (wire reference 8.5)."""
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    if status is MessageStatus.PARTIAL:
+        return StopReason.PAUSE
+    if native.get("status") == "incomplete":
+        return INCOMPLETE_REASONS.get(str((native.get("incomplete_details") or {}).get("reason")), StopReason.PAUSE)
+    items = [item for item in native["output"] if item_kind(item) != "reasoning"]
+    if any(item_kind(item) == "function_call" for item in items) or (items and item_kind(items[-1]) in CLIENT_CALLS):
+        return StopReason.TOOL_USE
+    if any(_refuses(item) for item in items):
+        return StopReason.REFUSAL
+    return StopReason.END_TURN
+
+
+def _refuses(item: Mapping[str, Any]) -> bool:
+    content = item["content"] if item_kind(item) == "message" else ()
+    return isinstance(content, list) and any(part.get("type") == "refusal" for part in content)
+
+
+def decode_usage(native: Mapping[str, Any]) -> TokenUsage | None:
+    """OpenAI counts cached tokens inside input_tokens and reasoning inside output_tokens (wire reference 8.6)."""
+    count, served = UsageReader.of(native.get("usage")), UsageReader(native)
+    if count is None or count.native.get("input_tokens") is None:
+        return None
+    cached, encoded = count("input_tokens_details.cached_tokens"), count("input_tokens_details.cache_write_tokens")
+    prompt, output, total = count("input_tokens"), count.required("output_tokens"), count.optional("total_tokens")
+    reasoning = count.optional("output_tokens_details.reasoning_tokens")
+    if reasoning and total == prompt + output + reasoning:
+        output += reasoning  # the dialect counts it beside
+    return TokenUsage(
+        input_tokens=count.uncached(prompt, cached, encoded),
+        output_tokens=output,
+        cached_input_tokens=cached,
+        cache_creation_input_tokens=encoded,
+        reasoning_tokens=reasoning,
+        server_tools=_decode_server_tools(served, count),
+        service_tier=served.text("service_tier"),
+        reported_total=total,
+        reported_cost_usd=count.dollars("cost_in_usd_ticks", _USD_PER_TICK) or count.dollars("cost"),
+        unread=(*count.unread, *served.unread),
+        raw=dict(count.native),
+    )
+
+
+_USD_PER_TICK = Decimal("1e-10")
+"""What xAI counts its figure in, in US dollars; OpenRouter names dollars."""
+
+
+def _decode_server_tools(reply: UsageReader, count: UsageReader) -> dict[str, int]:
+    """Calls of the provider's own tools: OpenAI counts searches beside the usage, xAI all of them in it.
+
+    Where neither does, as in most replies of OpenAI's, the items of the output tell. A call of web_search that opens a
+    page or looks into one is not billed, one that searches is
+    (https://developers.openai.com/api/docs/guides/tools-web-search).
+    """
+    by_name = {
+        name.removesuffix("_calls"): calls
+        for name, calls in count.counts_by_name("server_side_tool_usage_details").items()
+    }
+    if by_name or count.native.get("server_side_tool_usage_details") is not None:
+        return by_name
+    if (searches := reply.optional("tool_usage.web_search.num_requests")) is None:
+        searches = sum(
+            item_kind(item) == "web_search_call" and (item.get("action") or {}).get("type", "search") == "search"
+            for item in reply.native.get("output") or ()
+        )
+    return {"web_search": searches} if searches else {}
+
+
+def decode_history(native: dict[str, Any], reader: HistoryReader) -> None:
+    """The instructions and the items of a request; items of the assistant that follow each other are one message."""
+    instructions = native.get("instructions")
+    if isinstance(instructions, str) and instructions:
+        reader.add(Role.SYSTEM, (TextBlock(text=instructions),), {"instructions": True})
+    items = native.get("input")
+    if isinstance(items, str):
+        if items:
+            reader.add(Role.USER, (TextBlock(text=items),), {"string": True})
+        return
+    assistant: MessageAccumulator | None = None
+    for item in items or ():
+        role = _decode_role(item, replying=assistant is not None)
+        if role is Role.ASSISTANT:
+            assistant = assistant or MessageAccumulator(reader.provider, role, reader.call_id)
+            assistant.add(item)
+            continue
+        _add_message(assistant, reader)
+        assistant = None
+        if item_kind(item) == "function_call_output":
+            result, note = decode_tool_result(item, reader.result_id(item["call_id"]), reader.provider)
+            reader.add(role, (result,), {"blocks": {"0": note}} if note else {})
+        else:
+            message = MessageAccumulator(reader.provider, role, reader.call_id)
+            message.add(item)
+            _add_message(message, reader)
+    _add_message(assistant, reader)
+
+
+def _add_message(message: MessageAccumulator | None, reader: HistoryReader) -> None:
+    if message is not None:
+        reader.add(message.role, message.blocks, message.raw(), channel=message.channel)
+
+
+_USER_ITEMS = {"configuration_update", "compaction_trigger"}
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "developer": Role.DEVELOPER}
+
+
+def _decode_role(item: Mapping[str, Any], *, replying: bool) -> Role:
+    """Whose message an item belongs to. An output of a native tool stays with the reply that it stands in."""
+    name = item_kind(item)
+    if "role" in item:
+        return _ROLES.get(item["role"], Role.USER)
+    if name == "function_call_output":
+        return Role.TOOL
+    if name.endswith("_output") or name == "mcp_approval_response":
+        return Role.ASSISTANT if replying else Role.TOOL
+    return Role.USER if name in _USER_ITEMS else Role.ASSISTANT
+
+
+def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinition]:
+    """The tools of a request. One that the provider runs itself is kept whole, under its name."""
+    found: list[ToolDefinition] = []
+    for item in native.get("tools") or ():
+        if item.get("type") != "function":
+            name = item.get("name") or item.get("server_label") or item["type"]
+            found.append(ToolDefinition(name=name, provider_raw={"by": provider, "native": item}))
+            continue
+        definition = ToolDefinition(name=item["name"], description=item.get("description") or "")
+        if item.get("parameters") is not None:
+            definition = definition.model_copy(update={"input_schema": item["parameters"]})
+        raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, provider))}
+        found.append(definition.model_copy(update={"provider_raw": raw}))
+    return found
+
+
+def decode_options(native: dict[str, Any], adapter: "ResponsesAdapter", context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    reasoning = native.get("reasoning") or {}
+    form = (native.get("text") or {}).get("format") or {}
+    has_tools = bool(native.get("tools"))
+    is_native = form.get("type") == "json_schema" and structured_output.supports_native_schema(
+        adapter.capabilities, tools=has_tools
+    )
+    options = AdapterOptions(
+        max_output_tokens=native.get("max_output_tokens"),
+        temperature=native.get("temperature"),
+        top_p=native.get("top_p"),
+        tool_choice=_decode_tool_choice(native.get("tool_choice")),
+        parallel_tool_calls=native.get("parallel_tool_calls"),
+        output_schema=form.get("schema") if is_native else None,
+        effort=reasoning.get("effort"),
+        thinking=True if reasoning.get("summary") else None,
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
+    covered = ["model", *(name for name in ("instructions", "input", "tools") if native.get(name))]
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={adapter.provider: extra} if extra else {})
+
+
+def _decode_tool_choice(native: Any) -> Any:
+    match native:
+        case "auto" | "none" | "required":
+            return native
+        case {"type": "function", "name": str(name)}:
+            return NamedTool(name)
+        case _:
+            return None

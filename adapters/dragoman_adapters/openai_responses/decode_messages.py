@@ -1,0 +1,167 @@
+"""Items while they are read into one canonical message: its blocks, and what `items` needs to write them again."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Channel, Role
+from dragoman_adapters.openai_responses import encode_blocks, encode_messages
+
+CHANNELS = {phase: channel for channel, phase in encode_messages.PHASES.items()}
+
+CallId = Callable[[str | None], str]
+
+
+def item_kind(native: Mapping[str, Any]) -> str:
+    """The type of an item; messages and references may come without one."""
+    return native.get("type") or ("message" if "role" in native else "item_reference")
+
+
+def call_reference(native: Mapping[str, Any]) -> str | None:
+    """The id that a call's output refers to; dialects that give none mean the item's."""
+    return native.get("call_id") or native.get("id")
+
+
+class MessageAccumulator:
+    """The blocks of one message and its notes.
+
+    ``notes`` are by index of block: a part's or an item's residue. ``starts`` are by the index of a message item's
+    first block, with that item's residue; they keep items apart that one message holds.
+    """
+
+    def __init__(self, provider: str, role: Role, call_id: CallId) -> None:
+        self.provider = provider
+        self.role = role
+        self.blocks: list[ContentBlock] = []
+        self._call_id = call_id
+        self._notes: dict[str, Any] = {}
+        self._messages: list[tuple[int, dict[str, Any], list[dict[str, Any]]]] = []
+
+    def add(self, native: dict[str, Any]) -> None:
+        """One item; what the canonical form has no word for is kept whole."""
+        match item_kind(native):
+            case "message" if self._is_own_message(native):
+                self._add_message(native)
+            case "reasoning":
+                block = ThinkingBlock(text=join_thinking(native), signature=native.get("encrypted_content") or None)
+                note = _note_reasoning(native)
+                self._add_block(block, note, native, encode_messages.encode_thinking(block, note))
+            case "function_call":
+                call = self._decode_call(native)
+                self._add_block(
+                    call, {}, native, encode_messages.encode_tool_call(call, lambda _: call_reference(native) or "")
+                )
+            case other:
+                self.blocks.append(ProviderBlock(provider=self.provider, kind=other, data=native))
+
+    @property
+    def channel(self) -> Channel | None:
+        """The channel of all message items, where they agree."""
+        phases = {str(native.get("phase")) for _, native, _ in self._messages}
+        return CHANNELS.get(phases.pop()) if len(phases) == 1 else None
+
+    def raw(self) -> dict[str, Any]:
+        """What provider_raw must hold for a faithful return trip."""
+        starts: dict[str, Any] = {}
+        for start, native, encoded in self._messages:
+            note = self._message_note(native, encoded)
+            if note or self.role is Role.ASSISTANT or not encoded:
+                starts[str(start)] = note
+        return {key: value for key, value in (("items", starts), ("blocks", self._notes)) if value}
+
+    def _is_own_message(self, native: Mapping[str, Any]) -> bool:
+        """Whether a message item is this message's own words; compacted replies hold the user's, too."""
+        if native.get("role") != self.role:
+            return False
+        return native["content"] != [] or self.role is not Role.ASSISTANT
+
+    def _add_message(self, native: dict[str, Any]) -> None:
+        start = len(self.blocks)
+        content = native["content"]
+        if isinstance(content, str):
+            content = [{"type": f"{self._side}_text", "text": content}]
+        encoded: list[dict[str, Any]] = []
+        for part in content:
+            block, note = encode_blocks.decode_block(part, self.provider), encode_blocks.note_part(part)
+            encoded.append(self._add_block(block, note, part, encode_blocks.encode_block(block, self._side, note)))
+        self._messages.append((start, native, encoded))
+
+    @property
+    def _side(self) -> str:
+        return "output" if self.role is Role.ASSISTANT else "input"
+
+    def _add_block(
+        self, block: ContentBlock, part_note: dict[str, Any], native: dict[str, Any], encoded: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Takes a block in and notes what our encoding of it would not say; gives the native form back."""
+        if note := {**part_note, **(diff_objects(native, encoded) or {})}:
+            self._notes[str(len(self.blocks))] = note
+        self.blocks.append(block)
+        return native
+
+    def _message_note(self, native: dict[str, Any], encoded: list[dict[str, Any]]) -> dict[str, Any]:
+        is_string = isinstance(native["content"], str)
+        expected = encode_messages.encode_message(self.role, self.channel, encoded, {})
+        note: dict[str, Any] = {} if isinstance(expected["content"], str) == is_string else {"string": is_string}
+        return note | (diff_objects(_without_content(native), _without_content(expected)) or {})
+
+    def _decode_call(self, native: dict[str, Any]) -> ToolUseBlock:
+        """A call that the reply was cut off in keeps its arguments as text, whatever they look like."""
+        text = native["arguments"]
+        arguments, malformed = wirejson.parse_arguments(text)
+        if native.get("status") == "incomplete":
+            arguments, malformed = {}, text
+        return ToolUseBlock(
+            id=self._call_id(call_reference(native)), name=native["name"], input=arguments, raw_input=malformed
+        )
+
+
+def join_thinking(native: Mapping[str, Any]) -> str:
+    """The summary, its parts joined by a blank line; the reasoning itself where there is no summary."""
+    return encode_messages.SEPARATOR.join(part["text"] for part in native.get("summary") or native.get("content") or ())
+
+
+def _note_reasoning(native: Mapping[str, Any]) -> dict[str, Any]:
+    field = "summary" if native.get("summary") or not native.get("content") else "content"
+    texts = [part["text"] for part in native.get(field) or ()]
+    note: dict[str, Any] = {"field": field} if field == "content" else {}
+    if len(texts) > 1 or texts == [""]:
+        note["lengths"] = [len(text) for text in texts]
+    return note
+
+
+def decode_tool_result(
+    native: dict[str, Any], tool_use_id: str, provider: str
+) -> tuple[ToolResultBlock, dict[str, Any]]:
+    """A function's output as a block, and its note."""
+    answer = native.get("output")
+    note: dict[str, Any] = {}
+    if isinstance(answer, list):
+        content: list[ContentBlock] = []
+        for index, part in enumerate(answer):
+            block, part_note = encode_blocks.decode_block(part, provider), encode_blocks.note_part(part)
+            content.append(block)
+            if part_note := {
+                **part_note,
+                **(diff_objects(part, encode_blocks.encode_block(block, "input", part_note)) or {}),
+            }:
+                note.setdefault("parts", {})[str(index)] = part_note
+        note["list"] = True
+    else:
+        content = [TextBlock(text=answer)] if answer else []
+    result = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
+    encoded = encode_messages.encode_tool_result(result, lambda _: native["call_id"], note)
+    return result, note | (diff_objects(native, encoded) or {})
+
+
+def _without_content(native: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in native.items() if key != "content"}

@@ -1,0 +1,238 @@
+"""Input items from turns: messages, reasoning, calls and their outputs (wire reference 3.2)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import (
+    ContentBlock,
+    DocumentBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from dragoman.canonical.message import Channel, Role
+from dragoman_adapters.openai_responses import encode_blocks
+
+PHASES = {Channel.COMMENTARY: "commentary", Channel.FINAL: "final_answer"}
+
+SEPARATOR = "\n\n"
+"""Stands between the parts of a reasoning item where they are one text."""
+
+
+_FOREIGN_NOTE: Mapping[str, Any] = {"string": True}
+"""How a message is written that was not read from this wire: output parts would need the id of an item, so that each
+text of the assistant's is a message of its own whose content is a string."""
+
+_UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("link_types", "names", "text_documents")
+"""What the wire has no place for in what others said."""
+
+ToolId = Callable[[str], str]
+Note = Mapping[str, Any]
+"""What `Draft` noted of a native item or part when it was read, its residue included."""
+
+
+@dataclass(slots=True)
+class _MessageItem:
+    """A message item while its parts come together."""
+
+    note: Note
+    native_parts: list[dict[str, Any]] = field(default_factory=list)
+
+
+def encode_turn(request: RequestBuilder, turn: Turn) -> list[dict[str, Any]]:
+    """The items of one turn. Blocks that were read from one message item become one again."""
+    if (text := turn.plain_text(request.provider)) is not None:
+        return [_encode_message_item(turn.role, turn.message.channel, text)]
+    raw = turn.raw(request.provider)
+    starts, notes = raw.get("items", {}), raw.get("blocks", {})
+    items: list[tuple[int, dict[str, Any] | _MessageItem]] = []
+    message: _MessageItem | None = None
+    for index, block in enumerate(turn.blocks):
+        origin = str(turn.origins[index])
+        if encode_blocks.is_part(block):
+            if message is None or origin in starts or (turn.role is Role.ASSISTANT and not raw):
+                message = _MessageItem(starts.get(origin, {} if raw else _FOREIGN_NOTE))
+                items.append((index, message))
+            message.native_parts += _encode_parts(request, turn, index, notes.get(origin, {}))
+            continue
+        message = None
+        item = _encode_item(request, turn, index, notes.get(origin, {}))
+        if item is not None:
+            items.append((index, item))
+    if not turn.blocks and ("0" in starts or turn.role is not Role.TOOL):
+        items.append((-1, _MessageItem(starts.get("0", _FOREIGN_NOTE))))
+    if turn.role is Role.ASSISTANT:
+        items = _drop_trailing_reasoning(request, turn, items)
+    return [
+        encode_message(turn.role, turn.message.channel, item.native_parts, item.note)
+        if isinstance(item, _MessageItem)
+        else item
+        for _, item in items
+    ]
+
+
+def _encode_parts(request: RequestBuilder, turn: Turn, index: int, note: Note) -> list[dict[str, Any]]:
+    block = turn.blocks[index]
+    side = "output" if turn.role is Role.ASSISTANT else "input"
+    if isinstance(block, TextBlock) and block.citations:
+        block = _drop_foreign_citations(request, turn, index, block)
+    if not turn.raw(request.provider):
+        request.record_field_losses(turn, index, *_UNSUPPORTED_FIELDS)
+    encoded = [request.restore_block(turn, index, encode_blocks.encode_block(block, side, note))]
+    if isinstance(block, DocumentBlock) and block.context:
+        reason = "the note that goes with a document stands in front of it as text"
+        request.record_block_loss(turn, index, LossKind.FLATTENED, reason, Severity.INFO)
+        encoded.insert(0, {"type": "input_text", "text": block.context})
+    return encoded
+
+
+def _drop_foreign_citations(request: RequestBuilder, turn: Turn, index: int, block: TextBlock) -> TextBlock:
+    """The text with the citations that mean something here: none of another provider's, whose texts are strings."""
+    kinds = encode_blocks.ANNOTATIONS if turn.raw(request.provider) else ()
+    citations = tuple(cited for cited in block.citations if cited.kind in kinds)
+    if citations == block.citations:
+        return block
+    request.record_block_loss(turn, index, LossKind.CITATIONS, "citations of another provider: left out")
+    return block.model_copy(update={"citations": citations})
+
+
+def _encode_item(request: RequestBuilder, turn: Turn, index: int, note: Note) -> dict[str, Any] | None:
+    """The item of a block that is one by itself, or None where it cannot be sent."""
+    match turn.blocks[index]:
+        case ThinkingBlock() | RedactedThinkingBlock() as block:
+            item = request.restore_block(turn, index, encode_thinking(block, note))
+            stored = "id" in item and turn.raw(request.provider).get("store") is not False
+            if item.get("encrypted_content") or item.get("content") or stored:
+                if isinstance(block, RedactedThinkingBlock):
+                    reason = "sealed thinking is sent as reasoning without a summary"
+                    request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
+                return item
+            reason = "reasoning that neither the item itself nor the provider's store holds: left out"
+            request.record_block_loss(turn, index, LossKind.THINKING, reason)
+            return None
+        case ToolUseBlock() as block:
+            item = request.restore_block(turn, index, encode_tool_call(block, request.tool_id))
+            if block.raw_input is not None and item["arguments"] != block.raw_input:
+                request.record_block_loss(
+                    turn, index, LossKind.INVALID_INPUT, "arguments that are no JSON object: left out"
+                )
+            return item
+        case ToolResultBlock() as block:
+            request.record_field_losses(
+                turn, index, "errors", *(() if turn.raw(request.provider) else ("note", *_UNSUPPORTED_FIELDS))
+            )
+            return request.restore_block(turn, index, encode_tool_result(block, request.tool_id, note))
+        case ProviderBlock() as block:
+            return block.data
+        case block:
+            raise TypeError(f"the projection let a {block.type} block through")
+
+
+def _drop_trailing_reasoning(
+    request: RequestBuilder, turn: Turn, items: list[tuple[int, dict[str, Any] | _MessageItem]]
+) -> list[tuple[int, dict[str, Any] | _MessageItem]]:
+    """Reasoning needs the item that it led to, and by its id an item asks for the reasoning that led to it.
+
+    So reasoning at the very end is left out, and where a turn lost reasoning its items go without their ids: then
+    they are plain content, which is complete by itself.
+    """
+    while items and _is_reasoning(items[-1][1]):
+        index, _ = items.pop()
+        request.record_block_loss(turn, index, LossKind.THINKING, "reasoning without an item that follows it: left out")
+    sent = {turn.origins[index] for index, item in items if _is_reasoning(item)}
+    thoughts = [
+        origin
+        for origin, block in enumerate(turn.message.content)
+        if isinstance(block, (ThinkingBlock, RedactedThinkingBlock))
+    ]
+    if sent.issuperset(thoughts):
+        return items
+    return [(index, _without_id(item)) for index, item in items]
+
+
+def _is_reasoning(item: dict[str, Any] | _MessageItem) -> bool:
+    return not isinstance(item, _MessageItem) and item.get("type") == "reasoning"
+
+
+def _without_id(item: dict[str, Any] | _MessageItem) -> dict[str, Any] | _MessageItem:
+    if isinstance(item, _MessageItem):
+        extra = {key: value for key, value in item.note.get("set", {}).items() if key != "id"}
+        return _MessageItem({**item.note, "set": extra}, item.native_parts)
+    if item.get("type") == "function_call":
+        return {key: value for key, value in item.items() if key != "id"}
+    return item
+
+
+def encode_message(role: Role, channel: Channel | None, content: list[dict[str, Any]], note: Note) -> dict[str, Any]:
+    """A message item. Its content is a string where it is one plain text of anyone but the assistant."""
+    text = content[0]["text"] if len(content) == 1 and content[0].keys() == {"type", "text"} else None
+    text = "" if not content else text
+    as_string = note.get("string", role is not Role.ASSISTANT)
+    return apply_diff(_encode_message_item(role, channel, text if as_string and text is not None else content), note)
+
+
+def _encode_message_item(role: Role, channel: Channel | None, content: str | list[dict[str, Any]]) -> dict[str, Any]:
+    if role is not Role.ASSISTANT:
+        return {"role": role.value, "content": content}
+    encoded: dict[str, Any] = {"type": "message", "role": role.value, "content": content}
+    if channel in PHASES:
+        encoded["phase"] = PHASES[channel]
+    return encoded
+
+
+def encode_thinking(block: ThinkingBlock | RedactedThinkingBlock, note: Note) -> dict[str, Any]:
+    """A reasoning item. ``note`` tells which field the text stood in, and the lengths of its parts there."""
+    if isinstance(block, RedactedThinkingBlock):
+        return {"type": "reasoning", "summary": [], "encrypted_content": block.data}
+    texts = _split_text(block.text, note.get("lengths", ()))
+    encoded: dict[str, Any] = {"type": "reasoning", "summary": []}
+    if note.get("field") == "content":
+        encoded["content"] = [{"type": "reasoning_text", "text": text} for text in texts]
+    else:
+        encoded["summary"] = [{"type": "summary_text", "text": text} for text in texts]
+    if block.signature is not None:
+        encoded["encrypted_content"] = block.signature
+    return encoded
+
+
+def _split_text(text: str, lengths: tuple[int, ...]) -> list[str]:
+    """The parts that a text was joined from; the text as one part where the lengths are not of this text."""
+    if sum(lengths) + len(SEPARATOR) * (len(lengths) - 1) != len(text):
+        return [text] if text else []
+    pieces: list[str] = []
+    start = 0
+    for length in lengths:
+        pieces.append(text[start : start + length])
+        start += length + len(SEPARATOR)
+    return pieces
+
+
+def encode_tool_call(block: ToolUseBlock, tool_id: ToolId) -> dict[str, Any]:
+    """A function call; its arguments are a JSON text."""
+    arguments = wirejson.dumps_text(block.input)
+    return {"type": "function_call", "call_id": tool_id(block.id), "name": block.name, "arguments": arguments}
+
+
+def encode_tool_result(block: ToolResultBlock, tool_id: ToolId, note: Note) -> dict[str, Any]:
+    """A function's output: a string where it is one plain text, else parts. The wire has no flag for an error."""
+    notes = note.get("parts", {})
+    content = [_encode_result_part(part, notes.get(str(index), {})) for index, part in enumerate(block.content)]
+    is_plain = len(content) == 1 and content[0].keys() == {"type", "text"}
+    answer: Any = content
+    if not note.get("list") and (is_plain or not content):
+        answer = content[0]["text"] if content else ""
+    return {"type": "function_call_output", "call_id": tool_id(block.tool_use_id), "output": answer}
+
+
+def _encode_result_part(block: ContentBlock, note: Note) -> dict[str, Any]:
+    return apply_diff(encode_blocks.encode_block(block, "input", note), note)

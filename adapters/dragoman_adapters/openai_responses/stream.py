@@ -1,0 +1,275 @@
+"""Chunks to events for the Responses API (wire reference 3.5).
+
+The terminal events are response.completed, response.incomplete and response.failed. Dialects leave out indexes, event
+names, items of the final object, or add a ``[DONE]``: what an event belongs to is then found by its item's id, or is
+the latest open item.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.error_context import ErrorContext
+from dragoman.adapter.replies.framing import Frame, SseDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman_adapters.openai_platform import errors
+from dragoman_adapters.openai_responses import decode, encode_messages
+from dragoman_adapters.openai_responses.accumulator import BlockEvent, ItemAccumulator, item_name
+from dragoman_adapters.openai_responses.decode_messages import call_reference, item_kind
+
+DELTA_FIELDS = {
+    "response.custom_tool_call_input.delta": "input",
+    "response.mcp_call_arguments.delta": "arguments",
+    "response.code_interpreter_call_code.delta": "code",
+}
+"""Deltas of native items, and the field that they fill: no events, but in a partial message what had arrived."""
+
+PROGRESS_PREFIXES = (
+    "response.apply_patch_call_", "response.audio.", "response.code_interpreter_call", "response.compaction.",
+    "response.computer_call", "response.custom_tool_call_input.", "response.file_search_call.",
+    "response.image_generation_call.", "response.mcp_call", "response.mcp_list_tools.", "response.shell_call_",
+    "response.steer", "response.tool_search_call", "response.web_search_call.",
+)  # fmt: skip
+"""Native items tell of themselves on the way; they arrive whole when they are done."""
+
+REPEATED_EVENTS = {
+    "response.content_part.done", "response.output_text.done", "response.refusal.done",
+    "response.function_call_arguments.done", "response.reasoning_summary_part.added",
+    "response.reasoning_summary_part.done", "response.reasoning_summary_text.done", "response.reasoning_part.added",
+    "response.reasoning_part.done", "response.reasoning_text.done",
+}  # fmt: skip
+"""Events that say again what deltas said, or nothing."""
+
+
+class ResponsesStreamDecoder(StreamDecoder):
+    """Gathers the response object that the stream describes, and emits an event for each change."""
+
+    def __init__(self, provider: str, context: RequestContext) -> None:
+        super().__init__(provider, SseDecoder(context.frame_cap, context.body_cap))
+        self._reply = ReplyBuilder(context, provider)
+        self._model = context.model
+        self._native: dict[str, Any] = {}
+        self._started = False
+        self._items: list[ItemAccumulator] = []
+        self._by_index: dict[int, ItemAccumulator] = {}
+        self._by_id: dict[str, ItemAccumulator] = {}
+        self._front_position = 0
+        self._block = 0
+        self._calls = 0
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        if frame.data.strip() == b"[DONE]":
+            return ()
+        data = wirejson.loads_object(frame.data, what="a stream event")
+        match data.get("type") or frame.event:
+            case "response.output_text.delta" | "response.refusal.delta" as name:
+                return self._text(self._item(data, "message"), data, refusal=name == "response.refusal.delta")
+            case "response.function_call_arguments.delta":
+                return self._arguments(self._item(data, "function_call"), data["delta"])
+            case "response.reasoning_summary_text.delta":
+                position = data.get("summary_index") or 0
+                return self._thinking(self._item(data, "reasoning"), "summary", position, data["delta"])
+            case "response.reasoning_text.delta":
+                position = data.get("content_index") or 0
+                return self._thinking(self._item(data, "reasoning"), "content", position, data["delta"])
+            case "response.output_item.added":
+                return self._added(data["item"], data.get("output_index"))
+            case "response.output_item.done":
+                return self._done(data["item"], data.get("output_index"))
+            case "response.content_part.added":
+                self._item(data, "message").part("content", data.get("content_index") or 0, data["part"])
+                return ()
+            case "response.output_text.annotation.added":
+                part = self._item(data, "message").part("content", data.get("content_index") or 0)
+                part["annotations"] = [*(part.get("annotations") or ()), data["annotation"]]
+                return ()
+            case "response.created" | "response.queued" | "response.in_progress":
+                return self._begin(data["response"])
+            case "response.completed" | "response.incomplete":
+                return self._completed(data["response"])
+            case "response.failed":
+                self._native |= _without_output(data["response"])
+                failed = decode.find_embedded_error({**data["response"], "status": "failed"}) or {}
+                raise errors.decode_error(failed, ErrorContext(self.provider, self._model))
+            case "keepalive":
+                return self.skip_keep_alive()
+            case "error":
+                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
+            case _ if "type" not in data and data.get("error"):
+                raise errors.decode_error(data, ErrorContext(self.provider, self._model))
+            case str() as name if name in DELTA_FIELDS:
+                self._item(data).add(DELTA_FIELDS[name], 0, data["delta"])
+                return ()
+            case str() as name if name in REPEATED_EVENTS or name.startswith(PROGRESS_PREFIXES):
+                return ()
+            case name:
+                return self.skip_unknown(str(name))
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        if not self._started:
+            return None
+        encode_messages = [item.to_native(cut=True) for item in self._items]
+        return decode.decode_message({**self._native, "output": encode_messages}, self._reply, status)
+
+    def _begin(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        self._native |= _without_output(native)
+        if not self._started:
+            self._started = True
+            yield MessageStart(self._reply.message_id, native.get("model") or self._model)
+
+    def _item(self, data: dict[str, Any], kind: str = "") -> ItemAccumulator:
+        """The item that an event is about: by its place, by its id, or the latest open one of a kind."""
+        item = self._by_index.get(data.get("output_index", -1)) or self._by_id.get(data.get("item_id") or "")
+        if item is None:
+            item = next((item for item in reversed(self._items) if not item.closed and kind in ("", item.kind)), None)
+        if item is None:
+            raise ValueError(f"{data.get('type')} belongs to no item")
+        return item
+
+    def _find_item(self, native: dict[str, Any], index: int | None) -> ItemAccumulator | None:
+        """The item that a finished object is: by its place, by its id, or the first open one of its kind."""
+        alike = [item for item in self._items if item.kind == item_kind(native)]
+        if index is not None and (item := self._by_index.get(index)) in alike:
+            return item
+        named = [item for item in alike if item.name == item_name(native)]
+        if index is not None or all(item.closed for item in alike):
+            return named[-1] if named else None
+        return next(item for item in (*named, *alike) if not item.closed)
+
+    def _added(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
+        yield from self._begin({})
+        item = self._open(native, index)
+        if item.kind == "function_call":
+            item.call = self._reply.call_id(self._calls, call_reference(native))
+            self._calls += 1
+            start = ToolUseStart(self._reply.message_id, item.first_block, item.call, native["name"])
+            yield from self._emit(item, start)
+
+    def _open(self, native: dict[str, Any], index: int | None) -> ItemAccumulator:
+        last = self._items[-1] if self._items else None
+        item = ItemAccumulator(native, len(self._items), last.first_block + last.blocks if last else 0)
+        self._items.append(item)
+        self._by_index[len(self._by_index) if index is None else index] = item
+        if item.name:
+            self._by_id[item.name] = item
+        return item
+
+    def _text(self, item: ItemAccumulator, data: dict[str, Any], *, refusal: bool) -> Iterable[StreamEvent]:
+        position, text = data.get("content_index") or 0, data["delta"]
+        if ("content", position) not in item.fragments:
+            part = item.part("content", position)
+            if refusal and part.get("type") != "refusal":
+                item.part("content", position, {"type": "refusal", "refusal": ""})
+        item.add("content", position, text)
+        return self._emit(item, TextDelta(self._reply.message_id, item.first_block + position, text))
+
+    def _thinking(self, item: ItemAccumulator, field: str, position: int, text: str) -> Iterable[StreamEvent]:
+        """Parts of one field are one text. Where both fields come, the one that came first is shown."""
+        item.shown_field = item.shown_field or field
+        starts = (field, position) not in item.fragments
+        if starts:
+            item.part(field, position)
+        follows = starts and any(named == field for named, _ in item.fragments)
+        item.add(field, position, text)
+        if field != item.shown_field:
+            return ()
+        if follows:
+            text = encode_messages.SEPARATOR + text
+        return self._emit(item, ThinkingDelta(self._reply.message_id, item.first_block, text))
+
+    def _arguments(self, item: ItemAccumulator, text: str) -> Iterable[StreamEvent]:
+        item.add("arguments", 0, text)
+        if not item.call or not text:
+            return ()
+        return self._emit(item, ToolUseInputDelta(self._reply.message_id, item.first_block, item.call, text))
+
+    def _done(self, native: dict[str, Any], index: int | None) -> Iterator[StreamEvent]:
+        """A finished item; one that no event announced is announced here."""
+        item = self._find_item(native, index)
+        if item is None:
+            yield from self._added(native, index)
+            item = self._items[-1]
+        if not item.closed:
+            yield from self._close(item, native)
+
+    def _close(self, item: ItemAccumulator, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        """An item is finished: what its deltas left unsaid, its signature, and the end of a call."""
+        message_id, first = self._reply.message_id, item.first_block
+        unsent = item.close(native)
+        match item.kind:
+            case "message":
+                for index, text in enumerate(unsent):
+                    if text:
+                        yield from self._emit(item, TextDelta(message_id, first + index, text))
+            case "reasoning":
+                signature = native.get("encrypted_content") or None
+                if unsent[0] or signature:
+                    yield from self._emit(item, ThinkingDelta(message_id, first, unsent[0], signature))
+            case "function_call":
+                if unsent[0]:
+                    yield from self._emit(item, ToolUseInputDelta(message_id, first, item.call, unsent[0]))
+                arguments, malformed = wirejson.parse_arguments(native["arguments"])
+                if malformed is None and native.get("status") != "incomplete":
+                    yield from self._emit(item, ToolUseEnd(message_id, first, item.call, arguments))
+            case _:
+                pass
+        yield from self._release()
+
+    def _emit(self, item: ItemAccumulator, event: BlockEvent) -> Iterable[StreamEvent]:
+        """Hands an event out in its turn: it waits with its item while a call before it is open."""
+        if item.position == self._front_position and not item.queue:
+            return (event,) if self._in_order(event) else ()
+        item.queue.append(event)
+        return self._release()
+
+    def _release(self) -> Iterator[StreamEvent]:
+        for item in self._items[self._front_position :]:
+            if item.queue:
+                self._front_position = item.position
+                waiting, item.queue = item.queue, []
+                yield from filter(self._in_order, waiting)
+            if item.blocks_later:
+                return
+
+    def _in_order(self, event: BlockEvent) -> bool:
+        """Indexes of blocks never go back: what comes after a later block has spoken is left to the final message."""
+        if event.content_block_index < self._block:
+            return False
+        self._block = event.content_block_index
+        return True
+
+    def _completed(self, native: dict[str, Any]) -> Iterator[StreamEvent]:
+        """The final object, whose items may be missing although they were streamed."""
+        yield from self._begin(native)
+        output = native.get("output") or [item.to_native() for item in self._items]
+        for index, final in enumerate(output):
+            yield from self._done(final, index)
+        final = {**native, "output": [self._as_streamed(item, index) for index, item in enumerate(output)]}
+        if (usage := decode.decode_usage(final)) is not None:
+            yield UsageUpdate(self._reply.message_id, usage)
+        yield MessageComplete(decode.decode_message(final, self._reply))
+
+    def _as_streamed(self, final: dict[str, Any], index: int) -> dict[str, Any]:
+        """A final item with the signature that its events carried: the final object encrypts it anew."""
+        item = self._find_item(final, index)
+        if item is not None and (streamed := item.native.get("encrypted_content")) and final.get("encrypted_content"):
+            return {**final, "encrypted_content": streamed}
+        return final
+
+
+def _without_output(native: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in native.items() if key != "output"}

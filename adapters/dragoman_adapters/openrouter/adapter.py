@@ -1,0 +1,60 @@
+"""The adapter for OpenRouter; see https://openrouter.ai/docs.
+
+Fields of its own, such as ``provider``, ``models``, ``plugins`` and ``transforms``, travel in
+``AdapterOptions.extra["openrouter"]``.
+"""
+
+from typing import ClassVar
+
+from dragoman.adapter.contract import Endpoint
+from dragoman.adapter.facts.capabilities import ModelTable
+from dragoman_adapters.openai_chat.adapter import ChatAdapter
+from dragoman_adapters.openai_chat.dialect import Dialect
+from dragoman_adapters.openai_platform.dual_api import DualApiAdapter
+from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
+
+OPENROUTER = Dialect(
+    max_tokens="max_completion_tokens",
+    top_k="top_k",
+    free_arguments=False,
+    effort="reasoning.effort",
+    thinking_budget="reasoning.max_tokens",
+    thinking_on={"reasoning": {"enabled": True}},
+    thinking_off={"reasoning": {"enabled": False}},
+    reasoning_fields=("reasoning",),
+    reasoning_details=True,
+    reasoning_replay="always",
+    cost="cost",
+    server_tools="server_tool_use_details",
+    failed=("error",),
+)
+"""What differs from OpenAI's wire (wire reference 7 and 8)."""
+
+_ENDPOINT = Endpoint(
+    base_url="https://openrouter.ai/api/v1",
+    key_variables=("OPENROUTER_API_KEY",),
+    base_url_variable="OPENROUTER_BASE_URL",
+)
+_MODELS = ModelTable.of("dragoman_adapters.openrouter")
+
+
+class OpenRouterChatAdapter(ChatAdapter):
+    provider: ClassVar[str] = "openrouter"
+    endpoint: ClassVar[Endpoint] = _ENDPOINT
+    dialect: ClassVar[Dialect] = OPENROUTER
+    models: ClassVar[ModelTable] = _MODELS
+
+
+class OpenRouterResponsesAdapter(ResponsesAdapter):
+    provider: ClassVar[str] = "openrouter"
+    endpoint: ClassVar[Endpoint] = _ENDPOINT
+    models: ClassVar[ModelTable] = ModelTable.of("dragoman_adapters.openrouter", "models.toml", "responses.toml")
+
+
+class OpenRouterAdapter(DualApiAdapter):
+    """A new conversation begins in Chat Completions, which all of its models speak."""
+
+    provider: ClassVar[str] = "openrouter"
+    endpoint: ClassVar[Endpoint] = _ENDPOINT
+    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
+    apis = {"chat": OpenRouterChatAdapter, "responses": OpenRouterResponsesAdapter}  # noqa: RUF012

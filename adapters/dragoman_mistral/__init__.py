@@ -1,4 +1,0 @@
-"""Mistral's chat API: its dialect and its models.
-
-What is read and written, errors too, is the business of ``dragoman_openai.chat``: the rooms are there.
-"""

@@ -1,5 +1,0 @@
-"""OpenRouter: its dialect and what is known of the models behind it, by vendor.
-
-What is read and written, errors too, is the business of ``dragoman_openai.chat`` and, where a conversation was had in
-that API, of ``dragoman_openai.responses``: the rooms are there.
-"""

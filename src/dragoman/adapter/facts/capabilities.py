@@ -1,0 +1,210 @@
+"""What a model can do, as its adapter declares it (specification D5.2, DESIGN section 5).
+
+The declarations are data: each adapter package carries a models.toml whose rows are read by `ModelTable`.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dragoman.adapter.facts.token_estimate import TokenEstimate
+from dragoman.adapter.requests.schemas import SchemaRule
+from dragoman.adapter.requests.tool_names import ToolNameRule
+from dragoman.canonical.blocks import FrozenModel
+
+
+class Support(StrEnum):
+    """Truthy unless absent. ``emulated``: the adapter gets there by another way, which costs something."""
+
+    NATIVE = "native"
+    EMULATED = "emulated"
+    ABSENT = "absent"
+
+    def __bool__(self) -> bool:
+        return self is not Support.ABSENT
+
+
+NATIVE, EMULATED, ABSENT = Support.NATIVE, Support.EMULATED, Support.ABSENT
+
+_MIN_DERIVED = 6
+"""Characters beyond the prefix: with fewer, a long session could run out of ids."""
+_ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+
+class ToolIdRule(FrozenModel):
+    """Which tool ids a provider accepts, and what those that we make for it look like."""
+
+    alphabet: str = _ALPHANUMERIC + "_-"
+    min_length: int = 1
+    max_length: int = 64
+    prefix: str = ""
+    """What ids made for this provider start with; ids of others need not have it."""
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        if not set(self.prefix) <= set(self.alphabet):
+            raise ValueError(f"the prefix {self.prefix!r} is outside the alphabet")
+        if self.max_length < max(self.min_length, len(self.prefix) + _MIN_DERIVED):
+            raise ValueError(f"max_length {self.max_length} leaves too little room for ids of our own")
+        return self
+
+    def accepts(self, tool_id: str) -> bool:
+        return self.min_length <= len(tool_id) <= self.max_length and set(tool_id) <= set(self.alphabet)
+
+
+class ThinkingPolicy(FrozenModel):
+    """What a model does with thinking in its history.
+
+    ``reads_from`` are globs over full model ids whose signed blocks this model can read; in a models.toml
+    ``{vendor}`` stands for what precedes a slash in the model's own name. ``prefix_bound``: a
+    signature is void when anything before it changes. ``must_echo``: leaving its own thinking out is an error.
+    ``accepts_unsigned``: thinking without a signature may be sent. ``foreign``: what thinking that the model
+    cannot read becomes.
+    """
+
+    reads_from: tuple[str, ...] = ()
+    prefix_bound: bool = False
+    must_echo: bool = False
+    accepts_unsigned: bool = False
+    own_unsigned: bool = False
+    """Its own thinking may go back without a signature: the provider finds it again by an id."""
+    sealed: bool = True
+    """Whether the wire has a place for thinking of which nothing can be read."""
+    foreign: Literal["drop", "text", "refuse"] = "drop"
+
+    def can_read(self, model: str | None) -> bool:
+        return model is not None and any(fnmatchcase(model, pattern) for pattern in self.reads_from)
+
+
+class AdapterCapabilities(FrozenModel):
+    """One model's abilities, limits and rules. Absent abilities are falsy."""
+
+    supports_thinking: Support = ABSENT
+    supports_tools: Support = NATIVE
+    supports_system_prompt: Support = NATIVE
+    supports_structured_output: Support = ABSENT
+    structured_output_by: Literal["native", "tool", "prompt"] = "native"
+    """How an answer comes to obey a schema. By tool: the model is made to call one whose input is the answer, where
+    the request offers no others. By prompt: the model is asked for it, and nothing holds it to it."""
+    structured_output_with_tools: Support = NATIVE
+    """Emulated: in a request that offers tools, the schema is asked for by prompt."""
+    output_schemas: SchemaRule = Field(default_factory=SchemaRule)
+    tool_schemas: SchemaRule = Field(default_factory=SchemaRule)
+    """What the wire takes of JSON Schema."""
+    supports_streaming: Support = NATIVE
+    supports_streaming_tool_calls: Support = NATIVE
+    supports_parallel_tool_calls: Support = NATIVE
+    supports_prompt_caching: Support = ABSENT
+    supports_system_messages_in_list: Support = NATIVE
+    """False where leading system messages are hoisted out of the list."""
+    supports_mid_conversation_system: Support = NATIVE
+    supports_developer_role: Support = ABSENT
+    supports_prefill: Support = ABSENT
+    """Whether the last message of a request may be the assistant's."""
+    supports_neighbours: Support = ABSENT
+    """Whether neighbouring messages of the assistant count as one turn, so that results may follow the last."""
+    channels: tuple[str, ...] = ()
+    """The channels of the assistant's messages that the wire has a word for."""
+    supports_batch_api: Support = ABSENT
+
+    supports_images: Support = ABSENT
+    supports_audio: Support = ABSENT
+    supports_video: Support = ABSENT
+    supports_documents: Support = ABSENT
+    supports_media_urls: Support = NATIVE
+    supports_tool_result_media: Support = ABSENT
+    """Emulated: media in a tool's answer travels in a user message right behind it."""
+    supports_empty_text: Support = NATIVE
+    accepted_image_media_types: tuple[str, ...] = ()
+    accepted_media_types: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """IANA types by kind of block, for the other media; a kind that is not named takes any."""
+    media_sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Kinds of source (base64, url, text, file_id) by kind of block; a kind that is not named takes any."""
+    media_roles: tuple[str, ...] = ("user", "assistant", "developer")
+    """Whose messages may hold media."""
+
+    max_context_tokens: int = 8192
+    max_output_tokens: int = 4096
+
+    tool_id_rule: ToolIdRule = Field(default_factory=ToolIdRule)
+    tool_name_rule: ToolNameRule = Field(default_factory=ToolNameRule)
+    thinking_policy: ThinkingPolicy = Field(default_factory=ThinkingPolicy)
+    sampling: Literal["allowed", "without_reasoning", "never"] = "allowed"
+    forced_tool_choice: Literal["allowed", "without_reasoning", "never"] = "allowed"
+    thinking_off: Support = NATIVE
+    """Whether reasoning can be switched off."""
+    max_stop_sequences: int | None = None
+    """How many stop sequences a request may hold; 0 where the model takes none, None where no limit is known."""
+    native_from: tuple[str, ...] = ()
+    """Providers besides its own whose native blocks this one reads."""
+
+    token_estimate: TokenEstimate = Field(default_factory=TokenEstimate)
+    """What tokenizers.toml does not say, or says otherwise, about the size of requests."""
+    wire: dict[str, Any] = Field(default_factory=dict)
+    """Facts that only this adapter's encoder reads, e.g. the name of a field."""
+    evidence: dict[str, str] = Field(default_factory=dict)
+    """Where a declaration comes from: a cassette, or a provider's page."""
+
+
+class ModelTable:
+    """models.toml: defaults, then rows whose ``match`` globs select models; later rows override earlier ones."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._default: dict[str, Any] = data.get("default", {})
+        self._rows: list[dict[str, Any]] = data.get("model", [])
+        self._cache: dict[str, AdapterCapabilities] = {}
+
+    @classmethod
+    def of(cls, package: str, *names: str) -> "ModelTable":
+        """The table in an adapter's package: models.toml, or the named files, of which later ones override."""
+        default: dict[str, Any] = {}
+        rows: list[dict[str, Any]] = []
+        for name in names or ("models.toml",):
+            data = tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
+            default = deep_merge(default, data.get("default", {}))
+            rows += data.get("model", [])
+        return cls({"default": default, "model": rows})
+
+    def capabilities(self, model: str) -> AdapterCapabilities:
+        """The declarations for one model name, without its provider."""
+        if model not in self._cache:
+            found = dict(self._default)
+            for row in self._rows:
+                patterns = [row["match"]] if isinstance(row["match"], str) else row["match"]
+                if any(fnmatchcase(model, pattern) for pattern in patterns):
+                    found = deep_merge(found, {key: row[key] for key in row if key not in ("match", "listed")})
+            self._cache[model] = AdapterCapabilities.model_validate(_expand_vendor(found, model))
+        return self._cache[model]
+
+    def extend(self, default: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> "ModelTable":
+        """A table with further defaults laid over these, and with rows behind these."""
+        return ModelTable({"default": deep_merge(self._default, default), "model": [*self._rows, *rows]})
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The models that the table names outright, for `dragoman models`."""
+        return tuple(name for row in self._rows for name in row.get("listed", ()))
+
+
+def _expand_vendor(fields: dict[str, Any], model: str) -> dict[str, Any]:
+    """The capabilities with the model's vendor, what precedes a slash in its name, where ``reads_from`` asks for it."""
+    policy = fields.get("thinking_policy", {})
+    if "reads_from" not in policy:
+        return fields
+    vendor = model.partition("/")[0]
+    reads = [pattern.replace("{vendor}", vendor) for pattern in policy["reads_from"]]
+    return {**fields, "thinking_policy": {**policy, "reads_from": reads}}
+
+
+def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Two tables as one: what ``over`` says counts, in tables within them too."""
+    found = dict(base)
+    for key, value in over.items():
+        old = found.get(key)
+        found[key] = deep_merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return found

@@ -1,0 +1,318 @@
+"""How many tokens a request will have, without the provider's tokenizer (specification D5.3).
+
+What is measured is the same for all; what it weighs is data: tokenizers.toml says which model has which tokenizer,
+token_weights.toml what a tokenizer's tokens weigh, fitted to the counts that providers reported for recorded requests.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.facts import media_size
+from dragoman.adapter.facts.image_tokens import ImageRule
+from dragoman.adapter.facts.text_counts import TextCounts, count_text
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    FrozenModel,
+    ImageBlock,
+    MediaSource,
+    PromptResultBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    ResourceBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.tools import ToolDefinition
+
+_FALLBACK_SECONDS = 10.0
+"""What a recording is taken for whose length is not to be seen."""
+
+
+class TokenEstimate(FrozenModel):
+    """How a model's requests are estimated, where its adapter knows better than tokenizers.toml: the name of a
+    tokenizer there, weights in place of its own, and fields of an `ImageRule`."""
+
+    tokenizer: str | None = None
+    weights: dict[str, float] = Field(default_factory=dict)
+    image: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMeasures:
+    """What a request holds, as far as it is counted. ``nodes`` are the keywords of the tools' schemas."""
+
+    text: TextCounts
+    schema_text: TextCounts
+    messages: int = 0
+    systems: int = 0
+    calls: int = 0
+    results: int = 0
+    toolbox: int = 0
+    """1 where there are tools: most models are then told how to call them."""
+    tools: int = 0
+    nodes: int = 0
+    native_tools: int = 0
+    thinking: int = 0
+    signature: int = 0
+    native: int = 0
+    """Characters, as are the two above."""
+    pages: int = 0
+    audio: float = 0.0
+    video: float = 0.0
+    """Seconds, as is the one above."""
+    images: tuple[tuple[media_size.Size | None, str | None], ...] = ()
+    """Size and detail of each."""
+
+
+class Weights(FrozenModel):
+    """Tokens for one of each. ``start`` is once a request; see `TextCounts` and `Measures` for the others."""
+
+    start: float = Field(default=0, ge=0)
+    messages: float = Field(default=4, ge=0)
+    systems: float = Field(default=0, ge=0)
+    calls: float = Field(default=10, ge=0)
+    results: float = Field(default=4, ge=0)
+    toolbox: float = Field(default=0, ge=0)
+    tools: float = Field(default=10, ge=0)
+    nodes: float = Field(default=2, ge=0)
+    native_tools: float = Field(default=100, ge=0)
+    thinking: float = Field(default=0, ge=0)
+    signature: float = Field(default=0, ge=0)
+    native: float = Field(default=0.25, ge=0)
+    pages: float = Field(default=500, ge=0)
+    audio: float = Field(default=25, ge=0)
+    video: float = Field(default=260, ge=0)
+
+    words: float = Field(default=1, ge=0)
+    pieces: float = Field(default=0.5, ge=0)
+    capitals: float = Field(default=0.5, ge=0)
+    numbers: float = Field(default=0.5, ge=0)
+    digits: float = Field(default=0.3, ge=0)
+    marks: float = Field(default=0.3, ge=0)
+    mark_runs: float = Field(default=0.5, ge=0)
+    lines: float = Field(default=0.5, ge=0)
+    indents: float = Field(default=0.3, ge=0)
+    accented: float = Field(default=0.3, ge=0)
+    wide: float = Field(default=0.8, ge=0)
+    astral: float = Field(default=2, ge=0)
+
+    image: ImageRule = Field(default_factory=ImageRule)
+
+    def tokens(self, measures: RequestMeasures) -> int:
+        """At least 1."""
+        total = self.start + sum(self.image.tokens(size, detail) for size, detail in measures.images)
+        for name in PARTS:
+            total += getattr(self, name) * getattr(measures, name)
+        for name, once, again in zip(TextCounts._fields, measures.text, measures.schema_text, strict=True):
+            total += getattr(self, name) * (once + again)
+        return max(1, round(total))
+
+
+PARTS = tuple(
+    name for name in Weights.model_fields if name not in ("start", "image") and name not in TextCounts._fields
+)
+
+
+def estimate_tokens(
+    model: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], overrides: TokenEstimate | None = None
+) -> int:
+    """The tokens of a request to that model (``provider:name``), at least 1; never fewer where something is added.
+
+    Raises ConfigurationError where ``known`` names no tokenizer, or weights that there are not.
+    """
+    return weights_for(model, overrides or _NO_OVERRIDES).tokens(measure_request(messages, tools))
+
+
+_NO_OVERRIDES = TokenEstimate()
+
+
+def weights_for(model: str, overrides: TokenEstimate = _NO_OVERRIDES) -> Weights:
+    """What a model's tokens weigh. Raises ConfigurationError as `estimate` does."""
+    return _weights(model, overrides.tokenizer, tuple(overrides.weights.items()), tuple(overrides.image.items()))
+
+
+@lru_cache(maxsize=512)
+def _weights(
+    model: str, tokenizer: str | None, weights: tuple[tuple[str, float], ...], image: tuple[tuple[str, Any], ...]
+) -> Weights:
+    name = tokenizer or str(row_for(model, "tokenizer")["name"])
+    table = _read_toml("token_weights.toml").get(name)
+    if table is None:
+        raise ConfigurationError(f"token_estimate of {model}: there is no tokenizer {name!r}")
+    rule = {key: value for key, value in row_for(model, "image").items() if key != "match"}
+    try:
+        return Weights.model_validate({**table, **dict(weights), "image": {**rule, **dict(image)}})
+    except ValidationError as error:
+        raise ConfigurationError(f"token_estimate of {model}: {error.errors(include_input=False)[0]['msg']}") from None
+
+
+def row_for(model: str, kind: Literal["tokenizer", "image"]) -> Mapping[str, Any]:
+    """The first row of tokenizers.toml that matches; the last one matches everything."""
+    name = model.lower()
+    return next(row for row in rows(kind) if any(fnmatchcase(name, pattern) for pattern in row["match"]))
+
+
+def rows(kind: Literal["tokenizer", "image"]) -> Sequence[Mapping[str, Any]]:
+    """The rows of tokenizers.toml."""
+    found: list[dict[str, Any]] = _read_toml("tokenizers.toml")[kind]
+    return found
+
+
+@cache
+def _read_toml(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("dragoman.adapter.facts").joinpath(name).read_text(encoding="utf-8"))
+
+
+def measure_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> RequestMeasures:
+    """What a request holds. Cheap: some microseconds a message."""
+    content = _ContentMeasures()
+    systems = 0
+    for message in messages:
+        systems += message.role is Role.SYSTEM or message.role is Role.DEVELOPER
+        for block in message.content:
+            if type(block) is TextBlock:  # by far the most
+                content.texts.append(block.text)
+            else:
+                content.add(block)
+    schemas = _SchemaMeasures()
+    for tool in tools:
+        schemas.add(tool)
+    return RequestMeasures(
+        text=count_text(content.texts),
+        schema_text=count_text(schemas.texts),
+        messages=len(messages),
+        systems=systems,
+        calls=content.calls,
+        results=content.results,
+        toolbox=1 if tools else 0,
+        tools=schemas.tools,
+        nodes=schemas.nodes,
+        native_tools=schemas.native,
+        thinking=content.thinking,
+        signature=content.signature,
+        native=content.native,
+        pages=content.pages,
+        audio=content.audio,
+        video=content.video,
+        images=tuple(content.images),
+    )
+
+
+@dataclass(slots=True)
+class _ContentMeasures:
+    texts: list[str] = field(default_factory=list)
+    images: list[tuple[media_size.Size | None, str | None]] = field(default_factory=list)
+    calls: int = 0
+    results: int = 0
+    thinking: int = 0
+    signature: int = 0
+    native: int = 0
+    pages: int = 0
+    audio: float = 0.0
+    video: float = 0.0
+
+    def add(self, block: ContentBlock) -> None:
+        match block:
+            case TextBlock(text=text):
+                self.texts.append(text)
+            case ToolUseBlock(name=name, raw_input=raw):
+                self.calls += 1
+                self.texts += (name, wirejson.dumps_text(block.input) if raw is None else raw)
+            case ToolResultBlock(content=parts):
+                self.results += 1
+                for part in parts:
+                    self.add(part)
+            case ThinkingBlock(text=text, signature=signature):
+                self.thinking += len(text)
+                self.signature += len(signature or "")
+            case RedactedThinkingBlock(data=data):
+                self.signature += len(data)
+            case ImageBlock(source=source, detail=detail):
+                self.images.append((media_size.image_size(source.data) if source.kind == "base64" else None, detail))
+            case DocumentBlock(source=source):
+                self.texts += filter(None, (block.title, block.context))
+                self._add_document(source)
+            case AudioBlock(source=source, duration_ms=length):
+                self.audio += _duration(source, length)
+            case VideoBlock(source=source, duration_ms=length):
+                self.video += _FALLBACK_SECONDS if length is None else length / 1000
+            case ResourceBlock(content=text):
+                self.texts += filter(None, (block.name, block.uri, block.description, text))
+            case PromptResultBlock(content=text):
+                self.texts += filter(None, (text, *map(wirejson.dumps_text, block.messages)))
+            case ProviderBlock(data=data):
+                self.native += len(wirejson.dumps(data))
+            case _:
+                self.texts.append(wirejson.dumps_text(block.model_dump(mode="json")))
+
+    def _add_document(self, source: MediaSource) -> None:
+        if source.kind == "text":
+            self.texts.append(source.data)
+        else:
+            self.pages += media_size.pdf_pages(source.data) if source.kind == "base64" else 1
+
+
+def _duration(source: MediaSource, length: int | None) -> float:
+    if length is not None:
+        return length / 1000
+    return media_size.audio_seconds(source.data) if source.kind == "base64" else _FALLBACK_SECONDS
+
+
+@dataclass(slots=True)
+class _SchemaMeasures:
+    """What tools say in words, and how much schema is around it: providers write schemas in forms of their own."""
+
+    texts: list[str] = field(default_factory=list)
+    tools: int = 0
+    nodes: int = 0
+    native: int = 0
+
+    def add(self, tool: ToolDefinition) -> None:
+        if "native" in (tool.provider_raw or {}):
+            self.native += 1
+            return
+        self.tools += 1
+        self.texts += (tool.name, tool.description)
+        self._walk(tool.input_schema)
+
+    def _walk(self, schema: Any) -> None:
+        if not isinstance(schema, Mapping):
+            return
+        for key, value in schema.items():
+            self.nodes += 1
+            if key in ("properties", "$defs", "definitions", "patternProperties") and isinstance(value, Mapping):
+                self.texts += value
+                for inner in value.values():
+                    self._walk(inner)
+            elif isinstance(value, Mapping):
+                self._walk(value)
+            elif key in _LISTS and isinstance(value, Sequence) and not isinstance(value, str):
+                for inner in value:
+                    self._walk(inner)
+            elif key in _WORDS:
+                self.texts += _iter_strings(value)
+
+
+_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_WORDS = frozenset({"description", "enum", "const", "pattern", "default", "examples", "required"})
+
+
+def _iter_strings(value: Any) -> Iterator[str]:
+    values: Iterable[Any] = value if isinstance(value, (list, tuple)) else (value,)
+    for each in values:
+        yield each if isinstance(each, str) else wirejson.dumps_text(each)

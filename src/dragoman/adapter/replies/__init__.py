@@ -1,0 +1,1 @@
+"""Wire to canonical: framing, stream decoding, reply building, usage and errors."""

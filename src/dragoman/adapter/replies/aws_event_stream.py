@@ -1,0 +1,133 @@
+"""Bytes to frames: AWS event streams (application/vnd.amazon.eventstream), cut anywhere, in linear time.
+
+A message is a prelude (its own length, the length of its headers, a checksum of both), headers, a payload and a
+checksum of all that, numbers being big-endian. Source: docs.aws.amazon.com/AmazonS3/latest/API, "RESTSelectObject
+Appendix" for the layout, smithy.io/2.0/aws/amazon-eventstream.html for the headers.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import FrameTooLargeError, MalformedReplyError
+from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP, Frame
+
+EXCEPTION_PREFIX = "exception:"
+"""What the name of a frame begins with that reports a failure; the rest is the provider's name of it."""
+
+_PRELUDE = struct.Struct(">III")
+_CHECKSUM = struct.Struct(">I")
+_MIN_MESSAGE_BYTES = _PRELUDE.size + _CHECKSUM.size
+_STRING, _BYTES = 7, 6
+# Bytes of a header's value by its type: true, false, byte, short, int, long, timestamp, UUID.
+_HEADER_VALUE_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+
+
+class AwsEventStreamDecoder:
+    """Chunks in, frames out, and the same frames before the same error however the bytes are cut.
+
+    A frame is named after its event, and after its failure with `EXCEPTION` in front. Its data is the payload as it
+    came. Both checksums of a message are checked, since nothing of one that is damaged can be believed.
+    """
+
+    def __init__(self, frame_cap: int = DEFAULT_FRAME_CAP, body_cap: int = DEFAULT_BODY_CAP) -> None:
+        self._buffer = bytearray()
+        self._needed = _PRELUDE.size
+        self._total = 0
+        self._frame_cap = frame_cap
+        self._body_cap = body_cap
+        self._error: MalformedReplyError | None = None
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The frames that this chunk completes.
+
+        Raises FrameTooLargeError over either cap, and MalformedReplyError where a checksum is wrong or a message is
+        none. The frames before that are handed out first; the next call raises.
+        """
+        frames: list[Frame] = []
+        if self._error is None:
+            try:
+                for frame in self._frames(chunk):
+                    frames.append(frame)  # noqa: PERF402 - what came before an error is kept
+            except MalformedReplyError as error:
+                self._error = error
+        if self._error is not None and not frames:
+            raise self._error
+        return frames
+
+    def finish(self) -> list[Frame]:
+        """Nothing: a message says its own length, so what is unfinished is cut. Raises the error still to be told."""
+        if self._error is not None:
+            raise self._error
+        return []
+
+    def _frames(self, chunk: bytes) -> Iterator[Frame]:
+        room = self._body_cap - self._total
+        self._total += len(chunk)
+        self._buffer += chunk[:room] if len(chunk) > room else chunk
+        start = 0
+        try:
+            while len(self._buffer) - start >= self._needed:
+                if self._needed == _PRELUDE.size:
+                    self._needed = self._length(start)
+                    continue
+                message = bytes(memoryview(self._buffer)[start : start + self._needed])
+                start += self._needed
+                self._needed = _PRELUDE.size
+                yield _parse_message(message)
+        finally:
+            del self._buffer[:start]
+        if len(chunk) > room:
+            raise FrameTooLargeError(f"the reply is over {self._body_cap} bytes: raise the body cap if that is meant")
+
+    def _length(self, start: int) -> int:
+        """The length of the message that begins there, which its prelude tells."""
+        total, headers, checksum = _PRELUDE.unpack_from(self._buffer, start)
+        if zlib.crc32(self._buffer[start : start + _PRELUDE.size - _CHECKSUM.size]) != checksum:
+            raise MalformedReplyError("the reply is no event stream, or is damaged: a prelude's checksum is wrong")
+        if total < _MIN_MESSAGE_BYTES + headers:
+            raise MalformedReplyError(f"a message of {total} bytes has no room for headers of {headers}")
+        if total > self._frame_cap:
+            raise FrameTooLargeError(f"one message of the reply is over {self._frame_cap} bytes")
+        return int(total)
+
+
+def _parse_message(message: bytes) -> Frame:
+    body_end = len(message) - _CHECKSUM.size
+    if zlib.crc32(memoryview(message)[:body_end]) != _CHECKSUM.unpack_from(message, body_end)[0]:
+        raise MalformedReplyError("the reply is damaged: a message's checksum is wrong")
+    headers_end = _PRELUDE.size + _PRELUDE.unpack_from(message)[1]
+    try:
+        headers = dict(_iter_headers(message[_PRELUDE.size : headers_end]))
+    except (LookupError, struct.error, ValueError) as error:
+        raise MalformedReplyError(f"the headers of a message cannot be read: {error}") from None
+    payload = message[headers_end:body_end]
+    match headers.get(":message-type"):
+        case "exception":
+            return Frame(EXCEPTION_PREFIX + headers.get(":exception-type", ""), payload)
+        case "error":  # a failure that has no payload: all is in its headers
+            payload_json = wirejson.dumps({"message": headers.get(":error-message", "")})
+            return Frame(EXCEPTION_PREFIX + headers.get(":error-code", ""), payload_json)
+        case _:
+            return Frame(headers.get(":event-type", ""), payload)
+
+
+def _iter_headers(data: bytes) -> Iterator[tuple[str, str]]:
+    """The headers that are texts; others are read over. Raises IndexError, KeyError, ValueError and struct.error."""
+    place = 0
+    while place < len(data):
+        size = data[place]
+        name = data[place + 1 : place + 1 + size].decode()
+        kind = data[place + 1 + size]
+        place += 2 + size
+        if kind in (_STRING, _BYTES):
+            (size,) = struct.unpack_from(">H", data, place)
+            place += 2
+        else:
+            size = _HEADER_VALUE_SIZES[kind]
+        if place + size > len(data):
+            raise ValueError(f"{name!r:.40} is longer than the headers are")
+        if kind == _STRING:
+            yield name, data[place : place + size].decode()
+        place += size

@@ -1,0 +1,192 @@
+"""From what an adapter read to a canonical Message: one way for whole replies and for streamed ones."""
+
+import logging
+from collections.abc import Hashable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.requests.prefix_ledger import PREFIX_NOTE, is_signed
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import MessageComplete, StreamEvent, TextDelta, ThinkingDelta, ToolUseEnd, ToolUseStart
+from dragoman.canonical.guard import one_line
+from dragoman.canonical.message import (
+    Channel,
+    InputTransformation,
+    Message,
+    MessageMetadata,
+    MessageStatus,
+    Role,
+    StopReason,
+)
+from dragoman.canonical.usage import TokenUsage, Usage
+
+if TYPE_CHECKING:
+    from dragoman.adapter.contract import RequestContext
+
+logger = logging.getLogger("dragoman.adapter")
+
+
+class ReplyBuilder:
+    """One reply while it is read: its message id, and the canonical id of each of its calls.
+
+    A stream names a call when it starts and builds the message when it ends; both ask here, so both get one id.
+    """
+
+    def __init__(self, context: "RequestContext", provider: str) -> None:
+        self.context = context
+        self.provider = provider
+        self.message_id = context.new_id()
+        self._calls: dict[Hashable, str] = {}
+
+    def call_id(self, position: Hashable, native: str | None) -> str:
+        """The canonical id of the call at a position of this reply."""
+        if position not in self._calls:
+            self._calls[position] = self.context.tool_ids.receive(self.provider, native)
+        return self._calls[position]
+
+    def build(
+        self,
+        content: Iterable[ContentBlock],
+        *,
+        model: str | None,
+        stop_reason: StopReason | None,
+        usage: TokenUsage | None,
+        raw: dict[str, Any],
+        status: MessageStatus = MessageStatus.COMPLETE,
+        channel: Channel | None = None,
+    ) -> Message:
+        """The assistant's message, priced. ``model`` is the provider's name of the model that served."""
+        context = self.context
+        now = context.clock()
+        served = f"{self.provider}:{model}" if model else context.model
+        blocks = tuple(content)
+        if context.tool_names is not None:
+            blocks = tuple(map(context.tool_names.translate_block, blocks))
+        if (
+            context.answer_tool is not None
+            and (translated := tuple(map(context.answer_tool.translate_block, blocks))) != blocks
+        ):
+            blocks = translated
+            # What the provider noted about the call would not fit the text.
+            raw = {name: raw[name] for name in ("id",) if name in raw}
+            stop_reason = StopReason.END_TURN if stop_reason is StopReason.TOOL_USE else stop_reason
+        tool_ids = {
+            block.id: native
+            for block in blocks
+            if isinstance(block, ToolUseBlock) and (native := context.tool_ids.native_id(block.id, self.provider))
+        }
+        provider_raw: dict[str, Any] = {"by": self.provider, **raw}
+        if tool_ids:
+            provider_raw["tool_ids"] = tool_ids
+        if context.prefix_note is not None and any(map(is_signed, blocks)):
+            provider_raw[PREFIX_NOTE] = dict(context.prefix_note)
+        return Message(
+            id=self.message_id,
+            session_id=context.session_id,
+            role=Role.ASSISTANT,
+            content=blocks,
+            channel=channel,
+            created_at=now,
+            metadata=MessageMetadata(
+                model=served,
+                provider=self.provider,
+                routing=context.routing,
+                usage=self._build_usage(usage, served, now, status) if usage is not None else None,
+                status=status,
+                stop_reason=stop_reason,
+                input_transformations=self._read_transformations(raw.get("input_transformations")),
+                provider_raw=provider_raw,
+                user_id=context.user_id,
+                team_id=context.team_id,
+            ),
+        )
+
+    def _build_usage(self, usage: TokenUsage, served: str, now: datetime, status: MessageStatus) -> Usage:
+        """The usage with its price. What is wrong with it is said once a reply; of a broken reply it is incomplete."""
+        if usage.unread:
+            logger.warning(
+                "%s: the usage holds no count at %s: the cost is a lower bound", served, ", ".join(usage.unread)
+            )
+        priced = self._price(usage, served, now)
+        if status in (MessageStatus.ERROR, MessageStatus.CANCELLED):
+            return priced.as_lower_bound()
+        if usage.discrepancy:
+            logger.warning(
+                "%s: the provider counts %d tokens in all, its parts sum to %d",
+                served, usage.reported_total, usage.total_tokens,
+            )  # fmt: skip
+        return priced
+
+    def _read_transformations(self, native: Any) -> tuple[InputTransformation, ...] | None:
+        """What the provider left out of the request by its own account, each with a warning.
+
+        Anthropic says type, reason and path, OpenAI type, action, reason and the item's id.
+        """
+        found: list[InputTransformation] = []
+        for each in filter(_is_object, native if isinstance(native, list) else ()):
+            words = {name: word for name, word in each.items() if isinstance(word, str)}
+            kind = "_".join(words[name] for name in ("type", "action") if name in words)
+            change = InputTransformation(
+                kind=kind, reason=words.get("reason"), where=words.get("path", words.get("id"))
+            )
+            found.append(change)
+            logger.warning(
+                "%s changed the request: %s of %s, because of %s",
+                *map(one_line, (self.provider, change.kind, change.where or "?", change.reason or "?")),
+                extra={"session_id": one_line(self.context.session_id), "adapter": self.provider},
+            )
+        return tuple(found) or None
+
+    def _price(self, usage: TokenUsage, served: str, now: datetime) -> Usage:
+        context = self.context
+        latency = None
+        if context.started_at is not None:
+            latency = max(0, round((now - context.started_at).total_seconds() * 1000))
+        if context.prices is None:
+            return Usage(**dict(usage), latency_ms=latency)
+        priced = context.prices.price(served, usage, now)
+        if priced.pricing_version is None or (priced.cost_usd is None and served != context.model):
+            priced = context.prices.price(context.model, usage, now)
+        return priced.model_copy(update={"latency_ms": latency}) if latency is not None else priced
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def final_message(events: Iterable[StreamEvent]) -> Message | None:
+    """The message of a finished stream: message_complete is authoritative. None where the stream broke."""
+    for event in events:
+        if isinstance(event, MessageComplete):
+            return event.message
+    return None
+
+
+def fold_deltas(events: Iterable[StreamEvent]) -> tuple[ContentBlock, ...]:
+    """The blocks that the deltas alone add up to, in order of their index; unfinished calls are left out.
+
+    Native blocks and citations do not travel as deltas, so this can be less than message_complete holds.
+    """
+    texts: dict[int, str] = {}
+    thoughts: dict[int, tuple[str, str | None]] = {}
+    calls: dict[int, ToolUseBlock] = {}
+    names: dict[str, str] = {}
+    for event in events:
+        match event:
+            case TextDelta():
+                texts[event.content_block_index] = texts.get(event.content_block_index, "") + event.text
+            case ThinkingDelta():
+                text, signature = thoughts.get(event.content_block_index, ("", None))
+                thoughts[event.content_block_index] = (text + event.text, event.signature or signature)
+            case ToolUseStart():
+                names[event.tool_use_id] = event.tool_name
+            case ToolUseEnd():
+                calls[event.content_block_index] = ToolUseBlock(
+                    id=event.tool_use_id, name=names[event.tool_use_id], input=event.final_input
+                )
+            case _:  # fragments of input: the end of the call carries all of it
+                pass
+    blocks: dict[int, ContentBlock] = {index: TextBlock(text=text) for index, text in texts.items()}
+    blocks |= {index: ThinkingBlock(text=text, signature=sig) for index, (text, sig) in thoughts.items()}
+    blocks |= calls
+    return tuple(blocks[index] for index in sorted(blocks))

@@ -1,0 +1,183 @@
+"""Calls and results, paired as every provider demands: each call answered once, right behind its turn.
+
+Ids are told apart by occurrence: a provider that uses an id again, in one turn or in a later one, means another
+call. The second call of an id gets the key ``<id>~2``, which becomes an id of its own on every wire.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.unsupported_blocks import result_as_text
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message, Role
+
+INTERRUPTED_RESULT = "The call was interrupted: no result is known."
+
+_MAX_SHOWN_ID = 80
+
+
+class CallKeys:
+    """The keys of a history's calls: the id, and for each further call of that id one that no other call has."""
+
+    __slots__ = ("_keys", "_seen")
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self._keys: set[str] = set()
+
+    def next_key(self, tool_use_id: str) -> str:
+        """The key of the next call of that id."""
+        while True:
+            times = self._seen[tool_use_id] = self._seen.get(tool_use_id, 0) + 1
+            key = tool_use_id if times == 1 else f"{tool_use_id}~{times}"
+            if key not in self._keys:  # the history may have an id that looks like a key of ours
+                self._keys.add(key)
+                return key
+
+    def with_calls(self, tool_use_ids: Iterable[str]) -> "CallKeys":
+        """A copy that has seen these calls as well."""
+        later = CallKeys()
+        later._seen, later._keys = self._seen.copy(), self._keys.copy()
+        for tool_use_id in tool_use_ids:
+            later.next_key(tool_use_id)
+        return later
+
+
+def pair_calls(
+    turns: Sequence[Turn], losses: list[Loss], *, keep_orphans: bool = False, keys: CallKeys | None = None
+) -> list[Turn]:
+    """An orphan result becomes the user's text, an unanswered call gets an interrupted result.
+
+    Neighbouring messages of the assistant are one turn here: results of them all may follow the last. ``keys`` are
+    those of what was said before, and stay as they are.
+    """
+    pairing = _Pairing(losses, keep_orphans=keep_orphans, keys=keys.with_calls(()) if keys else CallKeys())
+    for turn in turns:
+        pairing.add(turn)
+    return pairing.finish()
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call that still waits for its result; ``key`` is its id, made unique in the history."""
+
+    message: Message
+    id: str
+    key: str
+
+
+@dataclass(slots=True)
+class _Pairing:
+    losses: list[Loss]
+    keep_orphans: bool
+    keys: CallKeys
+    paired: list[Turn] = field(default_factory=list)
+    open_calls: list[_OpenCall] = field(default_factory=list)
+    """The calls of the latest assistant turn without a result."""
+    deferred: list[Turn] = field(default_factory=list)
+    """What must not stand between a call and the results still to come."""
+
+    def add(self, turn: Turn) -> None:
+        if turn.role is Role.TOOL:
+            self._add_results(turn)
+            return
+        if turn.plain and not self.open_calls and not self.deferred:  # neither calls, nor answers, nor parts the two
+            self.paired.append(turn)
+            return
+        if turn.role is Role.USER:
+            turn = self._extract_results(turn)
+        if not (turn.role is Role.ASSISTANT and self._joins_open_calls()):
+            self._close_calls()
+        self.paired.append(self._assign_keys(turn) if turn.role is Role.ASSISTANT else turn)
+
+    def _joins_open_calls(self) -> bool:
+        """Whether the turn before is the assistant's too, and waits for results."""
+        return bool(self.open_calls) and self.paired[-1].role is Role.ASSISTANT and not self.deferred
+
+    def finish(self) -> list[Turn]:
+        self._close_calls()
+        return self.paired
+
+    def _extract_results(self, turn: Turn) -> Turn:
+        """Results that a user message holds, which specification D3 forbids, count as a tool's."""
+        results = [origin for block, origin in turn.iter_blocks() if isinstance(block, ToolResultBlock)]
+        if not results:
+            return turn
+        for origin in results:
+            self._record_loss(turn, origin, LossKind.ROLE, "a result in a user's message: sent as the tool's")
+        self._add_results(replace(turn.map_blocks(_keep_result), role=Role.TOOL))
+        return turn.map_blocks(_drop_result)
+
+    def _add_results(self, turn: Turn) -> None:
+        """Results go under the keys of their calls; what answers none becomes the user's, behind them."""
+        blocks: list[ContentBlock] = []
+        origins: list[int] = []
+        for block, origin in turn.iter_blocks():
+            if isinstance(block, ToolResultBlock):
+                key = self._pop_call(block.tool_use_id)
+                if key is None and not self.keep_orphans:
+                    reason = "a result without an open call: sent as the user's text"
+                    self._record_loss(turn, origin, LossKind.ORPHAN_RESULT, reason)
+                    self.deferred.append(Turn.synthetic(turn.message, Role.USER, result_as_text(block)))
+                    continue
+                if key is not None and key != block.tool_use_id:
+                    block = block.model_copy(update={"tool_use_id": key})
+            elif not isinstance(block, ProviderBlock):
+                self._record_loss(
+                    turn, origin, LossKind.ROLE, f"a {block.type} in a tool's message: sent as the user's"
+                )
+                self.deferred.append(Turn.synthetic(turn.message, Role.USER, (block,)))
+                continue
+            blocks.append(block)
+            origins.append(origin)
+        if blocks or not turn.blocks:
+            self.paired.append(Turn(turn.message, Role.TOOL, tuple(blocks), tuple(origins)))
+
+    def _pop_call(self, tool_use_id: str) -> str | None:
+        for position, call in enumerate(self.open_calls):
+            if call.id == tool_use_id:
+                del self.open_calls[position]
+                return call.key
+        return None
+
+    def _close_calls(self) -> None:
+        """Answers what is still open before anything else is said."""
+        for call in self.open_calls:
+            reason = "a call without a result: answered as interrupted"
+            self.losses.append(
+                Loss(LossKind.INTERRUPTED_CALL, call.message.id, SYNTHETIC, reason, Severity.INFO, "tool_use")
+            )
+            result = ToolResultBlock(tool_use_id=call.key, content=(TextBlock(text=INTERRUPTED_RESULT),), is_error=True)
+            self.paired.append(Turn.synthetic(call.message, Role.TOOL, (result,)))
+        self.open_calls.clear()
+        self.paired += self.deferred
+        self.deferred.clear()
+
+    def _assign_keys(self, turn: Turn) -> Turn:
+        """The turn with a key on each call that is unique in the history."""
+        blocks: list[ContentBlock] = []
+        for block, origin in turn.iter_blocks():
+            if isinstance(block, ToolUseBlock):
+                key = self.keys.next_key(block.id)
+                self.open_calls.append(_OpenCall(turn.message, block.id, key))
+                if key != block.id:
+                    reason = f"the tool id {block.id[:_MAX_SHOWN_ID]!r} occurs again: sent under an id of its own"
+                    self._record_loss(turn, origin, LossKind.DUPLICATE_TOOL_ID, reason)
+                    block = block.model_copy(update={"id": key})
+            blocks.append(block)
+        # A renamed call keeps its origin: what its issuer noted about the block still holds.
+        return Turn(turn.message, turn.role, tuple(blocks), turn.origins) if self.open_calls else turn
+
+    def _record_loss(self, turn: Turn, origin: int, kind: LossKind, reason: str) -> None:
+        block_type = turn.message.content[origin].type if origin != SYNTHETIC else ""
+        self.losses.append(Loss(kind, turn.message.id, origin, reason, Severity.INFO, block_type))
+
+
+def _keep_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
+    return (block,) if isinstance(block, ToolResultBlock) else ()
+
+
+def _drop_result(block: ContentBlock, _: int) -> tuple[ContentBlock, ...]:
+    return () if isinstance(block, ToolResultBlock) else (block,)

@@ -1,0 +1,467 @@
+"""Projection: any history onto what one model can be sent, with every loss named (DESIGN section 5).
+
+The history itself is never rewritten: projection yields `Turn`s, views of messages whose blocks may be fewer, or
+others, than the message holds. The steps apply in the order of their names in `project`; each is deterministic and
+looks only backwards (except at the very end of the history), so a longer history only appends turns.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
+
+from dragoman.adapter.errors import CriticalLossError, ProjectionError
+from dragoman.adapter.facts.capabilities import EMULATED, AdapterCapabilities
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.requests import pairing
+from dragoman.adapter.requests.pairing import CallKeys
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.requests.unsupported_blocks import call_as_text, document_as_text, flatten_block, result_as_text
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    ProviderBlock,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnknownBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, Role
+
+_MEDIA_FLAGS = {
+    ImageBlock: "supports_images",
+    AudioBlock: "supports_audio",
+    VideoBlock: "supports_video",
+    DocumentBlock: "supports_documents",
+}
+Media = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
+
+_CONTINUE = "Continue."
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who the history is for. ``server_state``: earlier turns live at the provider, so calls may be out of sight."""
+
+    provider: str
+    model: str
+    capabilities: AdapterCapabilities
+    server_state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    turns: tuple[Turn, ...]
+    losses: tuple[Loss, ...]
+
+
+def project(messages: Sequence[Message], target: Target, *, keys: CallKeys | None = None) -> Projection:
+    """The turns to send and what they lost. ``keys`` are those of calls that were made before these messages.
+
+    Raises CriticalLossError where a critical block would be lost, and ProjectionError where the model refuses
+    thinking of others.
+    """
+    losses: list[Loss] = []
+    turns = [Turn.of(message) for message in messages]
+    turns = pairing.pair_calls(turns, losses, keep_orphans=target.server_state, keys=keys)
+    projector = _Projector(target, losses)
+    # A turn of plain text has no tools, thinking, media or native blocks: in most histories, that is most of them.
+    turns = [
+        turn if turn.plain else projector.filter_thinking(projector.flatten_tools(projector.rename_calls(turn)))
+        for turn in turns
+    ]
+    turns = list(projector.filter_media(turns))
+    turns = [turn if turn.plain else projector.filter_native(turn) for turn in turns]
+    turns = list(projector.map_roles(turns))
+    turns = projector.add_opening_turn(list(projector.drop_empty(turns)), messages)
+    turns = projector.join_neighbours(turns)
+    turns = (
+        projector.add_closing_turn(turns)
+        if projector.has_content(turns, messages)
+        else projector.add_placeholder_turn(turns, messages)
+    )
+    refuse_critical(messages, losses)
+    return Projection(tuple(turns), tuple(losses))
+
+
+def refuse_critical(messages: Sequence[Message], losses: Iterable[Loss]) -> None:
+    """Raises CriticalLossError where one of the losses is of a block marked critical."""
+    critical = {message.id: message.metadata.critical for message in messages if message.metadata.critical}
+    for loss in losses:
+        marked = critical.get(loss.message_id, False)
+        # A block that an earlier step replaced has no index any more: it may be the marked one.
+        named = marked is True or (marked and loss.block_index in (*marked, SYNTHETIC))
+        if named and loss.severity is Severity.WARNING:
+            raise CriticalLossError(
+                f"block {loss.block_index} of message {loss.message_id} is marked critical and would be lost:"
+                f" {loss.reason}"
+            )
+
+
+class _Projector:
+    def __init__(self, target: Target, losses: list[Loss]) -> None:
+        self._target = target
+        self._capabilities = target.capabilities
+        self._losses = losses
+
+    def rename_calls(self, turn: Turn) -> Turn:
+        """Calls of tools whose names the wire refuses go under the names that such tools are offered under."""
+        rule = self._capabilities.tool_name_rule
+        if turn.role is not Role.ASSISTANT:
+            return turn
+
+        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+            if not isinstance(block, ToolUseBlock) or rule.accepts(block.name):
+                return (block,)
+            legal_name = rule.make_legal(block.name)
+            self._record_loss(turn, index, LossKind.TOOLS, f"the name of a tool is sent as {legal_name}", Severity.INFO)
+            return (block.model_copy(update={"name": legal_name}),)
+
+        return turn.map_blocks(change)
+
+    def flatten_tools(self, turn: Turn) -> Turn:
+        """Calls and results become text where the model knows no tools."""
+        if self._capabilities.supports_tools:
+            return turn
+        why = f"{self._target.model} knows no tools: sent as text"
+
+        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+            if isinstance(block, ToolUseBlock) and turn.role is Role.ASSISTANT:
+                self._record_loss(turn, index, LossKind.TOOLS, why, Severity.INFO)
+                return (call_as_text(block),)
+            if isinstance(block, ToolResultBlock) and turn.role is Role.TOOL:
+                self._record_loss(turn, index, LossKind.TOOLS, why, Severity.INFO)
+                return result_as_text(block)
+            return (block,)
+
+        return replace(turn.map_blocks(change), role=Role.USER if turn.role is Role.TOOL else turn.role)
+
+    def filter_thinking(self, turn: Turn) -> Turn:
+        """Thinking goes back to whoever can read it; what foreign thinking becomes is the model's policy."""
+        if turn.role is not Role.ASSISTANT:
+            return turn
+        policy = self._capabilities.thinking_policy
+        issuer = turn.message.metadata.model
+        is_own = policy.can_read(issuer)
+        # What a model never hears again on this wire is no loss to it.
+        is_same_model = not is_own and issuer == f"{self._target.provider}:{self._target.model}"
+
+        def is_readable(block: ContentBlock) -> bool:
+            if isinstance(block, RedactedThinkingBlock):
+                return is_own and policy.sealed
+            if isinstance(block, ThinkingBlock):
+                return (is_own and (block.signature is not None or policy.own_unsigned)) or (
+                    policy.accepts_unsigned and block.signature is None
+                )
+            return True
+
+        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+            if is_readable(block):
+                return (block,)
+            whose = "earlier thinking" if is_same_model else f"thinking of {issuer or 'unknown origin'}"
+            why = f"{self._target.model} cannot read {whose}"
+            if policy.foreign == "refuse":
+                raise ProjectionError(f"message {turn.message.id}: {why}, and refuses requests that hold any")
+            if isinstance(block, ThinkingBlock) and policy.foreign == "text" and block.text.strip():
+                self._record_loss(turn, index, LossKind.THINKING, f"{why}: sent as plain text")
+                return (TextBlock(text=block.text),)
+            is_empty = isinstance(block, ThinkingBlock) and not (block.text or block.signature)
+            severity = Severity.INFO if is_empty or is_same_model else Severity.WARNING
+            self._record_loss(turn, index, LossKind.THINKING, f"{why}: left out", severity)
+            return ()
+
+        return turn.map_blocks(change)
+
+    def filter_media(self, turns: Iterable[Turn]) -> Iterable[Turn]:
+        """Media that the model does not take becomes a short note; media in tool answers may move behind them."""
+        moved: list[ContentBlock] = []
+        source: Turn | None = None
+        for turn in turns:
+            if turn.role is not Role.TOOL and source is not None:
+                yield Turn.synthetic(source.message, Role.USER, tuple(moved))
+                moved, source = [], None
+            if not turn.plain:
+                turn, follows = self._filter_turn_media(turn)
+                if follows:
+                    moved += follows
+                    source = turn
+            yield turn
+        if source is not None:
+            yield Turn.synthetic(source.message, Role.USER, tuple(moved))
+
+    def _filter_turn_media(self, turn: Turn) -> tuple[Turn, list[ContentBlock]]:
+        """The turn with media that the model takes, and the media that must follow it in a user's turn."""
+        follows: list[ContentBlock] = []
+
+        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+            if isinstance(block, ToolResultBlock):
+                return (self._filter_result(turn, block, index, follows),)
+            if not isinstance(block, Media):
+                return (block,)
+            why = self._media_problem(block)
+            if why is None and turn.role not in self._capabilities.media_roles:
+                why = f"{self._target.model} takes no {block.type} in a message of the role {turn.role}"
+            return (self._replace_media(turn, block, index, why),) if why else (block,)
+
+        return turn.map_blocks(change), follows
+
+    def _filter_result(
+        self, turn: Turn, block: ToolResultBlock, index: int, follows: list[ContentBlock]
+    ) -> ToolResultBlock:
+        parts = [new for part in block.content for new in self._filter_result_part(turn, part, index, follows)]
+        content = tuple(parts)
+        return block if content == block.content else block.model_copy(update={"content": content})
+
+    def _filter_result_part(
+        self, turn: Turn, part: ContentBlock, index: int, follows: list[ContentBlock]
+    ) -> tuple[ContentBlock, ...]:
+        """What becomes of one block inside a tool's answer, which sits at ``index`` of its message."""
+        if isinstance(part, Media):
+            return (self._filter_result_media(turn, part, index, follows),)
+        if isinstance(part, TextBlock) and part.citations and not turn.raw(self._target.provider):
+            self._record_loss(turn, index, LossKind.CITATIONS, "the sources of a text in a tool's answer are not sent")
+            return (part.model_copy(update={"citations": ()}),)
+        known = self._to_known_block(turn, part, index)
+        if known and known[0].type not in _ALLOWED_IN_RESULTS:
+            self._record_loss(turn, index, LossKind.MISPLACED_BLOCK, f"a tool's answer holds no {part.type}")
+            return ()
+        return known
+
+    def _filter_result_media(self, turn: Turn, part: Media, index: int, follows: list[ContentBlock]) -> ContentBlock:
+        support = self._capabilities.supports_tool_result_media
+        if why := self._media_problem(part):
+            return self._replace_media(turn, part, index, why)
+        if support is EMULATED:
+            self._record_loss(
+                turn, index, LossKind.FLATTENED, f"the tool's {part.type} follows its answer", Severity.INFO
+            )
+            follows.append(part)
+            return TextBlock(text=f"[{part.type} follows]")
+        if not support:
+            return self._replace_media(
+                turn, part, index, f"{self._target.model} takes no {part.type} in a tool's answer"
+            )
+        return part
+
+    def _replace_media(self, turn: Turn, block: Media, index: int, why: str) -> TextBlock:
+        if isinstance(block, AudioBlock) and block.transcript is not None:
+            self._record_loss(turn, index, LossKind.MEDIA, f"{why}: its transcript is sent")
+            return TextBlock(text=block.transcript)
+        if isinstance(block, DocumentBlock) and block.source.kind == "text":
+            self._record_loss(turn, index, LossKind.FLATTENED, f"{why}: its text is sent", Severity.INFO)
+            return document_as_text(block)
+        self._record_loss(turn, index, LossKind.MEDIA, why)
+        return TextBlock(text=f"[{block.type} left out: {why}]")
+
+    def _media_problem(self, block: Media) -> str | None:
+        model = self._target.model
+        if not getattr(self._capabilities, _MEDIA_FLAGS[type(block)]):
+            return f"{model} takes no {block.type}"
+        source = block.source
+        if source.kind == "url" and not self._capabilities.supports_media_urls:
+            return f"{model} takes no media by URL"
+        if source.kind == "file_id" and source.provider not in (self._target.provider, None):
+            return f"the file is kept by {source.provider}"
+        if source.kind == "file_ref":
+            return "the file was not read before the request was made"
+        sources = self._capabilities.media_sources.get(block.type)
+        if sources is not None and source.kind not in sources:
+            return f"{model} takes no {block.type} by {source.kind}"
+        accepted = self._capabilities.accepted_media_types.get(block.type, ())
+        if isinstance(block, ImageBlock):
+            accepted = accepted or self._capabilities.accepted_image_media_types
+        if block.media_type and accepted and block.media_type not in accepted:
+            return f"{model} takes no {block.media_type}"
+        return None
+
+    def filter_native(self, turn: Turn) -> Turn:
+        """Native blocks go to their issuer alone; resources and prompts become text."""
+        return turn.map_blocks(lambda block, index: self._to_known_block(turn, block, index))
+
+    def _to_known_block(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+        """The block as one of a kind that the model's wire has, if it can be."""
+        if isinstance(block, ProviderBlock):
+            if block.provider == self._target.provider or block.provider in self._capabilities.native_from:
+                return (block,)
+            why = f"the {block.kind} of {block.provider} means nothing elsewhere"
+            self._record_loss(turn, index, LossKind.NATIVE_BLOCK, why)
+            return ()
+        if isinstance(block, UnknownBlock):
+            self._record_loss(
+                turn, index, LossKind.UNKNOWN_BLOCK, f"the kind {block.type!r} is unknown to this version"
+            )
+            return ()
+        if flat := flatten_block(block):
+            self._record_loss(turn, index, LossKind.FLATTENED, f"{block.type} sent as text", Severity.INFO)
+            return (flat,)
+        return (block,)
+
+    def map_roles(self, turns: Iterable[Turn]) -> Iterable[Turn]:
+        """Roles that the wire lacks: developer becomes system, a late system message a user's."""
+        leading = True
+        for turn in turns:
+            if turn.plain and turn.role in _CONVERSATION_ROLES and turn.message.channel is None:
+                leading = False
+                yield turn
+                continue
+            if turn.role is Role.DEVELOPER and not self._capabilities.supports_developer_role:
+                turn = self._with_role(turn, Role.SYSTEM, "the wire has no developer: sent as the system's")
+            if turn.role in _INSTRUCTION_ROLES and not self._capabilities.supports_system_prompt:
+                turn = self._with_role(turn, Role.USER, "the model takes no system prompt: sent as the user's")
+            leading = leading and turn.role in _INSTRUCTION_ROLES
+            late = turn.role in _INSTRUCTION_ROLES and not leading
+            if late and not self._capabilities.supports_mid_conversation_system:
+                turn = self._with_role(turn, Role.USER, "no system message in mid-conversation: sent as the user's")
+            self._record_channel_loss(turn)
+            yield self._drop_misplaced(turn)
+
+    def _record_channel_loss(self, turn: Turn) -> None:
+        channel = turn.message.channel
+        if channel is None or (turn.role is Role.ASSISTANT and str(channel) in self._capabilities.channels):
+            return
+        if SYNTHETIC not in turn.origins[:1]:
+            self._record_loss(turn, SYNTHETIC, LossKind.CHANNEL, f"the wire has no {channel} channel", Severity.INFO)
+
+    def _with_role(self, turn: Turn, role: Role, reason: str) -> Turn:
+        self._record_loss(turn, SYNTHETIC, LossKind.ROLE, reason, Severity.INFO)
+        return replace(turn, role=role)
+
+    def _drop_misplaced(self, turn: Turn) -> Turn:
+        """Blocks that a role may not hold on any wire are left out (see the table in `rules`)."""
+        allowed = _ALLOWED_BY_ROLE[turn.role]
+        if turn.plain and "text" in allowed:
+            return turn
+
+        def change(block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+            if block.type in allowed:
+                return (block,)
+            self._record_loss(turn, index, LossKind.MISPLACED_BLOCK, f"a {turn.role} message holds no {block.type}")
+            return ()
+
+        return turn.map_blocks(change)
+
+    def drop_empty(self, turns: Iterable[Turn]) -> Iterable[Turn]:
+        """Empty texts go where the wire refuses them; a message that holds nothing is not sent."""
+        takes_empty = self._capabilities.supports_empty_text
+        for turn in turns:
+            if not (takes_empty or turn.plain):
+                turn = turn.map_blocks(partial(self._drop_if_empty, turn))
+            if turn.blocks or (takes_empty and not turn.message.content and turn.role is not Role.TOOL):
+                yield turn
+            elif turn.message.content or turn.role not in _INSTRUCTION_ROLES:
+                self._record_loss(
+                    turn, SYNTHETIC, LossKind.EMPTY_MESSAGE, f"a {turn.role} message without content", Severity.INFO
+                )
+
+    def _drop_if_empty(self, turn: Turn, block: ContentBlock, index: int) -> tuple[ContentBlock, ...]:
+        # What the provider said itself goes back as it was: signed thinking behind it would not bear a change.
+        own = bool(turn.raw(self._target.provider))
+
+        def has_words(part: ContentBlock) -> bool:
+            return not isinstance(part, TextBlock) or bool(part.text.strip()) or (own and bool(part.text))
+
+        kept: tuple[ContentBlock, ...] = (block,) if has_words(block) else ()
+        # An answer that is nothing but one empty text is an empty answer, which every wire has.
+        if isinstance(block, ToolResultBlock) and len(block.content) > 1 and not all(map(has_words, block.content)):
+            kept = (block.model_copy(update={"content": tuple(filter(has_words, block.content))}),)
+        if not (kept and kept[0] is block):
+            why = f"{self._target.model} takes no text without words"
+            self._record_loss(turn, index, LossKind.EMPTY_TEXT, why, Severity.INFO)
+        return kept
+
+    def add_opening_turn(self, turns: list[Turn], messages: Sequence[Message]) -> list[Turn]:
+        """Instructions of mid-conversation stay such where nothing is left of what was said before them.
+
+        They would become leading ones, which stand elsewhere on many wires and must not change.
+        """
+        leading = {id(message) for message in takewhile(lambda message: message.role in _INSTRUCTION_ROLES, messages)}
+        place = next((index for index, turn in enumerate(turns) if id(turn.message) not in leading), len(turns))
+        if place == len(turns) or turns[place].role not in _INSTRUCTION_ROLES:
+            return turns
+        first = turns[place]
+        why = "nothing is left of what was said before it: a user's turn is added"
+        self._record_loss(first, SYNTHETIC, LossKind.EMPTY_MESSAGE, why, Severity.INFO)
+        return [*turns[:place], Turn.synthetic(first.message, Role.USER, (TextBlock(text=_CONTINUE),)), *turns[place:]]
+
+    def join_neighbours(self, turns: list[Turn]) -> list[Turn]:
+        """Where results must stand right behind the message that calls, the assistant's next message joins it."""
+        if self._capabilities.supports_neighbours:
+            return turns
+        joined: list[Turn] = []
+        for turn in turns:
+            before = joined[-1] if joined else None
+            if turn.role is Role.ASSISTANT and before is not None and _has_calls(before):
+                reason = "neighbouring messages of the assistant are sent as one"
+                self._record_loss(turn, SYNTHETIC, LossKind.FLATTENED, reason, Severity.INFO)
+                origins = (SYNTHETIC,) * len(turn.blocks)
+                joined[-1] = replace(before, blocks=before.blocks + turn.blocks, origins=before.origins + origins)
+            else:
+                joined.append(turn)
+        return joined
+
+    def add_closing_turn(self, turns: list[Turn]) -> list[Turn]:
+        """Where the last word may not be the assistant's, the user asks it to go on."""
+        if turns and turns[-1].role is Role.ASSISTANT and not self._capabilities.supports_prefill:
+            last = turns[-1]
+            self._record_loss(
+                last, SYNTHETIC, LossKind.PREFILL, "the model does not continue its own message: a user's turn is added",
+                Severity.INFO,
+            )  # fmt: skip
+            return [*turns, Turn.synthetic(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
+        return turns
+
+    def has_content(self, turns: Sequence[Turn], messages: Sequence[Message]) -> bool:
+        """Whether anything is left of what was said, instructions apart.
+
+        A history of instructions alone stays one where the wire takes them anywhere, and was sent it like this.
+        """
+        if all(message.role in _INSTRUCTION_ROLES for message in messages):
+            anywhere = (
+                self._capabilities.supports_system_messages_in_list
+                and self._capabilities.supports_mid_conversation_system
+            )
+            return bool(anywhere and turns) and all(turn.raw(self._target.provider) for turn in turns)
+        return any(turn.role not in _INSTRUCTION_ROLES for turn in turns)
+
+    def add_placeholder_turn(self, turns: list[Turn], messages: Sequence[Message]) -> list[Turn]:
+        """Where nothing is left of a history, the user's word stands for it: no wire takes a request without any."""
+        if not messages:
+            return []
+        placeholder = Turn.synthetic(messages[-1], Role.USER, (TextBlock(text=_CONTINUE),))
+        self._record_loss(
+            placeholder,
+            SYNTHETIC,
+            LossKind.EMPTY_MESSAGE,
+            "nothing is left to send: a user's turn is added",
+            Severity.INFO,
+        )
+        return [*turns, placeholder]
+
+    def _record_loss(
+        self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
+    ) -> None:
+        content = turn.message.content
+        block_type = content[index].type if 0 <= index < len(content) else ""
+        self._losses.append(Loss(kind, turn.message.id, index, reason, severity, block_type))
+
+
+def _has_calls(turn: Turn) -> bool:
+    return turn.role is Role.ASSISTANT and any(isinstance(block, ToolUseBlock) for block in turn.blocks)
+
+
+_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
+_CONVERSATION_ROLES = (Role.USER, Role.ASSISTANT)
+_MEDIA_TYPES = {"image", "audio", "video", "document"}
+_ALLOWED_IN_RESULTS = {"text", "provider", *_MEDIA_TYPES}
+_ALLOWED_BY_ROLE: dict[Role, set[str]] = {
+    Role.USER: {"text", "provider", *_MEDIA_TYPES},
+    Role.ASSISTANT: {"text", "tool_use", "thinking", "redacted_thinking", "provider", *_MEDIA_TYPES},
+    Role.SYSTEM: {"text", "provider"},
+    Role.DEVELOPER: {"text", "provider", *_MEDIA_TYPES},
+    Role.TOOL: {"tool_result", "provider"},
+}

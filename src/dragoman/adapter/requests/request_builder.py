@@ -1,0 +1,306 @@
+"""A request while it is written: projected turns, the ids to use, and the losses so far. Every adapter starts here."""
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.adapter.errors import ProjectionError
+from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
+from dragoman.adapter.requests import block_fields, prefix_ledger
+from dragoman.adapter.requests.block_fields import BlockField
+from dragoman.adapter.requests.encode_cache import (
+    EMPTY_PREFIX,
+    INSTRUCTION_ROLES,
+    EncodedHistory,
+    EncodedPrefix,
+    encode_chunk,
+    find_boundary,
+    find_first_turn,
+)
+from dragoman.adapter.requests.pairing import CallKeys
+from dragoman.adapter.requests.projection import Target, project, refuse_critical
+from dragoman.adapter.requests.turns import SYNTHETIC, Turn
+from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.tools import ToolDefinition
+
+
+@dataclass(slots=True)
+class RequestBuilder:
+    """``turns`` are those of the leading instructions and of everything that is not settled yet (see `settled`)."""
+
+    adapter: Adapter
+    options: AdapterOptions
+    context: RequestContext
+    turns: tuple[Turn, ...]
+    losses: list[Loss]
+    prefix: EncodedPrefix = EMPTY_PREFIX
+    instruction_turns: int = 0
+    """How many of the turns are those of leading instructions."""
+    uncached: tuple[Message, ...] = ()
+    """What may be settled by this request."""
+    at_list_start: bool = True
+    """Whether what is encoded right now begins the list."""
+    encoder_state: dict[str, Any] = field(default_factory=dict)
+    """What one stretch of turns leaves for the encoding of the next; kept with what is settled."""
+    _void_found: bool | None = field(default=None, init=False)
+
+    @classmethod
+    def from_history(
+        cls,
+        adapter: Adapter,
+        messages: Sequence[Message],
+        options: AdapterOptions,
+        *,
+        server_state: bool = False,
+        whole: bool = False,
+    ) -> "RequestBuilder":
+        """Projects the history. Raises CriticalLossError where a critical block would be lost.
+
+        ``whole``: the turns of everything are wanted, because the wire has rules that look at all of them.
+        """
+        context = options.context or RequestContext(model=str(adapter.model_id))
+        instructions = tuple(takewhile(lambda message: message.role in INSTRUCTION_ROLES, messages))
+        # Instructions that are sent as the user's may become one with what the user says next.
+        whole = whole or server_state or (bool(instructions) and not adapter.capabilities.supports_system_prompt)
+        cache_options, messages_after_lead = replace(options, context=None, stream=False), messages[len(instructions) :]
+        prefix = EncodedPrefix(context.tool_ids, cache_options)
+        if not whole:
+            prefix = context.encode_cache.find(_cache_key(adapter), prefix, messages_after_lead)
+        uncached = tuple(messages_after_lead[len(prefix.messages) :])
+        _remember_issued_ids((*instructions, *uncached), adapter.provider, context, prefix.keys)
+        target = Target(adapter.provider, adapter.model, adapter.capabilities, server_state)
+        projection = project((*instructions, *uncached), target, keys=prefix.keys)
+        return cls(
+            adapter,
+            options,
+            context,
+            turns=projection.turns,
+            losses=[*prefix.losses, *projection.losses],
+            prefix=prefix,
+            instruction_turns=0 if whole else _count_turns_of(instructions, projection.turns),
+            uncached=() if whole else uncached,
+            encoder_state=deepcopy(dict(prefix.encoder_state)),
+        )
+
+    def encode_history(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> EncodedHistory:
+        """The list of the body: what is settled already, and the items of ``turns``, the last ones of this request.
+
+        ``encode`` is called for one stretch after the other, with ``opens`` set where a stretch begins the list.
+        """
+        lead_count = self.instruction_turns - (len(self.turns) - len(turns))  # the wire may have hoisted leading turns
+        if lead_count < 0:
+            return EncodedHistory((), encode(turns))
+        lead_chunks = encode_chunk(encode(turns[:lead_count])) if lead_count else ()
+        rest = turns[lead_count:]
+        self.at_list_start = not (lead_count or self.prefix.messages)
+        if cached_turns := self._extend_prefix(rest, encode):
+            self.at_list_start = False
+        return EncodedHistory((*lead_chunks, *self.prefix.json_chunks), encode(rest[cached_turns:]))
+
+    def _extend_prefix(self, turns: Sequence[Turn], encode: Callable[[Sequence[Turn]], list[Any]]) -> int:
+        """Settles what can be; the first turn that is not."""
+        count = find_boundary(self.uncached)
+        cached_turns = find_first_turn(self.uncached[count], turns) if count else 0
+        if cached_turns:
+            messages = self.uncached[:count]
+            new_losses = self.losses[len(self.prefix.losses) :]
+            if new_losses:
+                ids = {message.id for message in messages}
+                new_losses = [loss for loss in new_losses if loss.message_id in ids]
+            mark = len(self.losses)
+            items = encode(turns[:cached_turns])
+            self.prefix = self.prefix.extend(messages, items, [*new_losses, *self.losses[mark:]], self.encoder_state)
+            self.context.encode_cache.store(_cache_key(self.adapter), self.prefix)
+        return cached_turns
+
+    @property
+    def provider(self) -> str:
+        return self.adapter.provider
+
+    def tool_id(self, key: str) -> str:
+        """The provider's id for a call."""
+        return self.context.tool_ids.id_for(key, self.provider, self.adapter.capabilities.tool_id_rule)
+
+    def restore_block(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
+        """A block's encoding with what the provider's own block held beyond it."""
+        return turn.restore_block(index, encoded, self.provider)
+
+    def usable_tools(self, tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
+        """The tools that this provider can be told of: tools that only another provider runs are losses."""
+        kept: list[ToolDefinition] = []
+        for tool in tools:
+            raw = tool.provider_raw or {}
+            if "native" in raw and raw.get("by") != self.provider:
+                self.record_loss(LossKind.TOOLS, f"the tool {tool.name} runs at {raw.get('by')} only")
+            elif not self.adapter.capabilities.supports_tools:
+                self.record_loss(LossKind.TOOLS, f"{self.adapter.model} calls no tools: {tool.name} left out")
+            else:
+                kept.append(tool)
+        return kept
+
+    def record_block_loss(
+        self, turn: Turn, index: int, kind: LossKind, reason: str, severity: Severity = Severity.WARNING
+    ) -> None:
+        """Notes a block that the wire cannot carry after all. Raises CriticalLossError where it is marked critical."""
+        loss = Loss(kind, turn.message.id, turn.origins[index], reason, severity, turn.blocks[index].type)
+        refuse_critical([turn.message], [loss])
+        self.losses.append(loss)
+
+    def record_message_loss(self, turn: Turn, kind: LossKind, reason: str) -> None:
+        """Notes a message that reaches the wire in another form."""
+        self.losses.append(Loss(kind, turn.message.id, SYNTHETIC, reason, Severity.INFO))
+
+    def record_field_losses(self, turn: Turn, index: int, *unsupported: BlockField) -> None:
+        """Notes what a block says besides its content, where the wire lacks a place for it."""
+        synthetic, from_same_wire = turn.origins[index] == SYNTHETIC, bool(turn.raw(self.provider))
+        for kind, reason, severity in block_fields.find_lost_fields(
+            turn.blocks[index], unsupported, synthetic=synthetic, from_same_wire=from_same_wire
+        ):
+            self.record_block_loss(turn, index, kind, reason, severity)
+
+    def record_loss(self, kind: LossKind, reason: str, severity: Severity = Severity.WARNING) -> None:
+        """Notes a loss of the request as a whole."""
+        self.losses.append(Loss(kind, "", -1, reason, severity))
+
+    def record_option_loss(self, name: str, reason: str) -> None:
+        """Notes an option that this model does not take."""
+        self.record_loss(LossKind.OPTION, f"{name}: {reason}")
+
+    def has_void_thinking(self, body: Mapping[str, Any]) -> bool:
+        """Whether signed thinking in the history is void, because something else stood before it when it was signed.
+
+        Each such block is a loss. Raises ProjectionError where the caller asked for that.
+        """
+        if self._void_found is None:
+            history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
+            if history is None or not self.adapter.capabilities.thinking_policy.prefix_bound:
+                return False
+            items = b",".join(history.json_chunks())
+            self.context.prefix_note = prefix_ledger.prefix_note(body, items)
+            self._void_found = self._record_void_thinking(body, items)
+        return self._void_found
+
+    def _record_void_thinking(self, body: Mapping[str, Any], items: bytes) -> bool:
+        policy = self.adapter.capabilities.thinking_policy
+        candidates = (*self.prefix.with_prefix_note, *filter(prefix_ledger.has_prefix_note, self.uncached))
+        signed = [
+            message
+            for message in {id(message): message for message in candidates}.values()
+            if (message.metadata.provider_raw or {})["by"] == self.provider and policy.can_read(message.metadata.model)
+        ]
+        void = prefix_ledger.find_void_messages(signed, body, items) if signed else []
+        reason = f"what stood before it has changed since {self.adapter.model} signed it: the signature is void"
+        if void and self.options.strict_prefix:
+            raise ProjectionError(f"message {void[0].id}: {reason}; without strict_prefix it would be a loss")
+        for message in void:
+            for index, block in enumerate(message.content):
+                if prefix_ledger.is_signed(block):
+                    loss = Loss(LossKind.THINKING, message.id, index, reason, Severity.WARNING, block.type)
+                    refuse_critical([message], [loss])
+                    self.losses.append(loss)
+        return bool(void)
+
+    def merge_list_header(self, name: str, value: str) -> dict[str, str]:
+        """A header whose values are a list: ours behind the caller's own."""
+        matching = {key: text for key, text in self.options.headers.items() if key.lower() == name}
+        others = {key: text for key, text in self.options.headers.items() if key not in matching}
+        self.options = replace(self.options, headers=others)
+        return {name: ",".join((*matching.values(), value))}
+
+    def drop_extra(self, *names: str) -> None:
+        """Leaves out fields of the caller's own that would now hide what the conversation or an option says."""
+        own = self.options.extra.get(self.provider, {})
+        kept = {name: value for name, value in own.items() if name not in names}
+        self.options = replace(self.options, extra={**self.options.extra, self.provider: kept})
+
+    def build(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        *,
+        merged: Collection[str] = (),
+    ) -> WireRequest:
+        """The finished request: the caller's own fields for this provider are laid over the body.
+
+        ``merged`` names fields whose objects are laid over ours field by field, at any depth; a null of the caller's
+        yields to what stands there.
+        """
+        merged_body = _overlay(body, self.options.extra.get(self.provider, {}), merged)
+        self.has_void_thinking(merged_body)
+        losses = tuple(self.losses)
+        log_losses(losses, session_id=self.context.session_id, adapter=self.provider)
+        return WireRequest(
+            method="POST",
+            path=path,
+            body=_dump_body(merged_body),
+            headers={"content-type": "application/json", **(headers or {}), **self.options.headers},
+            stream=self.options.stream,
+            losses=losses,
+        )
+
+
+def _overlay(body: Mapping[str, Any], extra: Mapping[str, Any], merged: Collection[str]) -> dict[str, Any]:
+    """The body with the caller's own fields; one whose value is ``...`` is left out."""
+    merged_body = dict(body)
+    for name, value in extra.items():
+        current = merged_body.get(name)
+        if name in merged and isinstance(value, Mapping):
+            merged_body[name] = _overlay(current if isinstance(current, Mapping) else {}, value, merged)
+        elif not (name in merged and value is None and current is not None):
+            merged_body[name] = value
+    return {name: value for name, value in merged_body.items() if value is not ...}
+
+
+def _count_turns_of(messages: Sequence[Message], turns: Sequence[Turn]) -> int:
+    """How many of the turns in front belong to those messages."""
+    return sum(any(turn.message is message for message in messages) for turn in turns[: len(messages)])
+
+
+def _dump_body(body: Mapping[str, Any]) -> bytes:
+    """The body as JSON; of a history, what is settled goes in as it is."""
+    parts: list[bytes] = []
+    for name, value in body.items():
+        parts += (b"," if parts else b"{", wirejson.dumps(name), b":")
+        if isinstance(value, EncodedHistory):
+            first, *rest = value.json_chunks() or (b"",)
+            parts += (b"[", first, *(part for run in rest for part in (b",", run)), b"]")
+        else:
+            parts.append(wirejson.dumps(value))
+    return b"".join((*parts, b"}" if parts else b"{}"))
+
+
+def _remember_issued_ids(
+    messages: Sequence[Message], provider: str, context: RequestContext, known_keys: CallKeys
+) -> None:
+    """Takes over the provider's own ids of calls, each under the key of the very call that its message notes it of."""
+    ids_by_message = {
+        message.id: ids
+        for message in messages
+        if message.metadata.provider_raw and (ids := _issued_ids(message, provider))
+    }
+    if not ids_by_message:
+        return
+    keys = known_keys.with_calls(())
+    for message in messages:
+        ids = ids_by_message.get(message.id, {})
+        new_keys = (
+            {call.id: keys.next_key(call.id) for call in message.tool_uses} if message.role is Role.ASSISTANT else {}
+        )
+        for canonical, native in ids.items():
+            context.tool_ids.remember(new_keys.get(canonical, canonical), provider, native)
+
+
+def _issued_ids(message: Message, provider: str) -> dict[str, str]:
+    raw = message.metadata.provider_raw
+    ids: dict[str, str] = raw.get("tool_ids", {}) if raw and raw.get("by") == provider else {}
+    return ids
+
+
+def _cache_key(adapter: "Adapter") -> Hashable:
+    return type(adapter), adapter.model

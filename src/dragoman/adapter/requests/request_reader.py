@@ -1,0 +1,97 @@
+"""A provider's request while it is read: messages in order, each with what its adapter must remember of it."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.errors import MalformedReplyError, RequestError
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock
+from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
+
+
+class HistoryReader:
+    """Gathers the messages of one request. Calls get canonical ids as they are met, by occurrence."""
+
+    def __init__(self, provider: str, model: str, context: RequestContext) -> None:
+        self.provider = provider
+        self.model = model
+        self.context = context
+        self.messages: list[Message] = []
+        self._calls: dict[str, str] = {}
+
+    def call_id(self, native: str | None) -> str:
+        """The canonical id of a call met in an assistant's message."""
+        canonical = self.context.tool_ids.receive(self.provider, native)
+        if native:
+            self._calls[canonical] = native
+        return canonical
+
+    def result_id(self, native: str | None) -> str:
+        """The canonical id of the call that a result names: the latest of that id, or a new one for an orphan."""
+        found = self.context.tool_ids.find(self.provider, native) if native else None
+        return found or self.context.tool_ids.receive(self.provider, native)
+
+    def add(
+        self,
+        role: Role,
+        blocks: Iterable[ContentBlock],
+        raw: Mapping[str, Any] | None = None,
+        *,
+        channel: Channel | None = None,
+    ) -> Message:
+        """One message. ``raw`` is for this provider's encoder; an assistant's message counts as the model's own."""
+        content = tuple(blocks)
+        note: dict[str, Any] = {"by": self.provider, **(raw or {})}
+        fields: dict[str, Any] = {}
+        if role is Role.ASSISTANT:
+            fields = {"model": f"{self.provider}:{self.model}", "provider": self.provider}
+            if self._calls:
+                note["tool_ids"] = dict(self._calls)
+                self._calls.clear()
+        elif role is Role.TOOL and content and isinstance(content[0], ToolResultBlock):
+            fields = {"parent_tool_use_id": content[0].tool_use_id}
+        message = Message(
+            id=self.context.new_id(),
+            session_id=self.context.session_id,
+            role=role,
+            content=content,
+            channel=channel,
+            created_at=self.context.clock(),
+            metadata=MessageMetadata(provider_raw=note, **fields),
+        )
+        self.messages.append(message)
+        return message
+
+
+def extra_fields(
+    native: Mapping[str, Any], encoded: Mapping[str, Any], conversation: Iterable[str], *, merged: Collection[str] = ()
+) -> dict[str, Any]:
+    """The fields that our encoder would write otherwise, to be laid over its body; ``...`` leaves a field out.
+
+    ``conversation`` names the fields that the canonical messages and tools speak for, ``merged`` those whose objects
+    are compared field by field, at any depth, as `Outgoing.wire` lays them over ours.
+    """
+    covered = set(conversation)
+    extra: dict[str, Any] = {}
+    for key, theirs in native.items():
+        ours = encoded.get(key)
+        if key in covered:
+            continue
+        if key in merged and isinstance(theirs, Mapping) and (ours is None or isinstance(ours, Mapping)):
+            if (inner := extra_fields(theirs, ours or {}, (), merged=merged)) or key not in encoded:
+                extra[key] = inner
+        elif diff_objects({key: theirs}, {key: ours} if key in encoded else {}):
+            extra[key] = theirs
+    return extra | {key: ... for key in encoded if key not in native and key not in covered}
+
+
+def parse_request(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
+    """The body as an object. Raises RequestError where it is none."""
+    if isinstance(body, Mapping):
+        return dict(body)
+    try:
+        return wirejson.loads_object(body, what="the request")
+    except MalformedReplyError as error:
+        raise RequestError(error.message) from None

@@ -1,0 +1,229 @@
+"""JSON Schemas as each target takes them (wire reference 2.5, 3.3, 5, 6 and 8.2).
+
+Providers read different parts of JSON Schema. A target says in its models.toml what it takes; a schema is fitted to
+that, and what had to go is told to the model in the description beside it, so that it is still asked for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.canonical.blocks import FrozenModel
+from dragoman.canonical.tools import ToolDefinition
+
+if TYPE_CHECKING:
+    from dragoman.adapter.requests.request_builder import RequestBuilder
+
+Schema = dict[str, Any]
+
+
+class SchemaRule(FrozenModel):
+    """What a target takes of JSON Schema. An empty table or list takes everything."""
+
+    keywords: tuple[str, ...] = ()
+    values: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    """The values that a keyword may have, such as formats, for keywords that are taken with some values only."""
+    renamed: dict[str, str] = Field(default_factory=dict)
+    """Keywords with another name there: oneOf as anyOf, or const as an enum of one."""
+    closed: bool = False
+    """Whether every object must say that it allows no other properties."""
+    requires: bool = False
+    """Whether every object must require one of its properties."""
+    root: Literal["any", "object"] = "any"
+    """object: the outermost schema says that it is an object, and is no union."""
+
+
+@dataclass(slots=True)
+class FittedSchema:
+    """``dropped`` are JSON paths of constraints that are no longer made, ``changed`` of what has another form."""
+
+    schema: Schema
+    dropped: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+
+_SINGLE_SCHEMA_KEYWORDS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_SCHEMA_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SCHEMA_MAP_KEYWORDS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+_UNIONS = ("anyOf", "oneOf")
+_META = frozenset({"$schema", "$id", "$comment", "$anchor"})
+"""Keywords that say nothing of the value: they go without a word."""
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+"""Keywords that forbid nothing."""
+_OMITTED_KEYWORDS = frozenset({"title", "deprecated", "readOnly", "writeOnly", "definitions", "$defs"})
+"""Keywords that the model need not be told of."""
+_NESTED_REFERENCES = 8
+"""How far references within references are followed; each may be used many times over."""
+_REFERENCES = ("#/$defs/", "#/definitions/")
+
+
+def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
+    """The schema as a target takes it. The given one stays as it is."""
+    walk = _SchemaFitter(rule, schema)
+    fitted = FittedSchema(dict(schema))
+    if rule.root == "object":
+        fitted.schema = walk.fit_root(fitted.schema, fitted)
+    if rule != SchemaRule(root=rule.root):
+        fitted.schema = walk.fit(fitted.schema, "$", fitted, ())
+    return fitted
+
+
+def fit_tool_schemas(request: "RequestBuilder", tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
+    """The tools with schemas as the target takes them; what was read from its own wire goes back as it was."""
+    rule = request.adapter.capabilities.tool_schemas
+    return [_fit_tool(request, tool, rule) for tool in tools]
+
+
+def _fit_tool(request: "RequestBuilder", tool: ToolDefinition, rule: SchemaRule) -> ToolDefinition:
+    if (tool.provider_raw or {}).get("by") == request.provider:
+        return tool
+    fitted = fit_schema(tool.input_schema, rule)
+    _record_schema_losses(request, LossKind.TOOLS, f"the tool {tool.name}", fitted)
+    return tool if fitted.schema == tool.input_schema else tool.model_copy(update={"input_schema": fitted.schema})
+
+
+def fit_output_schema(request: "RequestBuilder") -> Schema:
+    """The schema of the answer as the target takes it."""
+    fitted = fit_schema(request.options.output_schema or {}, request.adapter.capabilities.output_schemas)
+    _record_schema_losses(request, LossKind.OPTION, "output_schema", fitted)
+    return fitted.schema
+
+
+def _record_schema_losses(request: "RequestBuilder", kind: LossKind, what: str, fitted: FittedSchema) -> None:
+    model = request.adapter.model
+    if fitted.dropped:
+        request.record_loss(
+            kind, f"{what}: {model} is not held to {_join_paths(fitted.dropped)}: the description says it"
+        )
+    if fitted.changed:
+        request.record_loss(kind, f"{what}: in another form for {model}: {_join_paths(fitted.changed)}", Severity.INFO)
+
+
+def _join_paths(paths: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(paths))
+
+
+class _SchemaFitter:
+    def __init__(self, rule: SchemaRule, whole: Mapping[str, Any]) -> None:
+        self._rule = rule
+        self._root = whole
+        self._takes = frozenset(rule.keywords)
+
+    def fit_root(self, schema: Schema, fitted: FittedSchema) -> Schema:
+        """The outermost schema as an object's."""
+        if isinstance(schema.get("$ref"), str) and (resolved := self._resolve_reference(schema["$ref"])) is not None:
+            fitted.changed.append("$.$ref")
+            schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
+        unions = [key for key in (*_UNIONS, "allOf", "not", "enum") if key in schema]
+        fitted.dropped += [f"$.{key}" for key in unions]
+        kept = {key: value for key, value in schema.items() if key not in unions}
+        if kept.get("type") != "object":
+            fitted.changed.append("$.type")
+            kept = {**kept, "type": "object"}
+        kept.setdefault("properties", {})
+        return _add_to_description(kept, {key: schema[key] for key in unions})
+
+    def fit(self, schema: Any, path: str, fitted: FittedSchema, inside: tuple[str, ...]) -> Any:
+        """One schema and those in it. ``inside`` are the references that were followed to get here."""
+        if not isinstance(schema, Mapping):
+            return schema
+        schema, path_of = dict(schema), path
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and not self._is_taken("$ref"):
+            resolved = self._resolve_reference(reference)
+            if resolved is None or reference in inside or len(inside) == _NESTED_REFERENCES:
+                fitted.dropped.append(f"{path}.$ref")
+                return {key: value for key, value in schema.items() if key == "description"}
+            fitted.changed.append(f"{path}.$ref")
+            schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
+            inside = (*inside, reference)
+        schema = self._rename_keywords(self._unwrap_single(schema, path_of, fitted), path_of, fitted)
+        kept: Schema = {}
+        described: Schema = {}
+        for key, value in schema.items():
+            if self._is_taken(key, value):
+                kept[key] = self._fit_inner(key, value, f"{path}.{key}", fitted, inside)
+            elif key not in _META:
+                (fitted.changed if self._is_mere_form(key, value) else fitted.dropped).append(f"{path}.{key}")
+                if key not in _OMITTED_KEYWORDS:
+                    described[key] = value
+        return self._fit_object(_add_to_description(kept, described), path, fitted)
+
+    def _fit_inner(self, key: str, value: Any, path: str, fitted: FittedSchema, inside: tuple[str, ...]) -> Any:
+        if key in _SINGLE_SCHEMA_KEYWORDS:
+            return self.fit(value, path, fitted, inside)
+        if key in _SCHEMA_LIST_KEYWORDS and isinstance(value, list):
+            return [self.fit(each, f"{path}[{index}]", fitted, inside) for index, each in enumerate(value)]
+        if key in _SCHEMA_MAP_KEYWORDS and isinstance(value, Mapping):
+            return {name: self.fit(each, f"{path}.{name}", fitted, inside) for name, each in value.items()}
+        return value
+
+    def _is_taken(self, key: str, value: Any = None) -> bool:
+        if self._takes and key not in self._takes:
+            return False
+        if self._rule.closed and key == "additionalProperties" and value not in (None, False):
+            return False
+        return value is None or key not in self._rule.values or value in self._rule.values[key]
+
+    def _is_mere_form(self, key: str, value: Any) -> bool:
+        """Whether leaving a keyword out allows nothing more: annotations, and definitions whose references are gone."""
+        if key == "additionalProperties":
+            return value is True and not self._rule.closed
+        return key in _ANNOTATIONS or (key in ("definitions", "$defs") and not self._is_taken("$ref"))
+
+    def _unwrap_single(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
+        """An allOf of one, or a union with null alone where there are no unions, as what it holds."""
+        for key in ("allOf", *_UNIONS):
+            branches = schema.get(key)
+            if self._is_taken(self._rule.renamed.get(key, key)) or not isinstance(branches, list):
+                continue
+            meaningful = [each for each in branches if isinstance(each, Mapping) and each.get("type") != "null"]
+            if len(meaningful) == 1 and (key != "allOf" or len(branches) == 1):
+                fitted.changed.append(f"{path}.{key}")
+                schema = {**meaningful[0], **{other: value for other, value in schema.items() if other != key}}
+        return schema
+
+    def _rename_keywords(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
+        for key, name in self._rule.renamed.items():
+            if key in schema and name not in schema:
+                fitted.changed.append(f"{path}.{key}")
+                value = schema[key]
+                renamed = {name: [value] if name == "enum" else value}
+                schema = {**{other: each for other, each in schema.items() if other != key}, **renamed}
+        return schema
+
+    def _fit_object(self, schema: Schema, path: str, fitted: FittedSchema) -> Schema:
+        """What the target wants every object to say. It only becomes stricter, so whatever obeys it obeys the first."""
+        kind = schema.get("type")
+        if not (kind == "object" or "properties" in schema or (isinstance(kind, list) and "object" in kind)):
+            return schema
+        if self._rule.closed:
+            if "properties" not in schema and schema.get("additionalProperties") is not False:
+                fitted.dropped.append(path)  # an object with free keys: none are allowed now
+            schema = {**schema, "additionalProperties": False}
+        properties = schema.get("properties")
+        if self._rule.requires and not schema.get("required") and properties and isinstance(properties, Mapping):
+            fitted.changed.append(f"{path}.required")
+            schema = {**schema, "required": list(properties)}
+        return schema
+
+    def _resolve_reference(self, reference: str) -> Schema | None:
+        for start in _REFERENCES:
+            if reference.startswith(start):
+                group = self._root.get(start[2:-1])
+                resolved = group.get(reference.removeprefix(start)) if isinstance(group, Mapping) else None
+                return dict(resolved) if isinstance(resolved, Mapping) else None
+        return None
+
+
+def _add_to_description(schema: Schema, keywords: Mapping[str, Any]) -> Schema:
+    """The schema whose description says what its keywords no longer can."""
+    if not keywords:
+        return schema
+    text = "; ".join(f"{key}: {wirejson.dumps_text(value)}" for key, value in keywords.items())
+    before = schema.get("description")
+    return {**schema, "description": f"{before} ({text})" if before else text}

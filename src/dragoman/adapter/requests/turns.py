@@ -1,0 +1,101 @@
+"""Turn: one message as it is to be sent, with a way back to the message that it came from."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dragoman.adapter.wire_diff import apply_diff
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.message import Message, Role
+
+SYNTHETIC = -1
+"""The origin of a block that no message holds."""
+_FIRST_ORIGIN = (0,)
+
+
+@dataclass(slots=True)
+class Turn:
+    """``origins[i]`` is the index in ``message.content`` that ``blocks[i]`` came from, or MADE. Nobody changes a turn.
+
+    ``plain``: the turn is one text with words and nothing else, so that most of what can be lost is not in it.
+    """
+
+    message: Message
+    role: Role
+    blocks: tuple[ContentBlock, ...]
+    origins: tuple[int, ...]
+    plain: bool = False
+
+    @classmethod
+    def of(cls, message: Message) -> "Turn":
+        content = message.content
+        if len(content) == 1:
+            (block,) = content
+            return cls(
+                message, message.role, content, _FIRST_ORIGIN, type(block) is TextBlock and bool(block.text.strip())
+            )
+        return cls(message, message.role, content, tuple(range(len(content))))
+
+    @classmethod
+    def synthetic(cls, message: Message, role: Role, blocks: tuple[ContentBlock, ...]) -> "Turn":
+        """A turn that no message stands for; ``message`` is the one that it was made because of."""
+        return cls(message, role, blocks, (SYNTHETIC,) * len(blocks))
+
+    def plain_text(self, provider: str) -> str | None:
+        """The text of a turn that is nothing else, to that provider: no sources, and no notes of its own."""
+        if not self.plain or self.raw(provider):
+            return None
+        (block,) = self.blocks
+        return block.text if isinstance(block, TextBlock) and not block.citations else None
+
+    def iter_blocks(self) -> Iterator[tuple[ContentBlock, int]]:
+        """Each block with its origin."""
+        return zip(self.blocks, self.origins, strict=True)
+
+    def map_blocks(self, change: Callable[[ContentBlock, int], tuple[ContentBlock, ...]]) -> "Turn":
+        """Each block replaced by what ``change(block, origin)`` gives; a changed block loses its origin."""
+        changed = [change(block, origin) for block, origin in self.iter_blocks()]
+        for new, block in zip(changed, self.blocks, strict=True):
+            if len(new) != 1 or new[0] is not block:
+                break
+        else:
+            return self
+        pairs = [
+            (each, origin if each is block else SYNTHETIC)
+            for new, (block, origin) in zip(changed, self.iter_blocks(), strict=True)
+            for each in new
+        ]
+        blocks, origins = tuple(block for block, _ in pairs), tuple(origin for _, origin in pairs)
+        return replace(self, blocks=blocks, origins=origins, plain=False)
+
+    def texts_after_calls(self) -> Iterator[int]:
+        """Texts and thinking behind a call: on some wires all words of a message come before its calls."""
+        seen_call = False
+        for index, block in enumerate(self.blocks):
+            seen_call = seen_call or isinstance(block, ToolUseBlock)
+            if seen_call and _has_content(block):
+                yield index
+
+    def late_thinking(self) -> Iterator[int]:
+        """Thinking that does not begin its message: on some wires it has a field of its own, which comes first."""
+        for index, block in enumerate(self.blocks):
+            if index and isinstance(block, ThinkingBlock) and _has_content(block):
+                yield index
+
+    def raw(self, provider: str) -> Mapping[str, Any]:
+        """What that provider's adapter noted about the message; empty where another adapter wrote it."""
+        raw = self.message.metadata.provider_raw
+        return raw if raw is not None and raw.get("by") == provider else {}
+
+    def restore_block(self, index: int, encoded: Mapping[str, Any], provider: str) -> dict[str, Any]:
+        """The encoding of a block with what the provider's own block held beyond it."""
+        origin = self.origins[index]
+        blocks = self.raw(provider).get("blocks")
+        return apply_diff(encoded, blocks.get(str(origin)) if blocks and origin != SYNTHETIC else None)
+
+
+def _has_content(block: ContentBlock) -> bool:
+    """Whether a block is a text, or thinking, that is not empty."""
+    return (isinstance(block, TextBlock) and bool(block.text)) or (
+        isinstance(block, ThinkingBlock) and bool(block.text or block.signature)
+    )

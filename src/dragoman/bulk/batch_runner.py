@@ -1,0 +1,131 @@
+"""Rows handed to the provider's batch API: at half the price, and answered within a day.
+
+The handle of a batch is kept in the manifest, so that any later process picks it up. A process that ends between
+handing a batch in and keeping its handle leaves its rows in flight: they may be paid for twice, and count as such.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from dragoman.adapter.errors import BudgetExceededError, ConfigurationError, ProviderError, UnpricedModelError
+from dragoman.batch import AsyncBatches, BatchError, BatchHandle, BatchRequest
+from dragoman.bulk.model_runner import ModelRunner, PendingRow
+from dragoman.bulk.prompt import build_messages
+from dragoman.bulk.rows import Source
+from dragoman.bulk.state.records import Claim, Outcome, answered_outcome, failed_outcome
+
+MAX_BATCH_ROWS = 2_000
+"""Of one batch: its requests are in memory while it is handed in."""
+_SAVE_SIZE = 256
+
+
+class BatchRunner(ModelRunner):
+    """``wait`` says whether to wait until the batches are answered; ``poll_every`` is seconds."""
+
+    wait = True
+    poll_every = 60.0
+
+    async def run(self, rows: Source) -> None:
+        requester = self.requester
+        if requester.adapter.batch_api is None:
+            raise ConfigurationError(f"no batch API is spoken for {requester.model}: run it without batch")
+        settings = {name: value for name, value in requester.settings.items() if name != "timeout"}
+        async with AsyncBatches(requester.model, options=requester.options, **settings) as batches:
+            # What is there already comes first: its rows may have failed, and be due again.
+            await self._fetch_ended(batches)
+            async for chunk in self._chunks(rows, requester.adapter.batch_api.max_requests):
+                await self._submit(batches, chunk)
+                if self.tracker.stopped is not None:
+                    break
+            while self.wait and await self._fetch_ended(batches):
+                await asyncio.sleep(self.poll_every)
+        if self.tracker.stopped is None and await self.write_batcher.run_in_thread(
+            self.write_batcher.manifest.pending_batches, self.model_no
+        ):
+            self.tracker.stopped = "batches are under way: run it again to fetch them"
+
+    async def _chunks(self, rows: Source, most: int) -> AsyncIterator[list[PendingRow]]:
+        chunk: list[PendingRow] = []
+        async for pending in self.iter_pending(rows):
+            if pending.prompt_error is not None:
+                claim = self.new_claim(pending, None)
+                await self.write_batcher.save_claim(claim, self.previous_loss(pending))
+                self.tracker.start_request()
+                outcome = failed_outcome(claim, pending.prompt_error, None, 0)
+                await self.write_batcher.save_outcome(outcome)
+                self.tracker.finish_request(self.requester.model, outcome)
+                continue
+            chunk.append(pending)
+            if len(chunk) == min(most, MAX_BATCH_ROWS):
+                yield chunk
+                chunk = []
+        if chunk:
+            yield chunk
+
+    async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
+        """As much of the chunk as the budget allows."""
+        requests: list[BatchRequest] = []
+        claims: list[Claim] = []
+        budget, requester = self.tracker.budget, self.requester
+        for pending in chunk:
+            messages = build_messages(pending.texts)
+            try:
+                budget.reserve(requester.adapter, messages, requester.options)  # and never released: it will be spent
+            except UnpricedModelError:
+                raise
+            except BudgetExceededError as error:
+                self.tracker.stopped = str(error)
+                break
+            estimate = budget.estimate(requester.adapter, messages, requester.options)
+            claims.append(self.new_claim(pending, estimate))
+            requests.append(BatchRequest(custom_id=f"row-{pending.row_no}", messages=messages))
+        if not requests:
+            return
+        previous_losses = [
+            lost for pending in chunk[: len(claims)] if (lost := self.previous_loss(pending)) is not None
+        ]
+        manifest = self.write_batcher.manifest
+        await self.write_batcher.run_in_thread(manifest.save, claims, (), previous_losses)
+        try:
+            handle = await batches.submit(requests)
+        except ProviderError as error:
+            if error.status is not None:  # it was refused; otherwise nobody knows
+                await self.write_batcher.run_in_thread(manifest.save, (), (), (), claims)
+            raise
+        await self.write_batcher.run_in_thread(
+            manifest.save_batch, self.model_no, handle, [claim.row_no for claim in claims]
+        )
+
+    async def _fetch_ended(self, batches: AsyncBatches) -> int:
+        """Fetches what has ended; the number of batches that have not."""
+        unfinished = 0
+        manifest = self.write_batcher.manifest
+        for number, handle in await self.write_batcher.run_in_thread(manifest.pending_batches, self.model_no):
+            state = await batches.poll(handle)
+            if not state.status.ended:
+                unfinished += 1
+                continue
+            await self._save_results(batches, handle)
+            await self.write_batcher.run_in_thread(manifest.mark_fetched, self.model_no, number)
+        return unfinished
+
+    async def _save_results(self, batches: AsyncBatches, handle: BatchHandle) -> None:
+        outcomes: list[Outcome] = []
+        async for custom_id, result in batches.results(handle):
+            row_no = int(custom_id.removeprefix("row-"))
+            claim = Claim(self.model_no, row_no, "", None, 0)
+            outcomes.append(
+                failed_outcome(claim, result.error, None, 1)
+                if isinstance(result, BatchError)
+                else answered_outcome(claim, result, None, 1)
+            )
+            if len(outcomes) == _SAVE_SIZE:
+                await self._save(outcomes)
+                outcomes = []
+        await self._save(outcomes)
+
+    async def _save(self, outcomes: list[Outcome]) -> None:
+        await self.write_batcher.run_in_thread(self.write_batcher.manifest.save, (), outcomes)
+        for outcome in outcomes:
+            self.tracker.start_request()
+            self.tracker.finish_request(self.requester.model, outcome)

@@ -1,0 +1,57 @@
+"""What a run may spend. One budget holds for the whole run: all its models, and all the processes that it took."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from dragoman.adapter.contract import Adapter, AdapterOptions, Prices
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.bulk.state.manifest import now_micros
+from dragoman.canonical.message import Message
+from dragoman.canonical.usage import CostStatus, TokenUsage
+from dragoman.limits.budget import Budget, BudgetAccount, Budgets, Reservation, Spend
+from dragoman.store.columns import from_micros
+
+_DEFAULT_OUTPUT_TOKENS = 256
+"""Output tokens of a reply where nothing is known of its model's yet."""
+
+
+def budget_account(budget: Budget | Decimal | str | int | None) -> BudgetAccount | None:
+    """An amount alone is US dollars. Raises ConfigurationError."""
+    if budget is None:
+        return None
+    resolved = budget if isinstance(budget, Budget) else Budget(usd=budget)
+    if resolved.per != "session":
+        raise ConfigurationError(f"a bulk run counts as one session, and this budget is per {resolved.per}")
+    return BudgetAccount(resolved)
+
+
+class RunBudget:
+    """Guesses what a request will cost, and holds back the most that it can."""
+
+    def __init__(self, prices: Prices, account: BudgetAccount | None) -> None:
+        self._prices = prices
+        self._account = account
+        self._budgets = Budgets([] if account is None else [account], prices, lambda: from_micros(now_micros()))
+        self._average_output: dict[str, float] = {}
+
+    def reserve(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Reservation:
+        """Raises BudgetExceededError and UnpricedModelError."""
+        return self._budgets.reserve(adapter, messages, (), options)
+
+    def record_spend(self, usd: Decimal | None, tokens: int) -> None:
+        """Counts what was spent without being held: by earlier processes of this run, and for no answer."""
+        if self._account is not None:
+            self._account.spent += Spend(usd or Decimal(0), tokens)
+
+    def estimate(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Decimal | None:
+        """US dollars: the prompt, and a reply as long as those before were on average."""
+        model = str(adapter.model_id)
+        max_output = options.max_output_tokens or adapter.default_output_tokens
+        expected_output = min(max_output, round(self._average_output.get(model, _DEFAULT_OUTPUT_TOKENS)))
+        usage = TokenUsage(input_tokens=adapter.estimate_input_tokens(messages, ()), output_tokens=expected_output)
+        priced = self._prices.price(model, usage, from_micros(now_micros()))
+        return priced.cost_usd if priced.cost_status in (CostStatus.PRICED, CostStatus.FREE) else None
+
+    def observe_output_tokens(self, model: str, output_tokens: float) -> None:
+        average = self._average_output.get(model)
+        self._average_output[model] = output_tokens if average is None else 0.95 * average + 0.05 * output_tokens

@@ -1,0 +1,150 @@
+"""Rows with their answers, written in the order of the rows: for each row one line a model, in the order of the models.
+
+A file is written beside its place and moved there when it is whole.
+"""
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.bulk.rows import JSON_LINES, Row, Source, connect_duckdb, validate_suffix
+from dragoman.bulk.state.manifest import AnswerRow, Manifest
+from dragoman.bulk.state.records import State
+
+ANSWER_COLUMNS = ("answer", "model", "cost", "tokens", "error", "seconds")
+"""What is added to a row. ``cost`` is in US dollars, ``tokens`` are all that were billed; null is unknown."""
+
+_NOT_SENT = "not asked yet"
+_IN_PROGRESS = {State.IN_FLIGHT: "under way", State.BATCHED: "in a batch that has not been fetched yet"}
+_TYPES: Mapping[type, str] = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+_OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE"}
+
+
+def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefix: str) -> Iterator[Row]:
+    """Raises ConfigurationError where a row has a column of ours already."""
+    readers = {model: _AnswerReader(manifest.iter_answers(number)) for model, number in models.items()}
+    for row_no, row in enumerate(rows):
+        for model, reader in readers.items():
+            answer_columns = {prefix + name: value for name, value in _answer_columns(model, reader.at(row_no)).items()}
+            if taken := sorted(answer_columns.keys() & row.keys()):
+                raise ConfigurationError(
+                    f"the rows have a column {taken[0]!r} already: give the columns of the answers a prefix"
+                )
+            yield row | answer_columns
+
+
+def write_rows(path: Path, rows: Iterable[Row], source: Source, prefix: str) -> None:
+    """Raises ConfigurationError where the file cannot hold the rows."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    suffix = validate_suffix(path)
+    try:
+        if suffix in JSON_LINES:
+            _json_lines(temporary, rows)
+        elif suffix == ".csv":
+            _csv(temporary, rows, [*_column_names(source), *(prefix + name for name in ANSWER_COLUMNS)])
+        else:
+            _parquet(temporary, rows, source.types, prefix)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class _AnswerReader:
+    """Outcomes in the order of the rows, some of which have none."""
+
+    def __init__(self, outcomes: Iterator[AnswerRow]) -> None:
+        self._outcomes = outcomes
+        self._next = next(outcomes, None)
+
+    def at(self, row_no: int) -> AnswerRow | None:
+        if self._next is None or self._next.row_no > row_no:
+            return None
+        answer, self._next = self._next, next(self._outcomes, None)
+        return answer
+
+
+def _answer_columns(model: str, answer: AnswerRow | None) -> Row:
+    if answer is None:
+        return dict(zip(ANSWER_COLUMNS, (None, model, None, None, _NOT_SENT, None), strict=True))
+    error = _IN_PROGRESS.get(answer.state, answer.error)
+    seconds = None if answer.ms is None else answer.ms / 1000
+    return dict(
+        zip(ANSWER_COLUMNS, (answer.answer, model, answer.cost_usd, answer.tokens, error, seconds), strict=True)
+    )
+
+
+def _json_lines(path: Path, rows: Iterable[Row]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            file.write(_json(row) + "\n")
+
+
+def _csv(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+
+
+def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: str) -> None:
+    """By way of JSON lines, which DuckDB reads with the types that the columns had, or that their values have."""
+    lines = path.with_name(path.name + ".jsonl")
+    value_types: dict[str, set[type]] = {}
+    try:
+        with lines.open("w", encoding="utf-8") as file:
+            for row in rows:
+                for name, value in row.items():
+                    value_types.setdefault(name, set()).add(type(value))
+                file.write(_json(row) + "\n")
+        own = {prefix + name: _OWN_TYPES.get(name, "VARCHAR") for name in ANSWER_COLUMNS}
+        kinds = {name: _duckdb_type(types_seen) for name, types_seen in value_types.items()} | dict(types) | own
+        columns = ", ".join(
+            f"{_quote_literal(name)}: {_quote_literal(kind)}" for name, kind in kinds.items() if name in value_types
+        )
+        with connect_duckdb() as connection:
+            connection.execute(
+                f"COPY (FROM read_json({_quote_literal(str(lines))}, format = 'newline_delimited', columns = {{{columns}}}))"
+                f" TO {_quote_literal(str(path))} (FORMAT parquet)"
+            )
+    finally:
+        lines.unlink(missing_ok=True)
+
+
+def _duckdb_type(value_types: set[type]) -> str:
+    kinds = value_types - {type(None)}
+    if kinds == {int, float}:
+        return "DOUBLE"
+    return _TYPES.get(next(iter(kinds)), "JSON") if len(kinds) == 1 else "JSON" if kinds else "VARCHAR"
+
+
+def _column_names(source: Source) -> list[str]:
+    """All that any row has, in the order in which they come."""
+    if source.types:
+        return list(source.types)
+    return list(dict.fromkeys(name for row in source for name in row))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_to_text)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool | dict | list):
+        return _json(value)
+    return _to_text(value) if isinstance(value, Decimal | bytes | bytearray) else value
+
+
+def _to_text(value: Any) -> str:
+    """Money, times and the like as they are written; JSON has no such thing."""
+    if isinstance(value, bytes | bytearray):
+        raise ConfigurationError("a column holds bytes, which no answer can be written beside: leave it out")
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _quote_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,147 @@
+"""How a run is getting on: what is done, what it cost, and what is likely to come."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from dragoman.bulk.budget import RunBudget
+from dragoman.bulk.state.records import LostRequest, Outcome, State
+
+_NOTIFY_INTERVAL = 0.5
+_WINDOW = 30.0
+"""Seconds over which the rate is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts are of answers: one for each row and each model. ``done`` includes ``errors`` and what earlier processes
+    did. ``rate`` is in answers a second, lately; money is US dollars; what cannot be known yet is None.
+    """
+
+    total: int
+    done: int
+    errors: int
+    in_flight: int
+    rate: float | None
+    cost_usd: Decimal | None
+    projected_cost_usd: Decimal | None
+    """An estimate: what is left costs what an answer of the same model cost on average."""
+    seconds_left: float | None
+    stopped: str | None
+
+
+ProgressCallback = Callable[[Progress], Any]
+
+
+class ProgressTracker:
+    """Of all lanes of a run, in one event loop. ``stopped`` says why nothing more is sent."""
+
+    def __init__(self, budget: RunBudget, total: int, callback: ProgressCallback | None) -> None:
+        self.budget = budget
+        self.stopped: str | None = None
+        self.in_flight = 0
+        self._total = total
+        self._callback = callback
+        self._done = self._errors = 0
+        self._costs: dict[str, tuple[int, Decimal]] = {}
+        self._remaining: dict[str, int] = {}
+        self._lost_usd: Decimal | None = None
+        self._finished = asyncio.Event()
+        self._recent: deque[tuple[float, int]] = deque()
+        self._notified_at = 0.0
+
+    def restore(self, model: str, rows: int, done: int, errors: int, priced: int, usd: Decimal | None) -> None:
+        """What earlier processes did for that model; ``priced`` is how many answers that money is for."""
+        self._done += done
+        self._errors += errors
+        self._remaining[model] = rows - done
+        if usd is not None:
+            self._costs[model] = (priced, usd)
+
+    def record_loss(self, lost: LostRequest) -> None:
+        """Money that went, or may have gone, for nothing."""
+        self.add_lost_cost(lost.estimate_usd)
+        self.budget.record_spend(lost.estimate_usd, 0)
+
+    def add_lost_cost(self, usd: Decimal | None) -> None:
+        if usd is not None:
+            self._lost_usd = (self._lost_usd or Decimal(0)) + usd
+
+    def start_request(self) -> None:
+        self.in_flight += 1
+
+    def reopen_row(self, model: str) -> None:
+        """A row whose outcome was an error is asked again."""
+        self._done -= 1
+        self._errors -= 1
+        self._remaining[model] += 1
+
+    def finish_request(self, model: str, outcome: Outcome | None) -> None:
+        self.in_flight -= 1
+        if outcome is not None:
+            self._done += 1
+            self._remaining[model] -= 1
+            self._errors += outcome.state is State.FAILED
+            if outcome.cost_usd is not None:
+                count, usd = self._costs.get(model, (0, Decimal(0)))
+                self._costs[model] = (count + 1, usd + outcome.cost_usd)
+        self._finished.set()
+        self._notify_throttled()
+
+    async def wait_for_one(self) -> None:
+        """Waits until something that is under way has ended."""
+        self._finished.clear()
+        await self._finished.wait()
+
+    @property
+    def snapshot(self) -> Progress:
+        rate = self._rate()
+        remaining = self._total - self._done
+        amounts = [usd for _, usd in self._costs.values()] + ([] if self._lost_usd is None else [self._lost_usd])
+        cost = sum(amounts, Decimal(0)) if amounts else None
+        return Progress(
+            total=self._total,
+            done=self._done,
+            errors=self._errors,
+            in_flight=self.in_flight,
+            rate=rate,
+            cost_usd=cost,
+            projected_cost_usd=self._projected_cost(cost),
+            seconds_left=remaining / rate if rate else None,
+            stopped=self.stopped,
+        )
+
+    def notify(self) -> None:
+        """Tells whoever watches, now."""
+        if self._callback is not None:
+            self._callback(self.snapshot)
+
+    def _projected_cost(self, cost: Decimal | None) -> Decimal | None:
+        """None where a model has answers to come, and none so far whose cost is known."""
+        for model, remaining in self._remaining.items():
+            if remaining > 0:
+                count, usd = self._costs.get(model, (0, Decimal(0)))
+                if not count or cost is None:
+                    return None
+                cost += usd / count * remaining
+        return None if cost is None else cost.quantize(Decimal("0.000001")) if cost else cost
+
+    def _rate(self) -> float | None:
+        if len(self._recent) < 2:
+            return None
+        (since, before), (until, now) = self._recent[0], self._recent[-1]
+        return (now - before) / (until - since) if until > since else None
+
+    def _notify_throttled(self) -> None:
+        now = time.monotonic()
+        if self._recent and now - self._notified_at < _NOTIFY_INTERVAL:
+            return
+        self._notified_at = now
+        self._recent.append((now, self._done))
+        while now - self._recent[0][0] > _WINDOW:
+            self._recent.popleft()
+        self.notify()

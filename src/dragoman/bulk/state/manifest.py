@@ -1,0 +1,274 @@
+"""The manifest of a run: what was asked, what came of it, and what was under way, in SQLite or PostgreSQL.
+
+A request is noted before it is sent and its outcome when it is there, so a process that ends at any moment leaves
+behind exactly the requests that nobody can know the end of.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import URL, ColumnElement, Connection, and_, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.batch import BatchHandle
+from dragoman.bulk.state.records import Claim, KnownRow, LostRequest, Outcome, State
+from dragoman.bulk.state.run_lock import RunLock
+from dragoman.bulk.state.tables import VERSION, answers, batches, lost_requests, metadata, runs
+from dragoman.store.columns import decode_optional, encode_optional
+from dragoman.store.database import Database
+from dragoman.store.schema import MAX_ID
+
+_OUTCOME_COLUMNS = tuple(name for name in Outcome.__slots__ if name not in ("model_no", "row_no"))
+_PAGE_SIZE = 1_000
+
+
+class AnswerRow(NamedTuple):
+    """One row's outcome as it is written out."""
+
+    row_no: int
+    state: State
+    answer: str | None
+    error: str | None
+    cost_usd: Decimal | None
+    tokens: int | None
+    ms: int | None
+
+
+class Manifest:
+    """``place`` is a file of SQLite or a URL. One process at a time works on a run; several may have runs in one
+    database, each with a ``name``.
+
+    Raises ConfigurationError where the run is another process's or asks something else, and StoreError.
+    """
+
+    def __init__(self, location: str | Path, name: str = "bulk") -> None:
+        if not 0 < len(name) <= MAX_ID:
+            raise ConfigurationError(f"the name of a run has 1 to {MAX_ID} characters")
+        url = (
+            location
+            if isinstance(location, str) and "://" in location
+            else URL.create("sqlite", database=str(location))
+        )
+        self.location = str(location) if not isinstance(url, str) or url.startswith("sqlite") else "the database"
+        self.name = name
+        self.run_no = 0
+        self._database = Database(url, timeout=30.0, synchronous="full", pool_size=4)
+        self._lock = RunLock(self._database, name)
+        try:
+            self._database.write(_create_tables)
+        except BaseException:
+            self.close()
+            raise
+
+    def open_run(self, run_config: Mapping[str, Any], models: Sequence[str]) -> list[int]:
+        """The numbers of the models in this run, which begins or goes on. What was under way is lost from now on."""
+
+        def work(connection: Connection) -> list[int]:
+            found = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
+            if found is None:
+                values = {
+                    "name": self.name,
+                    "version": VERSION,
+                    "asked": json.dumps(run_config),
+                    "created_at": now_micros(),
+                }
+                inserted = connection.execute(insert(runs).values(models=json.dumps(models), **values))
+                assert inserted.inserted_primary_key is not None
+                self.run_no = inserted.inserted_primary_key[0]
+                return list(range(len(models)))
+            self._check_config(found, run_config)
+            self.run_no = found.run_no
+            known = list(json.loads(found.models))
+            known += [model for model in models if model not in known]
+            connection.execute(update(runs).where(runs.c.run_no == self.run_no).values(models=json.dumps(known)))
+            self._mark_lost(connection)
+            return [known.index(model) for model in models]
+
+        return self._database.write(work)
+
+    def load_known(self, model_no: int, first: int, count: int) -> dict[int, KnownRow]:
+        """What is there of that many rows from the first on, by their numbers."""
+        columns = (answers.c.row_no, answers.c.state, answers.c.digest, answers.c.sent_at, answers.c.cost_usd)
+        query = select(*columns).where(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
+        found = self._database.read(lambda connection: connection.execute(query).all())
+        return {row.row_no: KnownRow(State(row.state), row.digest, row.sent_at, row.cost_usd) for row in found}
+
+    def save(
+        self,
+        claims: Sequence[Claim] = (),
+        outcomes: Sequence[Outcome] = (),
+        lost: Sequence[LostRequest] = (),
+        unsent: Sequence[Claim] = (),
+    ) -> None:
+        """Keeps all of it, or nothing where this raises. ``unsent``: claims of requests that were not sent after all,
+        or that the provider refused to read."""
+        if claims or outcomes or lost or unsent:
+            self._database.write(lambda connection: self._save(connection, claims, outcomes, lost, unsent))
+
+    def iter_answers(self, model_no: int) -> Iterator[AnswerRow]:
+        """The outcomes of one model in the order of the rows."""
+        tokens = (answers.c.input_tokens, answers.c.output_tokens, answers.c.cached_input_tokens)
+        total = sum(tokens, answers.c.cache_creation_input_tokens)
+        c = answers.c
+        columns = (c.row_no, c.state, c.answer, c.error, c.cost_usd, total.label("tokens"), c.ms)
+        query = select(*columns).where(self._for_model(model_no)).order_by(c.row_no).limit(_PAGE_SIZE)
+        last = -1
+        while True:
+            found = self.read(query.where(c.row_no > last))
+            for row in found:
+                yield AnswerRow(
+                    row.row_no,
+                    State(row.state),
+                    decode_optional(row.answer),
+                    decode_optional(row.error),
+                    row.cost_usd,
+                    row.tokens,
+                    row.ms,
+                )
+            if len(found) < _PAGE_SIZE:
+                return
+            last = found[-1].row_no
+
+    # -- Batches of the provider's
+
+    def save_batch(self, model_no: int, handle: BatchHandle, row_nos: Iterable[int]) -> None:
+        """Keeps a batch that was handed in; its rows stand in it from now on."""
+
+        def work(connection: Connection) -> None:
+            conditions = and_(batches.c.run_no == self.run_no, batches.c.model_no == model_no)
+            number = connection.execute(select(func.count()).select_from(batches).where(conditions)).scalar_one()
+            connection.execute(
+                insert(batches).values(
+                    run_no=self.run_no,
+                    model_no=model_no,
+                    batch_no=number,
+                    handle=handle.model_dump_json(),
+                    fetched=False,
+                )
+            )
+            rows = [{"at_row": row_no} for row_no in row_nos]
+            connection.execute(
+                update(answers)
+                .where(self._for_model(model_no), answers.c.row_no == bindparam("at_row"))
+                .values(state=State.BATCHED.value),
+                rows,
+            )
+
+        self._database.write(work)
+
+    def pending_batches(self, model_no: int) -> list[tuple[int, BatchHandle]]:
+        """The batches that were not fetched yet, by their numbers."""
+        conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.fetched.is_(False))
+        query = select(batches.c.batch_no, batches.c.handle).where(*conditions).order_by(batches.c.batch_no)
+        found = self._database.read(lambda connection: connection.execute(query).all())
+        return [(row.batch_no, BatchHandle.model_validate_json(row.handle)) for row in found]
+
+    def mark_fetched(self, model_no: int, batch_no: int) -> None:
+        conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.batch_no == batch_no)
+        self._database.write(
+            lambda connection: connection.execute(update(batches).where(*conditions).values(fetched=True))
+        )
+
+    def read(self, statement: Any) -> Sequence[Any]:
+        """What a query finds, for reports."""
+        found: Sequence[Any] = self._database.read(lambda connection: connection.execute(statement).all())
+        return found
+
+    def close(self) -> None:
+        self._lock.release()
+        self._database.close()
+
+    def _for_model(self, model_no: int) -> ColumnElement[bool]:
+        return and_(answers.c.run_no == self.run_no, answers.c.model_no == model_no)
+
+    def _check_config(self, found: Any, run_config: Mapping[str, Any]) -> None:
+        if found.version > VERSION:
+            raise ConfigurationError("a newer dragoman wrote this manifest: upgrade to go on with its run")
+        before = json.loads(found.asked)
+        if different := sorted(name for name in {*before, *run_config} if before.get(name) != run_config.get(name)):
+            raise ConfigurationError(
+                f"the run {self.name!r} in {self.location} asked its rows with another {', '.join(different)}: ask as before"
+                " to go on with it, or give this run a name or a manifest of its own"
+            )
+
+    def _mark_lost(self, connection: Connection) -> None:
+        in_flight = and_(answers.c.run_no == self.run_no, answers.c.state == State.IN_FLIGHT.value)
+        c = answers.c
+        selected = select(c.run_no, c.model_no, c.row_no, c.sent_at, literal("killed"), c.estimate_usd).where(in_flight)
+        columns = ("run_no", "model_no", "row_no", "sent_at", "why", "estimate_usd")
+        connection.execute(insert(lost_requests).from_select(columns, selected))
+        connection.execute(delete(answers).where(in_flight))
+
+    def _save(
+        self,
+        connection: Connection,
+        claims: Sequence[Claim],
+        outcomes: Sequence[Outcome],
+        lost: Sequence[LostRequest],
+        unsent: Sequence[Claim],
+    ) -> None:
+        if outcomes:
+            connection.execute(self._settle_statement, [_outcome_row(each) for each in outcomes])
+        if lost:
+            connection.execute(insert(lost_requests), [{"run_no": self.run_no, **asdict(each)} for each in lost])
+        if unsent:
+            keys = [{"at_model": each.model_no, "at_row": each.row_no} for each in unsent]
+            connection.execute(delete(answers).where(self._row_condition), keys)
+        if claims:
+            statement: Any = (sqlite if self._database.is_sqlite else postgresql).insert(answers)
+            key: list[Any] = [each for each in answers.c if each.primary_key]
+            updated = {each.name: statement.excluded[each.name] for each in answers.c if not each.primary_key}
+            connection.execute(
+                statement.on_conflict_do_update(index_elements=key, set_=updated),
+                [self._claim_row(claim) for claim in claims],
+            )
+
+    @property
+    def _row_condition(self) -> ColumnElement[bool]:
+        conditions = (answers.c.model_no == bindparam("at_model"), answers.c.row_no == bindparam("at_row"))
+        return and_(answers.c.run_no == self.run_no, *conditions)
+
+    @property
+    def _settle_statement(self) -> Any:
+        return (
+            update(answers)
+            .where(self._row_condition)
+            .values({name: bindparam(f"new_{name}") for name in _OUTCOME_COLUMNS})
+        )
+
+    def _claim_row(self, claim: Claim) -> dict[str, Any]:
+        return {
+            **dict.fromkeys(answers.c.keys()),
+            **{name: getattr(claim, name) for name in Claim.__slots__},
+            "run_no": self.run_no,
+            "state": State.IN_FLIGHT.value,
+        }
+
+
+def now_micros() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def sum_known(*amounts: Decimal | None) -> Decimal | None:
+    """The sum of what is known; None where nothing is."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known, Decimal(0)) if known else None
+
+
+def _outcome_row(outcome: Outcome) -> dict[str, Any]:
+    values = {f"new_{name}": getattr(outcome, name) for name in _OUTCOME_COLUMNS}
+    values |= {"new_answer": encode_optional(outcome.answer), "new_error": encode_optional(outcome.error)}
+    return {"at_model": outcome.model_no, "at_row": outcome.row_no, **values, "new_state": outcome.state.value}
+
+
+def _create_tables(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7021780)")  # one program at a time makes the tables
+    metadata.create_all(connection)

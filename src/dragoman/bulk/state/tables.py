@@ -1,0 +1,76 @@
+"""The tables of a manifest. Every key begins with the run, so that one database may hold many."""
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, PrimaryKeyConstraint, String, Table, Text
+
+from dragoman.store.schema import MAX_ID, ExactDecimal
+
+VERSION = 1
+"""Of these tables. A newer one is refused."""
+
+metadata = MetaData()
+
+runs = Table(
+    "bulk_runs",
+    metadata,
+    Column("run_no", Integer, primary_key=True, autoincrement=True),
+    Column("name", String(MAX_ID), nullable=False, unique=True),
+    Column("version", Integer, nullable=False),
+    Column("asked", Text, nullable=False),
+    Column("models", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+"""``asked`` is what each row is asked, and ``models`` a list of those that were: the number of one is its place."""
+
+
+def _row_columns() -> tuple[Column[int], ...]:
+    names = (("run_no", Integer), ("model_no", Integer), ("row_no", BigInteger))
+    return tuple(Column(name, kind, nullable=False, autoincrement=False) for name, kind in names)
+
+
+answers = Table(
+    "bulk_answers",
+    metadata,
+    *_row_columns(),
+    Column("state", String(10), nullable=False),
+    Column("digest", String(16), nullable=False),
+    Column("sent_at", BigInteger, nullable=False),
+    Column("estimate_usd", ExactDecimal),
+    Column("answer", Text),
+    Column("alike", String(16)),
+    Column("error", Text),
+    Column("error_class", String(80)),
+    Column("retryable", Boolean),
+    Column("cost_usd", ExactDecimal),
+    Column("cost_status", String(10)),
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("cached_input_tokens", BigInteger),
+    Column("cache_creation_input_tokens", BigInteger),
+    Column("ms", BigInteger),
+    Column("tries", Integer),
+    PrimaryKeyConstraint("run_no", "model_no", "row_no", name="bulk_answers_in_order"),
+    Index("bulk_answers_by_state", "run_no", "model_no", "state"),
+)
+"""One row for a row and a model, from before its request is sent."""
+
+lost_requests = Table(
+    "bulk_lost",
+    metadata,
+    *_row_columns(),
+    Column("sent_at", BigInteger, nullable=False),
+    Column("why", String(10), nullable=False),
+    Column("estimate_usd", ExactDecimal),
+    PrimaryKeyConstraint("run_no", "model_no", "row_no", "sent_at", name="bulk_lost_in_order"),
+)
+"""Requests that may have been paid for without an answer here. Their rows were, or will be, asked again."""
+
+batches = Table(
+    "bulk_batches",
+    metadata,
+    Column("run_no", Integer, nullable=False),
+    Column("model_no", Integer, nullable=False),
+    Column("batch_no", Integer, nullable=False),
+    Column("handle", Text, nullable=False),
+    Column("fetched", Boolean, nullable=False),
+    PrimaryKeyConstraint("run_no", "model_no", "batch_no", name="bulk_batches_in_order"),
+)

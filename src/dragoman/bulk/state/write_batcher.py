@@ -1,0 +1,78 @@
+"""Writes into the manifest what many requests have to say at once, in one transaction.
+
+Whoever notes something waits until it is kept. While one transaction is under way, what comes in gathers for the next:
+so there are few of them where many requests are under way, and none waits where there is but one.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from dragoman.bulk.state.manifest import Manifest
+from dragoman.bulk.state.records import Claim, LostRequest, Outcome
+
+
+class WriteBatcher:
+    """Of one event loop. The manifest's work is done in a thread of its own."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-bulk")
+        self._claims: list[Claim] = []
+        self._outcomes: list[Outcome] = []
+        self._lost: list[LostRequest] = []
+        self._unsent: list[Claim] = []
+        self._flushed: asyncio.Future[None] | None = None
+        self._flush_task: asyncio.Task[None] | None = None
+
+    async def save_claim(self, claim: Claim, lost: LostRequest | None = None) -> None:
+        """Before a request is sent; ``after`` the one before it that was lost."""
+        self._claims.append(claim)
+        if lost is not None:
+            self._lost.append(lost)
+        await self._flush()
+
+    async def save_outcome(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        await self._flush()
+
+    async def discard_claim(self, claim: Claim) -> None:
+        """The request was not sent after all, or refused unread: it cost nothing."""
+        self._unsent.append(claim)
+        await self._flush()
+
+    async def save_loss(self, claim: Claim, lost: LostRequest) -> None:
+        """Nobody knows what became of the request, and it is not sent again in this process."""
+        self._unsent.append(claim)
+        self._lost.append(lost)
+        await self._flush()
+
+    async def run_in_thread(self, work: Any, *args: Any) -> Any:
+        """The result of something else that the manifest does."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    async def close(self) -> None:
+        """Everything is kept when this returns."""
+        if self._flush_task is not None:
+            await self._flush_task
+        self._thread.shutdown()
+
+    async def _flush(self) -> None:
+        if self._flushed is None:
+            self._flushed = asyncio.get_running_loop().create_future()
+        flushed = self._flushed
+        if self._flush_task is None or self._flush_task.done():
+            self._flush_task = asyncio.create_task(self._flush_loop())
+        await asyncio.shield(flushed)
+
+    async def _flush_loop(self) -> None:
+        while (flushed := self._flushed) is not None:
+            work = (self._claims, self._outcomes, self._lost, self._unsent)
+            self._claims, self._outcomes, self._lost, self._unsent, self._flushed = [], [], [], [], None
+            try:
+                await self.run_in_thread(self.manifest.save, *work)
+            except Exception as error:
+                flushed.set_exception(error)
+                flushed.exception()  # whoever waited is told; nobody may wait any more
+            else:
+                flushed.set_result(None)

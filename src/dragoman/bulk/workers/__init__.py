@@ -1,0 +1,1 @@
+"""What sends the rows: in this process, or on a cluster."""

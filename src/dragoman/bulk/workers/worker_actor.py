@@ -1,0 +1,89 @@
+"""What runs in a worker of a cluster: it asks what it is handed, and hands back what came of it.
+
+It knows nothing of rows, of the manifest or of money: all that stays with the process that runs the whole, which
+notes a request before it is handed over. A worker that is lost loses no more than what it was just asking.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import NamedTuple
+
+from dragoman.adapter.errors import ConfigurationError, DragomanError
+from dragoman.bulk.requester import LocalRequester, ModelConfig, Reply, Requester
+from dragoman.canonical.message import Message
+
+GATHER_SECONDS = 0.01
+"""Seconds for which requests, and replies, gather for one message: a message costs more time than what is in it."""
+
+
+class Job(NamedTuple):
+    """One request. ``number`` is its own among all of a run; ``place`` that of its model."""
+
+    number: int
+    model_index: int
+    messages: Sequence[Message]
+
+
+class JobResult(NamedTuple):
+    number: int
+    result: Reply | DragomanError
+
+
+class WorkerActor:
+    """An actor, of one event loop. ``version`` is that of the process that runs the whole."""
+
+    def __init__(self, configs: Sequence[ModelConfig], version: str) -> None:
+        self._configs = configs
+        self._version = version
+        self._requesters: list[Requester] = []
+        self._results: list[JobResult] = []
+        self._has_results = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._epoch = 0
+
+    async def check_ready(self, epoch: int) -> DragomanError | None:
+        """What is in the way of asking anything. What was handed over in an earlier shift is given to nobody: where
+        the way to this worker broke, the run has taken it for lost."""
+        if (installed := version("dragoman")) != self._version:
+            return ConfigurationError(
+                f"a worker of the cluster has dragoman {installed}, and this program {self._version}"
+            )
+        try:
+            self._requesters = self._requesters or [LocalRequester(each) for each in self._configs]
+        except DragomanError as error:
+            return error
+        self._epoch, self._results = epoch, []
+        self._has_results.set()
+        return None
+
+    async def submit(self, epoch: int, jobs: Sequence[Job]) -> None:
+        """Begins to ask."""
+        if epoch != self._epoch:
+            return
+        for job in jobs:
+            task = asyncio.create_task(self._run(job))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def collect(self, epoch: int) -> list[JobResult]:
+        """Waits until something was answered, or the shift is over."""
+        while epoch == self._epoch and not self._results:
+            self._has_results.clear()
+            await self._has_results.wait()
+        await asyncio.sleep(GATHER_SECONDS)
+        if epoch != self._epoch:
+            return []
+        results, self._results = self._results, []
+        return results
+
+    async def _run(self, job: Job) -> None:
+        result: Reply | DragomanError
+        try:
+            result = await self._requesters[job.model_index].ask(job.messages)
+        except DragomanError as error:
+            result = error
+        except Exception as error:  # of an adapter that is broken: every row will meet it
+            result = ConfigurationError(f"{self._configs[job.model_index].model} cannot be asked: {error!r:.500}")
+        self._results.append(JobResult(job.number, result))
+        self._has_results.set()

@@ -1,0 +1,1 @@
+"""The extensions of a message: what travels with it beside its content."""

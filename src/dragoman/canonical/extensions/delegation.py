@@ -1,0 +1,60 @@
+"""On whose behalf something is asked: the chain of delegations (CMF A4.3, DelegationExtension)."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, Field, model_validator
+
+from dragoman.canonical.blocks import FrozenModel
+from dragoman.canonical.extensions.fields import Names
+from dragoman.canonical.extensions.security import SubjectType
+from dragoman.canonical.frozen import FrozenList
+from dragoman.canonical.guard import Count, Text
+
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class DelegationHop(FrozenModel):
+    """One step: a subject acts towards ``audience`` with these scopes. ``strategy`` is how its token was obtained."""
+
+    subject_id: Text
+    subject_type: SubjectType
+    audience: Text | None = None
+    scopes_granted: Names = Field(default_factory=FrozenList)
+    timestamp: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+    ttl_seconds: Count | None = None
+    strategy: Text | None = None
+    from_cache: bool = False
+
+
+class DelegationExtension(FrozenModel):
+    """The chain, which only grows. ``depth`` is its length, the origin its first subject, the actor its last one.
+
+    ``age_seconds`` is the time from the first hop to the last. Whoever gives the chain need not give these.
+    """
+
+    chain: tuple[DelegationHop, ...] = ()
+    depth: Count = 0
+    origin_subject_id: Text | None = None
+    actor_subject_id: Text | None = None
+    delegated: bool = False
+    age_seconds: Seconds = 0.0
+
+    @model_validator(mode="after")
+    def _fill_from_chain(self) -> Self:
+        if self.chain:
+            first, last = self.chain[0], self.chain[-1]
+            derived = {
+                "depth": len(self.chain),
+                "origin_subject_id": first.subject_id,
+                "actor_subject_id": last.subject_id,
+                "delegated": True,
+                "age_seconds": (last.timestamp - first.timestamp).total_seconds(),
+            }
+            self.__dict__.update({name: value for name, value in derived.items() if name not in self.model_fields_set})
+        return self
+
+    def with_new_hop(self, hop: DelegationHop) -> "DelegationExtension":
+        """A new extension with one hop more; this one stays as it is."""
+        origin: dict[str, Any] = {"origin_subject_id": self.origin_subject_id} if self.origin_subject_id else {}
+        return DelegationExtension(chain=(*self.chain, hop), **origin)

@@ -1,0 +1,48 @@
+"""What an MCP server says of the tool, resource or prompt at hand (CMF A4.3, MCPExtension)."""
+
+from pydantic import Field
+
+from dragoman.canonical.blocks import FrozenModel
+from dragoman.canonical.extensions.fields import FrozenObject, FrozenObjects
+from dragoman.canonical.frozen import FrozenDict
+from dragoman.canonical.guard import Text
+
+
+class ToolMetadata(FrozenModel):
+    """``annotations`` are MCP's hints, such as readOnlyHint and destructiveHint."""
+
+    name: Text
+    title: Text | None = None
+    description: Text | None = None
+    input_schema: FrozenObject | None = None
+    output_schema: FrozenObject | None = None
+    server_id: Text | None = None
+    namespace: Text | None = None
+    annotations: FrozenObject = Field(default_factory=FrozenDict)
+
+
+class ResourceMetadata(FrozenModel):
+    uri: Text
+    name: Text | None = None
+    description: Text | None = None
+    mime_type: Text | None = None
+    server_id: Text | None = None
+    annotations: FrozenObject = Field(default_factory=FrozenDict)
+
+
+class PromptMetadata(FrozenModel):
+    """``arguments`` describe what the template takes: name, description and required of each."""
+
+    name: Text
+    description: Text | None = None
+    arguments: FrozenObjects | None = None
+    server_id: Text | None = None
+    annotations: FrozenObject = Field(default_factory=FrozenDict)
+
+
+class MCPExtension(FrozenModel):
+    """By convention exactly one of the three is set for a message."""
+
+    tool: ToolMetadata | None = None
+    resource: ResourceMetadata | None = None
+    prompt: PromptMetadata | None = None

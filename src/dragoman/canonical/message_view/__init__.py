@@ -1,0 +1,1 @@
+"""Read-only views of a message for policy plugins."""

@@ -1,0 +1,101 @@
+"""The half of a view that looks at the extensions: who asks, from where, under which labels (CMF A5.6, A5.7)."""
+
+from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
+from dragoman.canonical.extensions.security import SecurityExtension, SubjectExtension
+from dragoman.canonical.frozen import FrozenDict
+
+
+class ViewContext:
+    """Each accessor gives None, or something empty, both where there is nothing and where its reader may not know."""
+
+    __slots__ = ()
+
+    _extensions: Extensions | None
+
+    @property
+    def environment(self) -> str | None:
+        return self._extensions.request.environment if self._extensions and self._extensions.request else None
+
+    @property
+    def request_id(self) -> str | None:
+        return self._extensions.request.request_id if self._extensions and self._extensions.request else None
+
+    @property
+    def subject(self) -> SubjectExtension | None:
+        """A copy of who asks."""
+        subject = self._subject
+        return subject.model_copy(deep=True) if subject else None
+
+    @property
+    def roles(self) -> frozenset[str]:
+        return self._subject.roles if self._subject else frozenset()
+
+    @property
+    def permissions(self) -> frozenset[str]:
+        return self._subject.permissions if self._subject else frozenset()
+
+    @property
+    def teams(self) -> frozenset[str]:
+        return self._subject.teams if self._subject else frozenset()
+
+    @property
+    def headers(self) -> FrozenDict:
+        """All of them, secrets included: whoever may read headers may read these. `to_dict` leaves secrets out."""
+        return FrozenDict(self._extensions.http.headers) if self._extensions and self._extensions.http else FrozenDict()
+
+    @property
+    def labels(self) -> frozenset[str]:
+        return self._security.labels if self._security else frozenset()
+
+    @property
+    def agent_input(self) -> str | None:
+        return self._agent.input if self._agent else None
+
+    @property
+    def session_id(self) -> str | None:
+        return self._agent.session_id if self._agent else None
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self._agent.conversation_id if self._agent else None
+
+    @property
+    def turn(self) -> int | None:
+        return self._agent.turn if self._agent else None
+
+    @property
+    def agent_id(self) -> str | None:
+        return self._agent.agent_id if self._agent else None
+
+    @property
+    def parent_agent_id(self) -> str | None:
+        return self._agent.parent_agent_id if self._agent else None
+
+    def has_role(self, role: str) -> bool:
+        return role in self.roles
+
+    def has_permission(self, permission: str) -> bool:
+        return permission in self.permissions
+
+    def has_label(self, label: str) -> bool:
+        """Exact: PII is not pii."""
+        return label in self.labels
+
+    def has_header(self, name: str) -> bool:
+        """Whatever the case of its name."""
+        return any(known.lower() == name.lower() for known in self.headers)
+
+    def get_header(self, name: str, default: str | None = None) -> str | None:
+        return next((value for known, value in self.headers.items() if known.lower() == name.lower()), default)
+
+    @property
+    def _security(self) -> SecurityExtension | None:
+        return self._extensions.security if self._extensions else None
+
+    @property
+    def _subject(self) -> SubjectExtension | None:
+        return self._security.subject if self._security else None
+
+    @property
+    def _agent(self) -> AgentExtension | None:
+        return self._extensions.agent if self._extensions else None

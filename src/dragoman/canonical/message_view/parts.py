@@ -1,0 +1,183 @@
+"""Reading one part of a message for its view: text, name, identity, properties (CMF A5.5 and A5.8)."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    PromptRequestBlock,
+    PromptResultBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.serialization import read_message
+
+NAMELESS = "_"
+"""Stands in a URI where a namespace, a server or a tool is not known."""
+
+_BASE64_BYTES, _BASE64_CHARACTERS = 3, 4
+
+
+class UnknownPartError(ValueError):
+    """A part of a message has no kind of view. Policies cannot judge it, so it must not pass."""
+
+
+class CalledTool(NamedTuple):
+    """The tool that a call went to; ``namespace`` is the server or origin that it belongs to."""
+
+    name: str
+    namespace: str | None = None
+
+
+def called_tools(messages: Iterable[Message], namespaces: Mapping[str, str] | None = None) -> dict[str, CalledTool]:
+    """Every call of a history by its id, so that the results of tools can be named; namespaces are by tool name."""
+    known = namespaces or {}
+    return {use.id: CalledTool(use.name, known.get(use.name)) for message in messages for use in message.tool_uses}
+
+
+def content_of(part: ContentBlock) -> str | None:
+    """The text that a policy can search, or None where there is none.
+
+    Calls and requests give their arguments as JSON (malformed ones as received), a tool's result its text if it is
+    nothing but one text, else its blocks as JSON. Documents give a text that is their source and the note that goes
+    with them, audio its transcript: the model reads these too.
+    """
+    match part:
+        case TextBlock() | ThinkingBlock():
+            return part.text
+        case ToolUseBlock():
+            return _json(part.input) if part.raw_input is None else part.raw_input
+        case PromptRequestBlock():
+            return _json(part.arguments)
+        case ToolResultBlock():
+            return _result_text(part)
+        case ResourceBlock() | PromptResultBlock():
+            return part.content
+        case AudioBlock():
+            return part.transcript
+        case DocumentBlock():
+            texts = [part.context, part.source.data if part.source.kind == "text" else None]
+            return "\n".join(text for text in texts if text is not None) if any(texts) else None
+        case _:
+            return None
+
+
+def _result_text(part: ToolResultBlock) -> str | None:
+    if not part.content:
+        return None
+    first = part.content[0]
+    if len(part.content) == 1 and isinstance(first, TextBlock) and not first.citations:
+        return first.text
+    return _json([block.model_dump(mode="json", exclude_none=True) for block in part.content])
+
+
+def _json(value: Any) -> str:
+    """As people write it: a policy that looks for a word finds it in any script."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def size_of(part: ContentBlock, content: str | None) -> int | None:
+    """Bytes: a resource's declared size if it has one, else those of the content in UTF-8, else those of its blob."""
+    if isinstance(part, ResourceBlock):
+        if part.size_bytes is not None:
+            return part.size_bytes
+        if content is None and part.blob is not None:
+            return _decoded_size(part.blob)
+    return None if content is None else len(content.encode())
+
+
+def _decoded_size(base64_text: str) -> int:
+    return len(base64_text.rstrip("=")) * _BASE64_BYTES // _BASE64_CHARACTERS
+
+
+def name_of(part: ContentBlock, called: CalledTool | None) -> str | None:
+    match part:
+        case ToolUseBlock() | PromptRequestBlock() | ResourceBlock() | ResourceRefBlock():
+            return part.name
+        case ToolResultBlock():
+            return called.name if called else None
+        case PromptResultBlock():
+            return part.prompt_name
+        case _:
+            return None
+
+
+def uri_of(part: ContentBlock, called: CalledTool | None) -> str | None:
+    match part:
+        case ToolUseBlock():
+            return f"tool://{(called and called.namespace) or NAMELESS}/{part.name}"
+        case ToolResultBlock():
+            return f"tool_result://{called.name if called else NAMELESS}"
+        case PromptRequestBlock():
+            return f"prompt://{part.server_id or NAMELESS}/{part.name}"
+        case PromptResultBlock():
+            return f"prompt_result://{part.prompt_name}"
+        case ResourceBlock() | ResourceRefBlock():
+            return part.uri
+        case _:
+            return None
+
+
+def arguments_of(part: ContentBlock) -> dict[str, Any] | None:
+    """The arguments themselves, not a copy."""
+    match part:
+        case ToolUseBlock():
+            return part.input
+        case PromptRequestBlock():
+            return part.arguments
+        case _:
+            return None
+
+
+def inner_parts(part: ContentBlock) -> Iterator[tuple[Role, ContentBlock]]:
+    """The parts of a part, with the role that speaks there. Raises UnknownPartError where that cannot be told."""
+    match part:
+        case ToolResultBlock():
+            yield from ((Role.TOOL, block) for block in part.content)
+        case PromptResultBlock():
+            for index, raw in enumerate(part.messages):
+                try:
+                    message = read_message(raw)
+                except ValueError:
+                    where = f"messages[{index}] of the prompt result"
+                    raise UnknownPartError(f"{where} is no canonical message: let it be denied") from None
+                yield from ((message.role, block) for block in message.content)
+        case _:
+            return
+
+
+def mime_type_of(part: ContentBlock) -> str | None:
+    match part:
+        case ResourceBlock():
+            return part.mime_type
+        case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
+            return part.media_type
+        case _:
+            return None
+
+
+def properties_of(part: ContentBlock, called: CalledTool | None) -> dict[str, Any]:
+    """What only this kind of part has; nested values are the part's own."""
+    match part:
+        case ResourceBlock():
+            return {"resource_type": part.resource_type, "version": part.version, "annotations": part.annotations}
+        case ToolUseBlock():
+            return {"namespace": called.namespace if called else None, "tool_id": part.id}
+        case ToolResultBlock():
+            return {"is_error": part.is_error, "tool_name": called.name if called else None}
+        case PromptRequestBlock():
+            return {"server_id": part.server_id}
+        case PromptResultBlock():
+            return {"is_error": part.is_error, "message_count": len(part.messages)}
+        case _:
+            return {}

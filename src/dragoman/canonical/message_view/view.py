@@ -1,0 +1,309 @@
+"""MessageView: one interface to every part of a message, for policies to look through (CMF A5).
+
+A view changes nothing and cannot be changed: what it gives out is frozen or a copy. It checks no capability itself.
+Build it over the extensions that its reader may see (`dragoman.policy.filtered`).
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile
+from dragoman.canonical.frozen import FrozenDict, freeze
+from dragoman.canonical.glob import glob
+from dragoman.canonical.guard import one_line
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message_view.context import ViewContext
+from dragoman.canonical.message_view.export import export_view
+from dragoman.canonical.message_view.kinds import (
+    ACTIONS,
+    ACTIONS_BY_ROLE,
+    KIND_BY_BLOCK,
+    MEDIA,
+    POST_KINDS,
+    PRE_KINDS,
+    PRE_ROLES,
+    PROMPTS,
+    RESOURCES,
+    TEXTS,
+    TOOLS,
+    ViewAction,
+    ViewKind,
+)
+from dragoman.canonical.message_view.parts import (
+    CalledTool,
+    UnknownPartError,
+    arguments_of,
+    content_of,
+    inner_parts,
+    mime_type_of,
+    name_of,
+    properties_of,
+    size_of,
+    uri_of,
+)
+
+logger = logging.getLogger("dragoman.canonical")
+
+_UNSET: Any = object()
+
+
+def iter_views(
+    message: Message,
+    hook: str | None = None,
+    extensions: Extensions | None = None,
+    *,
+    calls: Mapping[str, CalledTool] | None = None,
+) -> "Iterator[MessageView]":
+    """One view for each part, in order.
+
+    ``hook`` says where in the pipeline this is, such as llm_output. ``calls`` names the tools by the ids of their calls
+    (see `called_tools`); without it, the extensions' MCP metadata names the tool of a message with one call or result.
+
+    Raises UnknownPartError at once, before the first view, where a part has no kind: nothing is skipped.
+    Raises TypeError where the extensions are something else, such as a dict.
+    """
+    if not (extensions is None or isinstance(extensions, Extensions)):
+        given = type(extensions).__name__
+        raise TypeError(f"extensions are Extensions, not a {given}: Extensions.model_validate reads a dict")
+    for index, part in enumerate(message.content):
+        _kind(part, f"content[{index}] of message {one_line(message.id)}")
+    alone = sum(isinstance(part, (ToolUseBlock, ToolResultBlock)) for part in message.content) == 1
+    return (
+        MessageView(
+            part, message.role, hook=hook, extensions=extensions, called=_find_tool(part, extensions, calls, alone)
+        )
+        for part in message.content
+    )
+
+
+def _kind(part: ContentBlock, where: str) -> ViewKind:
+    kind = KIND_BY_BLOCK.get(type(part))  # type: ignore[arg-type]
+    if kind is None:
+        shown = one_line(str(getattr(part, "type", type(part).__name__)))
+        logger.warning("%s is of the kind %r, which no view can show", where, shown)
+        raise UnknownPartError(
+            f"{where} is of the kind {shown!r}, which no view can show: remove it or let it be denied"
+        )
+    return kind
+
+
+def _find_tool(
+    part: ContentBlock, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None, alone: bool
+) -> CalledTool | None:
+    """The tool that a call or a result is about, as far as anyone says."""
+    tool = extensions.mcp.tool if alone and extensions and extensions.mcp else None
+    described = CalledTool(tool.name, tool.namespace or tool.server_id) if tool else None
+    if isinstance(part, ToolResultBlock):
+        return (calls or {}).get(part.tool_use_id) or described
+    if isinstance(part, ToolUseBlock):
+        candidates = ((calls or {}).get(part.id), described)
+        return next((each for each in candidates if each and each.name == part.name and each.namespace), None)
+    return None
+
+
+class MessageView(ViewContext):
+    """What a policy sees of one part. Raises UnknownPartError for a part that has no kind."""
+
+    __slots__ = ("_called", "_content", "_extensions", "_hook", "_kind", "_part", "_role")
+
+    _part: ContentBlock
+    _kind: ViewKind
+    _role: Role
+    _hook: str | None
+    _called: CalledTool | None
+    _content: Any
+
+    def __init__(
+        self,
+        part: ContentBlock,
+        role: Role,
+        *,
+        hook: str | None = None,
+        extensions: Extensions | None = None,
+        called: CalledTool | None = None,
+    ) -> None:
+        set_field = super().__setattr__
+        set_field("_part", part)
+        set_field("_kind", _kind(part, "this part"))
+        set_field("_role", Role(role))
+        set_field("_hook", hook)
+        set_field("_extensions", extensions)
+        set_field("_called", called)
+        set_field("_content", _UNSET)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a MessageView is read-only: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a MessageView is read-only: {name} cannot be deleted")
+
+    @property
+    def kind(self) -> ViewKind:
+        return self._kind
+
+    @property
+    def role(self) -> Role:
+        return self._role
+
+    @property
+    def hook(self) -> str | None:
+        """Where in the pipeline this is, such as llm_output."""
+        return self._hook
+
+    @property
+    def raw(self) -> ContentBlock:
+        """The part: an equal copy, so that nobody changes the message through it."""
+        return self._part.model_copy(deep=True)
+
+    @property
+    def content(self) -> str | None:
+        """The text that can be searched, read once; see `view_parts.content_of` for what it is of each kind."""
+        if self._content is _UNSET:
+            super().__setattr__("_content", content_of(self._part))
+        content: str | None = self._content
+        return content
+
+    @property
+    def text(self) -> str | None:
+        """Another name for the content."""
+        return self.content
+
+    @property
+    def uri(self) -> str | None:
+        """What names the entity for policies: tool://namespace/name and the like, a resource's own URI."""
+        return uri_of(self._part, self._called)
+
+    @property
+    def name(self) -> str | None:
+        return name_of(self._part, self._called)
+
+    @property
+    def action(self) -> ViewAction:
+        return ACTIONS.get(self._kind) or ACTIONS_BY_ROLE[self._role]
+
+    @property
+    def args(self) -> FrozenDict | None:
+        """The arguments of a tool call or a prompt request, frozen at every depth."""
+        arguments = arguments_of(self._part)
+        return None if arguments is None else FrozenDict(freeze(arguments))
+
+    @property
+    def mime_type(self) -> str | None:
+        return mime_type_of(self._part)
+
+    @property
+    def size_bytes(self) -> int | None:
+        return size_of(self._part, self.content)
+
+    @property
+    def properties(self) -> FrozenDict:
+        """What only this kind of part has, frozen at every depth (CMF A5.8); empty for kinds without."""
+        return FrozenDict(freeze(properties_of(self._part, self._called)))
+
+    @property
+    def is_pre(self) -> bool:
+        """Whether this goes in: a request, or text and media of a user, system or developer message."""
+        return self._kind in PRE_KINDS or (self._kind not in POST_KINDS and self._role in PRE_ROLES)
+
+    @property
+    def is_post(self) -> bool:
+        """Whether this comes out. Every part either goes in or comes out."""
+        return not self.is_pre
+
+    @property
+    def is_tool(self) -> bool:
+        return self._kind in TOOLS
+
+    @property
+    def is_prompt(self) -> bool:
+        return self._kind in PROMPTS
+
+    @property
+    def is_resource(self) -> bool:
+        return self._kind in RESOURCES
+
+    @property
+    def is_text(self) -> bool:
+        return self._kind in TEXTS
+
+    @property
+    def is_media(self) -> bool:
+        return self._kind in MEDIA
+
+    @property
+    def object(self) -> ObjectSecurityProfile | None:
+        """The access profile of this entity, by its name, else by its URI; a copy."""
+        found = self._find_entity(self._security.objects) if self._security else None
+        return found.model_copy(deep=True) if found else None
+
+    @property
+    def data_policy(self) -> DataPolicy | None:
+        """The data policy of this entity, by its name, else by its URI; a copy."""
+        found = self._find_entity(self._security.data) if self._security else None
+        return found.model_copy(deep=True) if found else None
+
+    def _find_entity(self, entries: Mapping[str, Any]) -> Any:
+        keys = (self.name, self.uri)
+        return next((entries[key] for key in keys if key and key in entries), None)
+
+    def get_property(self, name: str, default: Any = None) -> Any:
+        return self.properties.get(name, default)
+
+    def get_arg(self, name: str, default: Any = None) -> Any:
+        return freeze((arguments_of(self._part) or {}).get(name, default))
+
+    def has_arg(self, name: str) -> bool:
+        return name in (arguments_of(self._part) or {})
+
+    def matches_uri_pattern(self, pattern: str) -> bool:
+        """Whether the URI as a whole matches the glob; never, where there is no URI."""
+        uri = self.uri
+        return bool(uri) and glob(pattern).matches(uri or "")
+
+    def has_content(self) -> bool:
+        return self.content is not None
+
+    def inner_views(self) -> "Iterator[MessageView]":
+        """Views of what lies inside this part: the blocks of a tool's result, the parts of a prompt result's messages.
+
+        The content of a prompt result is its own text alone, so that a policy on what its messages say looks here.
+        Raises UnknownPartError at once where something inside has no kind, or is no message.
+        """
+        hook, extensions = self._hook, self._extensions
+        inner = [MessageView(part, role, hook=hook, extensions=extensions) for role, part in inner_parts(self._part)]
+        return iter(inner)
+
+    def to_dict(
+        self, include_content: bool = True, include_context: bool = True, *, include_arguments: bool = True
+    ) -> dict[str, Any]:
+        """This view as plain JSON, its own from top to bottom. Headers with secrets and claims are never in it.
+
+        Without the content the arguments of a call stay, unless ``include_arguments`` is False too; that alone also
+        leaves out a call's content, since that is its arguments.
+        """
+        return export_view(
+            self,
+            include_content=include_content,
+            include_context=include_context,
+            include_arguments=include_arguments,
+        )
+
+    def to_opa_input(self, include_content: bool = True, *, include_arguments: bool = True) -> dict[str, Any]:
+        """What the Open Policy Agent takes."""
+        return {"input": self.to_dict(include_content, include_arguments=include_arguments)}
+
+    def __reduce__(self) -> Any:
+        return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._called)
+
+    def __repr__(self) -> str:
+        """No content: it may be a secret."""
+        uri = f", uri={self.uri}" if self.uri else ""
+        hook = f", hook={self._hook}" if self._hook else ""
+        return f"MessageView(kind={self._kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"
+
+
+def _restore_view(part: Any, role: Role, hook: str | None, extensions: Extensions | None, called: Any) -> MessageView:
+    return MessageView(part, role, hook=hook, extensions=extensions, called=called)

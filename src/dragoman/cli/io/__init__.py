@@ -1,0 +1,1 @@
+"""How commands read their input and show their output."""

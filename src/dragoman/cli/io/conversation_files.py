@@ -1,0 +1,152 @@
+"""The files of `dragoman convert`: what is in the source, where it goes, and that nothing is written over silently."""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pydantic_core import to_json
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.canonical.ids import new_session_id
+from dragoman.canonical.message import Message
+from dragoman.events.umf import history_to_umf
+from dragoman.formats.conversion import Conversion
+from dragoman.formats.detect import detect
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers import Conversation
+from dragoman.formats.registry import get_format, read_file, to_text
+from dragoman.formats.umf.convert import to_umf
+from dragoman.session import snapshot
+
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME = 80
+_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".db", ".sqlite", ".sqlite3", ".chatml", ".txt"})
+"""Of the files of a directory that are tried."""
+
+
+_OWN_FORMATS = frozenset({"session", "umf-events"})
+
+
+def check_writable(to: str) -> None:
+    """Raises ConfigurationError where there is no such shape, or it is read and never written."""
+    if get_format(to).write is None and to not in _OWN_FORMATS:
+        raise ConfigurationError(f"{to} is read and never written")
+
+
+def iter_files(source: Path, target: Path) -> Iterator[Path]:
+    """The files of a directory, in order; not those of the target where that lies in it, nor hidden ones."""
+    target_folder = target.resolve()
+    for path in sorted(source.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(source).parts)
+        if (
+            path.suffix.lower() in _SUFFIXES
+            and path.is_file()
+            and not hidden
+            and target_folder not in path.resolve().parents
+        ):
+            yield path
+
+
+def plan_targets(
+    source: Path, target: Path, *, of: str | None, to: str, model: str | None, only: str | None, named: bool = True
+) -> Iterator[tuple[str, list[Message], Path]]:
+    """Each conversation of a file, with the file that it goes to.
+
+    ``named``: the target is the file's own name; otherwise it lacks the shape's suffix. Raises FormatError, with a
+    path, and ConfigurationError.
+    """
+    conversations = read_conversations(source, of, model)
+    if only is not None:
+        conversations = [conversation for conversation in conversations if conversation.name == only]
+        if not conversations:
+            raise ConfigurationError(f"{source} holds no conversation {only!r:.80}")
+    if not conversations:
+        raise ConfigurationError(f"{source} holds no conversation")
+    suffix = get_format(to).suffix
+    if len(conversations) == 1:
+        (conversation,) = conversations
+        if named and target.is_dir():
+            target = target / f"{source.stem}{suffix}"
+        yield conversation.name, conversation.messages, target if named else target.with_name(target.name + suffix)
+        return
+    if named and target.suffix and not target.is_dir():
+        raise ConfigurationError(
+            f"{source} holds {len(conversations)} conversations: name a directory as the target, or one of them with --only"
+        )
+    taken: set[str] = set()
+    for conversation in conversations:
+        yield conversation.name, conversation.messages, target / f"{_file_name(conversation.name, taken)}{suffix}"
+
+
+def read_conversations(source: Path, of: str | None, model: str | None) -> list[Conversation]:
+    """Those of a file, in the shape that is named, or else told by looking. Raises FormatError, with a path, and
+    ConfigurationError."""
+    name = of or detect(source.read_bytes())
+    if name is None:
+        raise ConfigurationError(f"nothing tells in which shape {source} is: say it with --from")
+    try:
+        return read_file(source, name, model)
+    except FormatError as error:
+        raise FormatError(f"{error.reason} (read as {name})", path=error.path) from None
+
+
+def _file_name(name: str, taken: set[str]) -> str:
+    """The name as one of a file, and not that of another one."""
+    safe = _UNSAFE_CHARACTERS.sub("_", name).strip("._")[:_MAX_NAME] or "conversation"
+    candidate, number = safe, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{safe}-{number}"
+    taken.add(candidate)
+    return candidate
+
+
+def convert_history(history: Sequence[Message], to: str, model: str | None) -> Conversion[str]:
+    """The text of a file in a shape. Raises ConfigurationError where the shape is read and never written."""
+    if to == "session":
+        models = [message.metadata.model for message in history if message.metadata.model]
+        session = next((message.session_id for message in history if message.session_id), new_session_id())
+        last = next((name for name in reversed(models) if ":" in name), None)
+        return Conversion(
+            snapshot.write(snapshot.Snapshot(session, model or last, list(history), ToolIdMap())).decode()
+        )
+    if to == "umf-events":
+        # The envelopes hold UMF's messages, so that what is lost in those is lost in them.
+        lines = (to_json(envelope).decode() + "\n" for envelope in history_to_umf(history))
+        return Conversion("".join(lines), to_umf(history).losses)
+    write = get_format(to).write
+    if write is None:
+        raise ConfigurationError(f"{to} is read and never written")
+    conversion = write(history, model)
+    return Conversion(to_text(conversion.data), conversion.losses)
+
+
+def write_file(conversion: Conversion[str], path: Path, *, overwrite: bool) -> None:
+    """Writes the file, whole or not at all. Raises ConfigurationError where there is one and it may not be lost."""
+    if path.exists() and not overwrite:
+        raise ConfigurationError(f"{path} is there already: choose another name, or say --overwrite")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(conversion.data)
+        Path(temporary).chmod(0o666 & ~_umask())
+        if overwrite:
+            Path(temporary).replace(path)
+        else:
+            os.link(temporary, path)
+            Path(temporary).unlink()
+    except BaseException as error:
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, FileExistsError):
+            raise ConfigurationError(f"{path} is there already: choose another name, or say --overwrite") from None
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,182 @@
+"""Where `dragoman view` finds a conversation: sessions, stores, cassettes, and all shapes that are read here."""
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import ConfigurationError, UnknownProviderError
+from dragoman.adapter.registry import adapter_class
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.canonical.ids import new_tool_use_id
+from dragoman.canonical.message import Message
+from dragoman.cli.io.conversation_files import read_conversations
+from dragoman.formats import Conversation, detect, from_cassette
+from dragoman.session import snapshot
+
+if TYPE_CHECKING:
+    from dragoman.store import Store
+    from dragoman.testing.cassettes.file import Recording
+
+_SQLITE = b"SQLite format 3\0"
+_CASSETTE_HEADER = re.compile(rb"\A(---\s*)?format: \d+\s")
+_TABLES = {"sessions", "messages", "attempts"}
+"""Of a store of ours."""
+_MAX_NAMED = 8
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConversation:
+    """``model`` is the one that the session is set to, where that is known."""
+
+    title: str
+    messages: Sequence[Message]
+    model: str | None = None
+    attempts: Sequence[Message] = ()
+    tool_ids: ToolIdMap | None = None
+
+    @property
+    def file_name(self) -> str:
+        return _UNSAFE_CHARACTERS.sub("_", self.title).strip("._") or "conversation"
+
+
+def load_conversation(
+    source: str, *, of: str | None, only: str | None, store: str | None, model: str | None
+) -> LoadedConversation:
+    """What is to be shown. A source that is no file is the URL of a store, or the id of a session in ``store``.
+
+    Raises ConfigurationError where there is no such thing, or several and ``only`` names none; and FormatError.
+    """
+    if "://" in source:
+        return _from_store(source, only)
+    path = Path(source)
+    if path.is_file():
+        return (
+            _from_store(f"sqlite:///{path}", only)
+            if of is None and _is_store(path)
+            else _from_file(path, of, only, model)
+        )
+    if path.is_dir():
+        raise ConfigurationError(f"{source} is a folder: name one file of it")
+    if not source.startswith("sess_") and store is None:
+        raise ConfigurationError(f"there is no file {source!r:.200}, and this is no session's id")
+    return _from_store(_url(store), source)
+
+
+def _from_file(path: Path, of: str | None, only: str | None, model: str | None) -> LoadedConversation:
+    data = path.read_bytes()
+    if of in (None, "session") and detect(data) == "session":
+        session = snapshot.read(data, new_tool_use_id)
+        return LoadedConversation(path.stem, session.messages, session.model, session.attempts, session.tool_ids)
+    if of in (None, "vcr") and _CASSETTE_HEADER.match(data):
+        conversations = from_cassette(_as_vcr(_load_recording(path)))
+    else:
+        conversations = read_conversations(path, of, model)
+    chosen = _choose(conversations, only, path)
+    return LoadedConversation(path.stem if len(conversations) == 1 else f"{path.stem} {chosen.name}", chosen.messages)
+
+
+def _choose(found: Sequence[Conversation], only: str | None, path: Path) -> Conversation:
+    matching = [each for each in found if only is None or each.name == only]
+    if len(matching) == 1:
+        return matching[0]
+    names = [each.name for each in found]
+    if only is not None and not matching:
+        raise ConfigurationError(f"{path} holds no conversation {only!r:.80}: there are {_join_names(names)}")
+    if not found:
+        raise ConfigurationError(f"{path} holds no conversation")
+    raise ConfigurationError(f"{path} holds {len(found)} conversations: choose one with --only: {_join_names(names)}")
+
+
+def _from_store(url: str, session_id: str | None) -> LoadedConversation:
+    from dragoman.store import Store  # its extra is asked for where a store is
+
+    scheme, _, path = url.partition(":///")
+    if scheme.startswith("sqlite") and path and not Path(path).is_file():
+        raise ConfigurationError(f"there is no store {path!r:.200}")  # to look at one does not make it
+    with Store(url) as store:
+        session = store.load(session_id or _only_session(store))
+    title = session.record.title or session.id
+    return LoadedConversation(
+        title, session.messages, session.model, session.attempts, ToolIdMap.load(session.tool_ids)
+    )
+
+
+def _only_session(store: "Store") -> str:
+    ids = [record.id for record in store.list(limit=_MAX_NAMED + 1).sessions]
+    if len(ids) == 1:
+        return ids[0]
+    if not ids:
+        raise ConfigurationError("the store holds no session")
+    raise ConfigurationError(f"the store holds several sessions: choose one with --only: {_join_names(ids)}")
+
+
+def _url(store: str | None) -> str:
+    if store is not None:
+        return store if "://" in store else f"sqlite:///{store}"
+    from dragoman.store.database import default_url
+
+    return str(default_url())
+
+
+def _join_names(names: Sequence[str]) -> str:
+    more = " and others" if len(names) > _MAX_NAMED else ""
+    return ", ".join(f"{name:.80}" for name in names[:_MAX_NAMED]) + more
+
+
+def _is_store(path: Path) -> bool:
+    """Whether a file is a database of ours: others' logs are SQLite as well."""
+    with path.open("rb") as file:
+        if file.read(len(_SQLITE)) != _SQLITE:
+            return False
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        except sqlite3.DatabaseError as error:
+            raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    return tables >= _TABLES
+
+
+def _load_recording(path: Path) -> "Recording":
+    from dragoman.testing.cassettes.file import loads
+
+    try:
+        return loads(path.read_text(encoding="utf-8"))
+    except (ConfigurationError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def _as_vcr(recording: "Recording") -> dict[str, Any]:
+    """Our cassette in vcrpy's shape, whose reader finds the conversations in it."""
+    return {
+        "interactions": [
+            {
+                "request": {
+                    "method": each.request.method,
+                    "uri": f"{_origin(each.request.provider)}{each.request.path}",
+                    "headers": dict(each.request.headers),
+                    "body": each.request.body,
+                },
+                "response": {
+                    "status": {"code": each.response.status},
+                    "headers": dict(each.response.headers),
+                    "body": {"string": each.response.body},
+                },
+            }
+            for each in recording.exchanges
+        ]
+    }
+
+
+def _origin(provider: str | None) -> str:
+    """Where the provider is reached: the host tells whose wire it is. Nothing is sent there."""
+    try:
+        address = adapter_class(provider).endpoint.base_url if provider else ""
+    except (ConfigurationError, UnknownProviderError):
+        address = ""
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if rest and "{" not in rest else "https://recorded.invalid"

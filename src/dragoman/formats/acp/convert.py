@@ -1,0 +1,142 @@
+"""Messages of the final ACP form as JSON (specification B6): a list of messages, each with its parts.
+
+Agents are the assistant, whatever their names. Results of tools are the agents' words there, and become the tools'
+messages here. A thought is a step of the trajectory, and a source that is told of a text is its citation.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.formats import verbatim
+from dragoman.formats.acp.models import AcpMessage, AcpPart, CitationMetadata, TrajectoryMetadata
+from dragoman.formats.body.blocks import PartWriter, block_of
+from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.document import iter_entries, validating
+from dragoman.formats.histories import as_history
+from dragoman.formats.tool_calls import ToolIdReader, split_results
+
+FORMAT = "acp"
+_LABEL = "ACP"
+
+Fields = dict[str, Any]
+
+
+def to_acp(messages: Sequence[Message]) -> Conversion[list[Fields]]:
+    """A history as ACP messages. Raises CriticalLossError where a block marked critical would be lost."""
+    history = as_history(messages)
+    losses = LossCollector(FORMAT)
+    ids = verbatim.tool_ids(history, FORMAT)
+    written: list[Fields] = []
+    index = 0
+    while index < len(history):
+        if (found := verbatim.recover(history, index, FORMAT)) is not None:
+            native, count = found
+            written.append(native)
+            index += count
+        else:
+            written.append(_message(history[index], ids, losses))
+            index += 1
+    loss_list = losses.report(history)
+    refuse_critical(history, loss_list)
+    return Conversion(written, loss_list)
+
+
+def from_acp(document: Any) -> list[Message]:
+    """The messages of a document, from its JSON text or from Python's lists and dicts.
+
+    A message that holds results of tools among other parts becomes several. Raises FormatError, with a path.
+    """
+    ids = ToolIdReader()
+    groups = [(*_entry(native, path, ids), native) for path, native in iter_entries(document, format_name=_LABEL)]
+    native_ids = {
+        canonical_id: native_id for _, group_ids, _ in groups for canonical_id, native_id in group_ids.items()
+    }
+    read: list[Message] = []
+    for messages, group_ids, native in groups:
+        if len(messages) != 1 or group_ids or _message(messages[0], native_ids, LossCollector(FORMAT)) != native:
+            messages = [verbatim.attach_ids(message, FORMAT, group_ids) for message in messages]
+            messages = verbatim.attach(messages, FORMAT, native)
+        read += messages
+    return read
+
+
+def _entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
+    """The messages of an entry, and the document's own tool ids by ours."""
+    with validating(native, path):
+        message = AcpMessage.model_validate(native)
+        role = Role.USER if message.role == "user" else Role.ASSISTANT
+        has_results = any((part.name or "").startswith("/tool_results/") for part in message.parts)
+        ids.start_turn(role, has_results=has_results)
+        fields: Fields = {"metadata": MessageMetadata()}
+        if (at := message.created_at) is not None:
+            fields["created_at"] = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return split_results(role, [_block(part, ids) for part in message.parts], fields), ids.pop_native_ids()
+
+
+def _block(part: AcpPart, ids: ToolIdReader | None = None) -> ContentBlock:
+    metadata = part.metadata
+    if isinstance(metadata, TrajectoryMetadata) and metadata.message and not metadata.tool_name and not part.content:
+        return ThinkingBlock(text=metadata.message)
+    block = block_of(part) if ids is None else block_of(part, ids.call, ids.result)
+    if isinstance(metadata, CitationMetadata) and isinstance(block, TextBlock):
+        cited = Citation(
+            kind="citation",
+            title=metadata.title,
+            url=metadata.url,
+            cited_text=metadata.description,
+            start=metadata.start_index,
+            end=metadata.end_index,
+        )
+        return block.model_copy(update={"citations": (cited,)})
+    return block
+
+
+def _message(message: Message, ids: Mapping[str, str], losses: LossCollector) -> Fields:
+    if message.channel is not None:
+        losses.add(message, -1, "ACP has no channels", kind=LossKind.CHANNEL, severity=Severity.INFO)
+    role = "agent" if message.role in (Role.ASSISTANT, Role.TOOL) else "user"
+    if message.role in (Role.SYSTEM, Role.DEVELOPER):
+        losses.add(message, -1, f"ACP has no {message.role}: written as the user's", kind=LossKind.ROLE)
+    if message.role is Role.TOOL and len(message.content) > 1:
+        reason = "each result is read as a message of its own"
+        losses.add(message, -1, reason, kind=LossKind.FLATTENED, severity=Severity.INFO)
+    _report_misplaced(message, losses)
+    writer = _Writer(_LABEL, AcpPart.model_validate, bool, ids, losses)
+    parts = [writer.part(message, index) for index in range(len(message.content))]
+    part_dicts = [part.model_dump(mode="json", exclude_unset=True) for part in parts if part is not None]
+    return {"role": role, "parts": part_dicts, "created_at": message.created_at.isoformat()}
+
+
+def _report_misplaced(message: Message, losses: LossCollector) -> None:
+    """Results are read as tools' messages wherever they stand, and what stands beside them as the speaker's."""
+    for index, block in enumerate(message.content):
+        if isinstance(block, ToolResultBlock) != (message.role is Role.TOOL):
+            reason = f"a {block.type} block in a {message.role} message is read as another speaker's"
+            losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+
+
+class _Writer(PartWriter[AcpPart]):
+    """Parts with what ACP can tell beside them."""
+
+    def _read(self, part: AcpPart) -> ContentBlock:
+        return _block(part)
+
+    def _candidates(self, block: ContentBlock) -> Iterator[Fields]:
+        if isinstance(block, ThinkingBlock) and block.text:
+            step = {"kind": "trajectory", "message": block.text}
+            yield {"content_type": "text/plain", "content": "", "metadata": step}
+        for fields in super()._candidates(block):
+            if isinstance(block, TextBlock) and len(block.citations) == 1:
+                yield {**fields, "metadata": _citation(block.citations[0])}
+            yield fields
+
+
+def _citation(cited: Citation) -> Fields:
+    """A source as ACP tells of it. Where a span lies in the whole message is not known of one block: it is left out."""
+    fields = {"url": cited.url, "title": cited.title, "description": cited.cited_text}
+    return {"kind": "citation", **{name: text for name, text in fields.items() if text is not None}}

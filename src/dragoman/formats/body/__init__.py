@@ -1,0 +1,1 @@
+"""Message bodies and their schemas."""

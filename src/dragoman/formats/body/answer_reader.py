@@ -1,0 +1,246 @@
+"""A model's answer, read into a message body while it comes: what is certain to be wrong is known at once.
+
+A body as a model writes it is an object with a list of ``parts``, or that list alone. The same reader reads an answer
+that is all there, so that what is told early is what would be told in the end.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.canonical.glob import Glob
+from dragoman.formats.body.json_tokenizer import BrokenJsonError, JsonTokenizer, Token, TokenKind
+from dragoman.formats.body.message_body import MessageBody
+from dragoman.formats.body.parts import (
+    NAME_RULE,
+    MessageBodyPart,
+    can_start_name,
+    describe_part,
+    name_fault,
+    normalize_type,
+    type_fault,
+)
+from dragoman.formats.document import kind_of, validating
+from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
+
+if TYPE_CHECKING:
+    from dragoman.formats.body.schema import MessageBodySchema
+
+_KEYS = ("name", "contentType", "content", "contentUrl", "contentEncoding")
+_CONTENTS = ("content", "contentUrl")
+
+
+class AnswerReader:
+    """Reads one answer. ``violations`` are those that are certain by now, whatever may still come."""
+
+    def __init__(self, schema: "MessageBodySchema") -> None:
+        self._schema = schema
+        self._tokenizer = JsonTokenizer()
+        self._stack: list[str] = []
+        """What is open: ``root``, ``parts`` and ``part``, or ``other`` where something stands in a wrong place."""
+        self._key = ""
+        """Of the value that is to come."""
+        self._root = "$"
+        self._has_parts = False
+        self._fields: dict[str, Any] = {}
+        self._faulty = False
+        """Whether the part under way, or what stands in its place, has been complained of."""
+        self._index = -1
+        self._names: dict[str, int] = {}
+        self._parts: list[MessageBodyPart] = []
+        self._begun = self._broken = False
+        self.violations: list[BodyViolation] = []
+
+    def feed(self, text: str) -> None:
+        """The next piece."""
+        if not self._begun and not self._check_start(text):
+            return
+        if self._broken:
+            return
+        try:
+            for token in self._tokenizer.feed(text):
+                self._handle_token(token)
+        except BrokenJsonError as error:
+            self._fail(str(error))
+        else:
+            self._check_partial()
+
+    def _check_start(self, text: str) -> bool:
+        """Whether the body begins here. What is neither an object nor a list is none, at its first character."""
+        start = text.lstrip(" \t\n\r")
+        if start and start[0] not in "{[":
+            self._broken = True
+            self._add_violation(
+                "$", f"a message body is an object with a list of parts: nothing begins with {start[0]!r}"
+            )
+        self._begun = bool(start)
+        return self._begun
+
+    def end(self, ended: str | None = None) -> MessageBody:
+        """The body. Raises MessageBodyError with every violation; ``ended`` is told with them."""
+        if not self._broken:
+            try:
+                for token in self._tokenizer.end():
+                    self._handle_token(token)
+            except BrokenJsonError as error:
+                self._fail(str(error))
+        if self.violations:
+            raise MessageBodyError(self.violations, ended=ended)
+        return MessageBody(tuple(self._parts))
+
+    def _fail(self, reason: str) -> None:
+        self._broken = True
+        self._add_violation(
+            self._part_path if self._stack[-1:] == ["part"] else self._root, f"the answer is no JSON: {reason}"
+        )
+
+    @property
+    def _part_path(self) -> str:
+        return f"{self._root}[{self._index}]"
+
+    def _add_violation(self, path: str, reason: str) -> None:
+        self.violations.append(BodyViolation(path, reason))
+
+    def _add_part_violation(self, path: str, reason: str) -> None:
+        """Something is wrong with the part under way: said once."""
+        if not self._faulty:
+            self._add_violation(path, reason)
+        self._faulty = True
+
+    def _handle_token(self, token: Token) -> None:
+        inside = self._stack[-1] if self._stack else ""
+        match token.kind:
+            case TokenKind.OPENED:
+                self._stack.append(self._open(inside, token.value))
+            case TokenKind.CLOSED:
+                self._close(self._stack.pop())
+            case TokenKind.KEY if inside in ("root", "part"):
+                self._key = token.value
+                self._check_key(inside)
+            case TokenKind.VALUE if inside == "part":
+                self._set_field(token.value)
+            case TokenKind.VALUE if inside != "other":
+                self._report_misplaced(inside, kind_of(token.value))
+
+    def _open(self, inside: str, bracket: str) -> str:
+        if not inside:
+            self._has_parts = bracket == "["
+            return "parts" if self._has_parts else "root"
+        if inside == "root" and self._key == "parts" and bracket == "[" and not self._has_parts:
+            self._has_parts, self._root = True, "$.parts"
+            return "parts"
+        if inside == "parts" and bracket == "{":
+            self._index += 1
+            self._fields, self._faulty = {}, False
+            return "part"
+        if inside != "other":
+            self._report_misplaced(inside, "a list" if bracket == "[" else "an object")
+        return "other"
+
+    def _report_misplaced(self, inside: str, kind: str) -> None:
+        """A value where none of its kind belongs."""
+        if inside == "parts":
+            self._index += 1
+            self._add_violation(self._part_path, f"a part is an object, not {kind}")
+        elif inside == "part" and self._key in _KEYS:
+            self._add_part_violation(f"{self._part_path}.{self._key}", f"this is a text, not {kind}")
+        elif inside == "root" and self._key == "parts" and not self._has_parts:
+            self._add_violation("$.parts", f"the parts of a message body are a list, not {kind}")
+            self._has_parts = True
+
+    def _check_key(self, inside: str) -> None:
+        if inside == "root":
+            if self._key != "parts":
+                self._add_violation(
+                    f"$.{self._key[:_MAX_SHOWN]}", "beside the parts there is nothing in a message body"
+                )
+            elif self._has_parts:
+                self._add_violation("$.parts", "the parts are given twice")
+        elif self._key not in _KEYS:
+            self._add_part_violation(
+                f"{self._part_path}.{self._key[:_MAX_SHOWN]}", f"a part has no such field: it has {', '.join(_KEYS)}"
+            )
+        elif self._key in self._fields:
+            self._add_part_violation(f"{self._part_path}.{self._key}", "the field is given twice")
+
+    def _set_field(self, value: Any) -> None:
+        """A field of a part is there."""
+        key, at = self._key, f"{self._part_path}.{self._key}"
+        if key not in _KEYS:
+            return
+        if value is not None and not isinstance(value, str):
+            self._add_part_violation(at, f"this is a text, not {kind_of(value)}")
+        elif not self._faulty:
+            self._fields[key] = value
+            if key == "name" and value is not None:
+                if (fault := name_fault(value)) is not None:
+                    self._add_part_violation(at, fault)
+                elif (first := self._names.setdefault(value, self._index)) != self._index:
+                    self._add_part_violation(at, f"names are unique: {self._root}[{first}] has the same")
+            elif key == "contentType" and (fault := type_fault(value or "")) is not None:
+                self._add_part_violation(at, fault)
+            elif key == "contentEncoding" and value not in (None, "plain", "base64"):
+                self._add_part_violation(at, "an encoding is plain or base64")
+        self._check_part()
+
+    def _check_partial(self) -> None:
+        """What is certain of a text that is still coming."""
+        if self._stack[-1:] != ["part"] or not self._tokenizer.is_text:
+            return
+        if self._key in _CONTENTS:
+            self._check_part(self._key)
+        elif self._key in ("name", "contentType") and (prefix := self._tokenizer.partial_text) is not None:
+            if self._key == "name" and not can_start_name(prefix):
+                self._add_part_violation(f"{self._part_path}.name", NAME_RULE)
+            self._check_part(self._key, prefix)
+
+    def _check_part(self, pending_key: str = "", prefix: str = "") -> None:
+        """Whether a part with these fields, and one that is still ``coming`` and begins like that, can be right."""
+        if self._faulty:
+            return
+        if all(key == pending_key or self._fields.get(key) is not None for key in _CONTENTS):
+            self._add_part_violation(self._part_path, "a part has either content or a contentUrl")
+        elif not any(self._can_match(each.names, each.types, pending_key, prefix) for each in self._schema.parts):
+            name = prefix + "…" if pending_key == "name" else self._fields.get("name")
+            kind = prefix + "…" if pending_key == "contentType" else self._fields.get("contentType", "…")
+            self._add_part_violation(self._part_path, f"the schema has no place for {describe_part(name, kind)}")
+
+    def _can_match(self, names: Glob | None, types: Glob, pending_key: str, prefix: str) -> bool:
+        if "contentType" in self._fields:
+            fits = types.matches(normalize_type(self._fields["contentType"]))
+        else:
+            fits = types.matches_prefix(normalize_type(prefix)) if pending_key == "contentType" else True
+        if not fits:
+            return False
+        if pending_key == "name":
+            return names is not None and names.matches_prefix(prefix)
+        if "name" not in self._fields:
+            return True
+        name = self._fields["name"]
+        return name is None if names is None else name is not None and names.matches(name)
+
+    def _close(self, what: str) -> None:
+        if what == "part":
+            self._finish_part()
+        elif what == "parts":
+            known = tuple(self._parts)
+            self.violations += self._schema.missing(known)
+        elif what == "root" and not self._has_parts:
+            self._add_violation("$", "a message body has a list of parts")
+
+    def _finish_part(self) -> None:
+        """A part is all there."""
+        if self._faulty:
+            return
+        try:
+            with validating(self._fields, self._part_path):
+                part = MessageBodyPart.model_validate(self._fields)
+        except FormatError as error:
+            self._add_part_violation(error.path, error.reason)
+            return
+        if not self._schema.accepts(part):
+            self._add_part_violation(
+                self._part_path, f"the schema has no place for {describe_part(part.name, part.content_type)}"
+            )
+        self._parts.append(part)
+
+
+_MAX_SHOWN = 100

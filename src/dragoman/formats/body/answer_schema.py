@@ -1,0 +1,135 @@
+"""The JSON Schema of a message body, for a model to answer by.
+
+A model that is held to it writes an object with a list of parts, each of which some part of the body's schema takes.
+It is narrower than the body's schema, so that also a small model stays within what programs can use: of a type that is
+a glob the known ones are offered, what is said is said inline, and what is no text is base64 or lies at a URL.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dragoman.canonical.glob import expand_braces
+from dragoman.formats.body.parts import normalize_type
+
+if TYPE_CHECKING:
+    from dragoman.formats.body.schema import MessageBodySchema, MessageBodySchemaPart
+
+Schema = dict[str, Any]
+
+_KNOWN_TYPES = (
+    "text/plain", "text/markdown", "text/html", "text/csv", "text/css", "text/xml", "text/javascript", "text/x-python",
+    "text/x-rust", "text/x-c", "text/x-java", "text/x-go", "text/x-shellscript", "application/json",
+    "application/yaml", "application/xml", "application/toml", "image/svg+xml", "image/png", "image/jpeg", "image/webp",
+    "image/gif", "audio/mpeg", "audio/wav", "audio/ogg", "video/mp4", "video/webm", "application/pdf",
+    "application/zip", "application/octet-stream",
+)  # fmt: skip
+_TEXTUAL = re.compile(r"text/.*|application/(?:json|yaml|xml|toml|javascript)|.*\+(?:json|xml|yaml)")
+_SEGMENT = "[A-Za-z0-9._-]"
+_SOME, _ANY = "{1,40}", "{0,40}"
+"""Names have an end, so that a model that goes on and on comes to one."""
+_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
+_STAR = re.compile(r"\*\*+|\*|[^*]+")
+
+
+def answer_schema(schema: "MessageBodySchema") -> Schema:
+    """The JSON Schema; one of a body without parts where the body's schema takes none."""
+    kinds = [kind for part in schema.parts for kind in _part_schemas(part)]
+    parts: Schema = {"type": "array", "description": _description(schema)}
+    if kinds:
+        parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    if (max_parts := _max_parts(schema)) is not None:
+        parts["maxItems"] = max_parts
+    if any(part.required for part in schema.parts):
+        parts["minItems"] = 1
+    return _object_schema({"parts": parts})
+
+
+def _max_parts(schema: "MessageBodySchema") -> int | None:
+    """How many parts an answer needs at most: one for each name, and one for all that is said in words; None where
+    there is no telling. Small models do not come to an end by themselves.
+    """
+    named = {name for part in schema.parts if part.name is not None for name in expand_braces(part.name)}
+    unnamed = [part for part in schema.parts if part.name is None]
+    if any("*" in name for name in named) or any(_binary_types(part) for part in unnamed):
+        return None
+    return len(named) + bool(unnamed)
+
+
+def _description(schema: "MessageBodySchema") -> str:
+    lines = ["The parts of the answer, in order. A part without a name is said to the user."]
+    lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in schema.parts]
+    return " ".join(lines)
+
+
+def _part_schemas(part: "MessageBodySchemaPart") -> list[Schema]:
+    """What a part of the schema lets a model write: as text, as base64, and by URL."""
+    types = _allowed_types(part)
+    textual = [each for each in types if _TEXTUAL.fullmatch(each)]
+    binary = _binary_types(part)
+    name = {} if part.name is None else {"name": _name_schema(part.name)}
+    kinds = []
+    if textual:
+        kinds.append(_object_schema({**name, "contentType": _enum_schema(textual), "content": {"type": "string"}}))
+    if binary:
+        base64 = {"content": {"type": "string"}, "contentEncoding": {"type": "string", "const": "base64"}}
+        kinds.append(_object_schema({**name, "contentType": _enum_schema(binary), **base64}))
+    if not types:  # a glob that no type we know of matches: any type may be named, and the reader checks it
+        anything = {"contentType": {"type": "string", "description": f"A MIME type: {part.content_type}"}}
+        kinds.append(_object_schema({**name, **anything, "contentUrl": {"type": "string"}}))
+    elsewhere = types if part.name is not None else binary
+    if elsewhere:
+        kinds.append(_object_schema({**name, "contentType": _enum_schema(elsewhere), "contentUrl": {"type": "string"}}))
+    return kinds
+
+
+def _binary_types(part: "MessageBodySchemaPart") -> list[str]:
+    return [each for each in _allowed_types(part) if not _TEXTUAL.fullmatch(each)]
+
+
+def _allowed_types(part: "MessageBodySchemaPart") -> list[str]:
+    """The types that a model may name: those that are written out, and the known ones that a glob takes."""
+    written = [each for each in expand_braces(normalize_type(part.content_type)) if "*" not in each]
+    known = [each for each in _KNOWN_TYPES if part.types.matches(each)]
+    return list(dict.fromkeys([*written, *known]))
+
+
+def _name_schema(pattern: str) -> Schema:
+    named = expand_braces(pattern)
+    if not any("*" in each for each in named):
+        return _enum_schema(named)
+    return {"type": "string", "pattern": "^" + _alternation([_glob_to_regex(each) for each in named]) + "$"}
+
+
+def _glob_to_regex(pattern: str) -> str:
+    """A regular expression for names that a glob matches; the reader of the answer has the last word."""
+    found = ""
+    pieces = _STAR.findall(pattern)
+    for index, piece in enumerate(pieces):
+        if not piece.startswith("*"):
+            found += _SPECIAL.sub(r"\\\g<0>", piece)
+            continue
+        before = pieces[index - 1] if index else ""
+        behind = pieces[index + 1] if index + 1 < len(pieces) else ""
+        if piece == "*":
+            whole = before.endswith("/") and (not behind or behind.startswith("/"))
+            found += _SEGMENT + (_SOME if whole else _ANY)
+        elif not before:
+            found += f"(/{_SEGMENT}{_SOME})" + ("{0,6}" if behind else "{1,6}")
+        elif before.endswith("/") and not behind:
+            found += f"{_SEGMENT}{_SOME}(/{_SEGMENT}{_SOME}){{0,6}}"
+        else:
+            found += "[A-Za-z0-9._/-]{0,99}"
+    return found
+
+
+def _alternation(expressions: Sequence[str]) -> str:
+    return expressions[0] if len(expressions) == 1 else "(" + "|".join(expressions) + ")"
+
+
+def _enum_schema(values: Sequence[str]) -> Schema:
+    return {"type": "string", "const": values[0]} if len(values) == 1 else {"type": "string", "enum": list(values)}
+
+
+def _object_schema(properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -1,0 +1,208 @@
+"""Whether what one agent writes is what another reads (specification B1 and B5): decided from the two schemas alone.
+
+A yes holds for every body. A no comes with a body that the producer's schema takes and the consumer's does not, or,
+where none could be made, with a reason.
+
+How: a part is a name and a type, and every part of a schema takes all names of one glob with all types of another. So
+the question is whether one such product of languages lies within a union of others, which walking through all globs
+at once answers, shortest texts first.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dragoman.canonical.glob import Glob
+from dragoman.formats.body.message_body import MessageBody
+from dragoman.formats.body.parts import MessageBodyPart
+from dragoman.formats.body.schema import MessageBodySchema, MessageBodySchemaPart
+from dragoman.formats.errors import FormatError
+
+MAX_STEPS = 200_000
+"""After so many the question is given up, and the answer is no."""
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_NAME_CHARACTERS = _LETTERS + _LETTERS[:26].upper() + "_-"
+_TYPE_CHARACTERS = _LETTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Compatibility:
+    """True or false as such. ``reason`` says why not; ``witness`` is a body that only the producer's schema takes."""
+
+    compatible: bool
+    reason: str = ""
+    counterexample: MessageBody | None = None
+
+    def __bool__(self) -> bool:
+        return self.compatible
+
+
+def is_compatible(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compatibility:
+    """Whether every body that obeys the producer's schema obeys the consumer's too.
+
+    Raises TypeError where one of them is no schema.
+    """
+    for schema in (producer, consumer):
+        if not isinstance(schema, MessageBodySchema):
+            kind = type(schema).__name__
+            raise TypeError(f"two MessageBodySchema are compared, not a {kind}: MessageBodySchema.from_json reads JSON")
+    try:
+        return _compare(producer, consumer)
+    except _TooManyStepsError:
+        return Compatibility(False, "the globs are too intricate to be compared: write them more plainly")
+
+
+def _compare(producer: MessageBodySchema, consumer: MessageBodySchema) -> Compatibility:
+    for index, part in enumerate(producer.parts):
+        uncovered = _find_uncovered(part, consumer.parts)
+        if uncovered is not None:
+            reason = f"part {index} of the producer, {part}: the consumer has no place for all of it"
+            return _incompatible(producer, consumer, reason, [uncovered], ())
+    needed = [part for part in producer.parts if part.required]
+    for index, part in enumerate(consumer.parts):
+        if part.required and all(_find_uncovered(each, [part]) is not None for each in needed):
+            reason = f"part {index} of the consumer, {part}, is required, and the producer may leave it out"
+            return _incompatible(producer, consumer, reason, [], [part])
+    return Compatibility(True)
+
+
+def _incompatible(
+    producer: MessageBodySchema,
+    consumer: MessageBodySchema,
+    reason: str,
+    parts: list["_Example"],
+    avoided: Sequence[MessageBodySchemaPart],
+) -> Compatibility:
+    """The no, with a body around these parts that has nothing of what is to be avoided, if one can be made."""
+    made = [_build_part(part) for part in parts]
+    for needed in producer.parts:
+        if needed.required and not any(needed.matches(part) for part in made):
+            taken = [MessageBodySchemaPart(name=part.name, content_type="**") for part in made if part.name]
+            example = _find_uncovered(needed, [*avoided, *taken])
+            if example is None:
+                return Compatibility(False, reason)
+            made.append(_build_part(example))
+    try:
+        body = MessageBody(tuple(made))
+    except FormatError:
+        return Compatibility(False, reason)
+    proves = not producer.check(body) and consumer.check(body)
+    return Compatibility(False, reason, body if proves else None)
+
+
+def _build_part(example: "_Example") -> MessageBodyPart:
+    fields = {} if example.name is None else {"name": example.name}
+    return MessageBodyPart(**fields, content_type=example.type, content="")
+
+
+class _Example(NamedTuple):
+    name: str | None
+    type: str
+
+
+class _TooManyStepsError(Exception):
+    pass
+
+
+def _find_uncovered(part: MessageBodySchemaPart, covers: Sequence[MessageBodySchemaPart]) -> _Example | None:
+    """A part that ``part`` takes and none of the ``covers`` does; None where there is none."""
+    budget = _StepBudget()
+    names = part.names
+    if names is None:
+        kind = _find_uncovered_type(part.types, [each.types for each in covers if each.names is None], budget)
+        return None if kind is None else _Example(None, kind)
+    named = [(each.names, each.types) for each in covers if each.names is not None]
+    tried: list[frozenset[int]] = []
+    for name, covering in _walk([names, *(glob for glob, _ in named)], _NAMES, budget):
+        matched = frozenset(index - 1 for index in covering)
+        if any(before <= matched for before in tried):
+            continue  # more covers leave no more types
+        tried.append(matched)
+        kind = _find_uncovered_type(part.types, [named[index][1] for index in sorted(matched)], budget)
+        if kind is not None:
+            return _Example(name, kind)
+    return None
+
+
+def _find_uncovered_type(types: Glob, covers: Sequence[Glob], budget: "_StepBudget") -> str | None:
+    found = _walk([types, *covers], _TYPES, budget)
+    return next((kind for kind, covering in found if not covering), None)
+
+
+def _walk(globs: Sequence[Glob], texts: "_Language", budget: "_StepBudget") -> Iterator[tuple[str, list[int]]]:
+    """Texts that the first glob matches, shortest first, and which of the others match them: one text for each way
+    through all of the globs."""
+    alphabet = texts.alphabet(globs)
+    start = (texts.start, tuple(glob.start for glob in globs))
+    seen = {start}
+    waiting = [("", start)]
+    for text, (place, states) in waiting:
+        if texts.is_whole(place) and globs[0].accepts(states[0]):
+            yield text, [index for index, glob in enumerate(globs[1:], 1) if glob.accepts(states[index])]
+        for character in alphabet:
+            budget.take(len(globs))
+            after = texts.advance(place, character)
+            if after is None or not (first := globs[0].advance(states[0], character)):
+                continue
+            rest = (glob.advance(state, character) for glob, state in zip(globs[1:], states[1:], strict=True))
+            reached = (after, (first, *rest))
+            if reached not in seen:
+                seen.add(reached)
+                waiting.append((text + character, reached))
+
+
+class _StepBudget:
+    def __init__(self) -> None:
+        self._left = MAX_STEPS
+
+    def take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise _TooManyStepsError
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    """The texts that may be names, or types. A place is how far one has come; None is nowhere."""
+
+    start: str
+    advance: Callable[[str, str], str | None]
+    whole: frozenset[str]
+    characters: str
+    marks: frozenset[str]
+    """The characters beside ``characters`` that such a text may have."""
+
+    def is_whole(self, place: str) -> bool:
+        return place in self.whole
+
+    def alphabet(self, globs: Iterable[Glob]) -> list[str]:
+        """Characters that the globs tell apart, and one that stands for all others."""
+        written = frozenset[str]().union(*(glob.literals for glob in globs))
+        known = sorted(written & (frozenset(self.characters) | self.marks))
+        other = [character for character in self.characters if character not in written][:1]
+        return [*other, *(character for character in known if character != "/"), "/"]
+
+
+def _advance_name(place: str, character: str) -> str | None:
+    """Names are segments behind slashes, and no segment is one dot or two."""
+    if character == "/":
+        return "/" if place in ("", "segment") else None
+    if place == "":
+        return None
+    if character == "." and place in ("/", ".", ".."):
+        return {"/": ".", ".": "..", "..": "segment"}[place]
+    return "segment"
+
+
+def _advance_type(place: str, character: str) -> str | None:
+    """A type and its subtype, each of which begins with a letter or a digit."""
+    if character == "/":
+        return "/" if place == "type" else None
+    if place in ("", "/"):
+        return {"": "type", "/": "subtype"}[place] if character in _TYPE_CHARACTERS else None
+    return place
+
+
+_NAMES = _Language("", _advance_name, frozenset({"segment"}), _NAME_CHARACTERS, frozenset("."))
+_TYPES = _Language("", _advance_type, frozenset({"subtype"}), _TYPE_CHARACTERS, frozenset("!#$&^_.+-"))

@@ -1,0 +1,53 @@
+"""A message as a message body, and back (specification B and E). A body knows neither role nor channel nor time."""
+
+from typing import Any
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.canonical.blocks import ToolResultBlock
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.formats import verbatim
+from dragoman.formats.body.blocks import PartWriter, block_of
+from dragoman.formats.body.message_body import FORMAT, MessageBody
+from dragoman.formats.body.parts import MessageBodyPart, name_fault
+from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.histories import as_message
+
+_LABEL = "a message body"
+
+
+def to_message_body(message: Message) -> Conversion[MessageBody]:
+    """What a message says, as a body. Raises CriticalLossError where a block marked critical would be lost."""
+    losses = LossCollector(FORMAT)
+    body = _write(as_message(message), losses)
+    loss_list = losses.report([message])
+    refuse_critical([message], loss_list)
+    return Conversion(body, loss_list)
+
+
+def from_message_body(body: MessageBody | Any, *, role: Role | str = Role.USER) -> Message:
+    """The message that a body is, from the body or from its JSON. Tool ids stay as they are.
+
+    What the body says beyond what messages hold comes back with `to_message_body`, as long as the message is not
+    changed. Raises FormatError, with a path.
+    """
+    given = body if isinstance(body, MessageBody) else MessageBody.from_json(body)
+    content = tuple(block_of(part) for part in given.parts)
+    result_ids = [block.tool_use_id for block in content if isinstance(block, ToolResultBlock)]
+    role = Role(role)
+    metadata = MessageMetadata(parent_tool_use_id=result_ids[0] if len(result_ids) == 1 and role is Role.TOOL else None)
+    message = Message(role=role, content=content, metadata=metadata)
+    if _write(message, LossCollector(FORMAT)).as_json() == given.as_json():
+        return message
+    return verbatim.attach([message], FORMAT, {"parts": given.as_json()})[0]
+
+
+def _write(message: Message, losses: LossCollector) -> MessageBody:
+    if message.channel is not None:
+        reason = f"{_LABEL} has no channels"
+        losses.add(message, -1, reason, kind=LossKind.CHANNEL, severity=Severity.INFO)
+    if (found := verbatim.recover([message], 0, FORMAT)) is not None:
+        return MessageBody.from_json(found[0]["parts"])
+    writer = PartWriter(_LABEL, MessageBodyPart.model_validate, lambda name: name_fault(name) is None, {}, losses)
+    parts = [writer.part(message, index) for index in range(len(message.content))]
+    return MessageBody(tuple(part for part in parts if part is not None))

@@ -1,0 +1,153 @@
+"""MessageBodySchema: which parts a message body may have, and which it must (specification B3).
+
+A body obeys a schema where every part matches at least one part of the schema, and every required part of the schema
+is matched by at least one part. Order is free, and one part may serve several parts of the schema.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ConfigDict, StrictBool, field_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from dragoman.canonical.blocks import FrozenModel
+from dragoman.canonical.glob import Glob, glob
+from dragoman.canonical.guard import Text
+from dragoman.canonical.message import Message
+from dragoman.formats.body.answer_reader import AnswerReader
+from dragoman.formats.body.answer_schema import answer_schema
+from dragoman.formats.body.message_body import MessageBody
+from dragoman.formats.body.parts import MessageBodyPart, as_parts, describe_part, normalize_type
+from dragoman.formats.document import copy_json_at, kind_of, parse, validating
+from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
+
+FORMAT = "message_body_schema"
+ANY = "*/*"
+
+
+class MessageBodySchemaPart(FrozenModel):
+    """``name`` and ``content_type`` are globs: ``*`` stands for what has no slash, ``**`` for anything, ``{a,b}`` for
+    either. Without a name only parts without one match, and with one only those with a name.
+
+    Types are compared without their parameters, in any case. Raises pydantic.ValidationError.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+    name: Text | None = None
+    content_type: Text = ANY
+    required: StrictBool = False
+
+    @field_validator("name", "content_type")
+    @classmethod
+    def _check_glob(cls, pattern: str | None) -> str | None:
+        try:
+            glob(pattern or "", braces=True)
+        except ValueError as error:
+            raise PydanticCustomError("glob", "{fault}", {"fault": str(error)}) from None
+        return pattern
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str | None) -> str | None:
+        if name is not None and not name.startswith(("/", "*", "{")):
+            raise PydanticCustomError("name", "a name is an absolute path, and so is its pattern, such as /sources/*")
+        return name
+
+    @property
+    def names(self) -> Glob | None:
+        """What a name must match; None where there must be none."""
+        return None if self.name is None else glob(self.name, braces=True)
+
+    @property
+    def types(self) -> Glob:
+        """What a type must match, as `plain_type` gives it."""
+        return glob(normalize_type(self.content_type), braces=True)
+
+    def matches(self, part: MessageBodyPart) -> bool:
+        names = self.names
+        if names is None or part.name is None:
+            return names is None and part.name is None and self.types.matches(part.media_type)
+        return names.matches(part.name) and self.types.matches(part.media_type)
+
+    def __str__(self) -> str:
+        return describe_part(self.name, self.content_type)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBodySchema:
+    """What a body has to be. Given as ``output_schema`` to a session's turn, it is what the answer has to be."""
+
+    parts: tuple[MessageBodySchemaPart, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", as_parts(self.parts, MessageBodySchemaPart))
+
+    @classmethod
+    def from_json(cls, document: Any) -> "MessageBodySchema":
+        """The schema of a document, from its JSON text or from Python's lists and dicts: a list of parts.
+
+        Raises FormatError, with a path.
+        """
+        value = parse(document, format_name=FORMAT)
+        if not isinstance(value, (list, tuple)):
+            raise FormatError(f"the schema of a message body is a list of parts, not {kind_of(value)}")
+        parts = []
+        for index, item in enumerate(value):
+            path = f"$[{index}]"
+            given = copy_json_at(item, path)
+            if not isinstance(given, dict):
+                raise FormatError(f"a part of a schema is an object, not {kind_of(given)}", path=path)
+            with validating(given, path):
+                parts.append(MessageBodySchemaPart.model_validate(given))
+        return cls(tuple(parts))
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The list of parts, each with the fields that it was given."""
+        return [part.model_dump(by_alias=True, exclude_unset=True) for part in self.parts]
+
+    def check(self, body: MessageBody) -> tuple[BodyViolation, ...]:
+        """Everything that is wrong with a body; nothing where it obeys."""
+        return (*self._unexpected_parts(body), *self.missing(body.parts))
+
+    def enforce(self, body: MessageBody) -> MessageBody:
+        """The body, which obeys. Raises MessageBodyError with every violation."""
+        if violations := self.check(body):
+            raise MessageBodyError(violations)
+        return body
+
+    def missing(self, parts: tuple[MessageBodyPart, ...]) -> tuple[BodyViolation, ...]:
+        """The required parts that these parts do not give."""
+        needed = (part for part in self.parts if part.required)
+        return tuple(BodyViolation("$", f"it lacks {part}") for part in needed if not any(map(part.matches, parts)))
+
+    def accepts(self, part: MessageBodyPart) -> bool:
+        """Whether a body may have such a part."""
+        return any(each.matches(part) for each in self.parts)
+
+    def read(self, answer: Message | str) -> MessageBody:
+        """The body that a model's answer is, by this schema. Raises MessageBodyError with every violation."""
+        ended = None
+        if isinstance(answer, Message):
+            ended = f"the reply ended with {answer.stop_reason}" if answer.stop_reason else None
+            answer = answer.text
+        reader = AnswerReader(self)
+        reader.feed(answer)
+        return reader.end(ended)
+
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema that a model is asked to answer by: an object with the list of parts.
+
+        It asks for no more than what obeys, and for less where that is surer: known types, inline text. What JSON
+        Schema cannot say, such as that a part is required, is checked when the answer is read.
+        """
+        return answer_schema(self)
+
+    def _unexpected_parts(self, body: MessageBody) -> Iterator[BodyViolation]:
+        for index, part in enumerate(body.parts):
+            if not self.accepts(part):
+                yield BodyViolation(
+                    f"$[{index}]", f"the schema has no place for {describe_part(part.name, part.content_type)}"
+                )

@@ -1,0 +1,1 @@
+"""The Common Message Format."""

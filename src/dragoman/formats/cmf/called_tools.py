@@ -1,0 +1,63 @@
+"""Whose the tools are that a CMF document calls: their namespaces, and their names behind results (A3, A5.5).
+
+CMF says both with each call and each result. In a message a tool's namespace has no place, since it belongs to the
+tool; views are told it by ``calls``.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from dragoman.canonical.message import Message
+from dragoman.canonical.message_view.parts import CalledTool, called_tools
+from dragoman.formats import verbatim
+from dragoman.formats.cmf import models as cmf
+
+FORMAT = "cmf"
+
+
+def called_tools_in_cmf(messages: Iterable[Message]) -> dict[str, CalledTool]:
+    """The tools behind the calls and results of messages that `from_cmf` gave, by the ids of their calls.
+
+    For ``calls`` of `Message.iter_views`, of a `Pipeline` and of `to_cmf`. A message whose content was changed has
+    forgotten what its document said: ask before.
+    """
+    history = list(messages)
+    found = called_tools(history)
+    for start, message in enumerate(history):
+        if (entry := verbatim.noted_entry(message, FORMAT)) is None:
+            continue
+        native, count = entry
+        group = history[start : start + count]
+        tools = _tools_in_entry(native.get("message", native))
+        for call_id, native_id in _call_ids(group):
+            tool = tools.get(native_id)
+            if tool is None or (call_id in found and found[call_id].name != tool.name):
+                continue
+            known = found.get(call_id)
+            found[call_id] = CalledTool(tool.name, tool.namespace or (known.namespace if known else None))
+    return found
+
+
+def _tools_in_entry(raw: Any) -> dict[str, CalledTool]:
+    """What an entry says of tools, by its own ids; a call says more than its result."""
+    try:
+        message = cmf.CmfMessage.model_validate(raw)
+    except ValidationError:
+        return {}
+    tools: dict[str, CalledTool] = {}
+    for part in message.content:
+        if isinstance(part, cmf.ToolCallContentPart):
+            tools[part.content.tool_call_id] = CalledTool(part.content.name, part.content.namespace)
+        elif isinstance(part, cmf.ToolResultContentPart) and part.content.tool_name:
+            tools.setdefault(part.content.tool_call_id, CalledTool(part.content.tool_name))
+    return tools
+
+
+def _call_ids(group: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    """The ids of calls in these messages, each with the document's own."""
+    native_ids = verbatim.tool_ids(group, FORMAT)
+    for message in group:
+        for call_id in (*(use.id for use in message.tool_uses), *(part.tool_use_id for part in message.tool_results)):
+            yield call_id, native_ids.get(call_id, call_id)

@@ -1,0 +1,178 @@
+"""Blocks as CMF's parts and back (specification A3 and E)."""
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    PromptRequestBlock,
+    PromptResultBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.canonical.serialization import read_message
+from dragoman.formats.cmf import models as cmf
+
+Ids = Callable[[str], str]
+Fields = dict[str, Any]
+Tools = Mapping[str, CalledTool]
+"""Tools by the ids of their calls."""
+
+_PLAIN_TEXT = "text/plain"
+
+
+def part_of(block: ContentBlock, tools: Tools) -> Fields | None:
+    """The part, or None where CMF has no word for the block."""
+    match block:
+        case TextBlock():
+            return {"content_type": "text", "text": block.text}
+        case ThinkingBlock():
+            return {"content_type": "thinking", "text": block.text}
+        case ToolUseBlock():
+            called = tools.get(block.id)
+            namespace = called.namespace if called and called.name == block.name else None
+            fields = {"name": block.name, "arguments": block.input, "namespace": namespace}
+            return _nested("tool_call", tool_call_id=block.id, **fields)
+        case ToolResultBlock():
+            return _nested(
+                "tool_result",
+                tool_call_id=block.tool_use_id,
+                tool_name=tools[block.tool_use_id].name if block.tool_use_id in tools else "",
+                content=_result_content(block.content, tools),
+                is_error=block.is_error,
+            )
+        case ImageBlock() | VideoBlock() | AudioBlock() | DocumentBlock():
+            return _media(block)
+        case ResourceBlock() | ResourceRefBlock() | PromptRequestBlock():
+            return _nested(block.type, **block.model_dump(mode="json", exclude={"type"}))
+        case PromptResultBlock():
+            fields = block.model_dump(mode="json", exclude={"type", "messages"})
+            return _nested("prompt_result", **fields, messages=_messages(block.messages, tools))
+        case _:
+            return None
+
+
+def block_of(part: Any, call_id: Ids, result_id: Ids) -> ContentBlock:
+    """The block of a part that is one of CMF's."""
+    match part:
+        case cmf.TextContent():
+            return TextBlock(text=part.text)
+        case cmf.ThinkingContent():
+            return ThinkingBlock(text=part.text)
+        case cmf.ToolCallContentPart(content=call):
+            return ToolUseBlock(id=call_id(call.tool_call_id), name=call.name, input=call.arguments)
+        case cmf.ToolResultContentPart(content=result):
+            return ToolResultBlock(
+                tool_use_id=result_id(result.tool_call_id),
+                content=_read_result_content(result.content),
+                is_error=result.is_error,
+            )
+        case cmf.ResourceContentPart(content=resource):
+            return ResourceBlock(**resource.model_dump())
+        case cmf.ResourceRefContentPart(content=reference):
+            return ResourceRefBlock(**reference.model_dump())
+        case cmf.PromptRequestContentPart(content=request):
+            return PromptRequestBlock(**request.model_dump())
+        case cmf.PromptResultContentPart(content=rendered):
+            messages = tuple(map(message_fields, rendered.messages))
+            return PromptResultBlock(**rendered.model_dump(exclude={"messages"}), messages=messages)
+        case cmf.ImageContentPart(content=source):
+            return ImageBlock(source=_source(source), media_type=source.media_type)
+        case cmf.VideoContentPart(content=source):
+            return VideoBlock(source=_source(source), media_type=source.media_type, duration_ms=source.duration_ms)
+        case cmf.AudioContentPart(content=source):
+            return AudioBlock(source=_source(source), media_type=source.media_type, duration_ms=source.duration_ms)
+        case cmf.DocumentContentPart(content=source):
+            return DocumentBlock(source=_source(source), media_type=source.media_type, title=source.title)
+        case _:
+            raise AssertionError(f"no part of CMF: {type(part).__name__}")
+
+
+def message_fields(message: cmf.CmfMessage) -> Fields:
+    """A message within a prompt's result, as the JSON of a canonical one."""
+    blocks = [block_of(part, str, str).model_dump(mode="json", exclude_none=True) for part in message.content]
+    fields: Fields = {"role": message.role, "content": blocks}
+    return fields | ({"channel": message.channel} if message.channel else {})
+
+
+def _nested(content_type: str, **fields: Any) -> Fields:
+    written = {name: value for name, value in fields.items() if value is not None}
+    return {"content_type": content_type, "content": written}
+
+
+def _media(block: ImageBlock | VideoBlock | AudioBlock | DocumentBlock) -> Fields | None:
+    """None for what lies in a workspace or with a provider: CMF knows URLs and base64."""
+    kind, data, media_type = block.source.kind, block.source.data, block.media_type
+    if kind == "text":
+        kind, data = "base64", base64.b64encode(data.encode()).decode()
+        media_type = media_type or _PLAIN_TEXT
+    if kind not in ("url", "base64"):
+        return None
+    return _nested(
+        block.type,
+        type=kind,
+        data=data,
+        media_type=media_type,
+        duration_ms=getattr(block, "duration_ms", None),
+        title=getattr(block, "title", None),
+    )
+
+
+def _source(source: cmf.ImageSource) -> MediaSource:
+    return MediaSource(kind=source.type, data=source.data)
+
+
+def _result_content(content: tuple[ContentBlock, ...], tools: Tools) -> Any:
+    """A tool's answer as any JSON: nothing, a text, or a list of parts."""
+    if not content:
+        return None
+    if len(content) == 1 and isinstance(content[0], TextBlock):
+        return content[0].text
+    return [part for block in content if (part := part_of(block, tools)) is not None]
+
+
+def _read_result_content(content: Any) -> tuple[ContentBlock, ...]:
+    """Any JSON as a tool's answer: what is neither a text nor a list of parts becomes its JSON text."""
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (TextBlock(text=content),)
+    if isinstance(content, list):
+        try:
+            return tuple(block_of(part, str, str) for part in cmf.PARTS.validate_python(content))
+        except ValidationError:
+            pass
+    return (TextBlock(text=to_json(content).decode()),)
+
+
+def _messages(messages: Iterable[Fields], tools: Tools) -> list[Fields]:
+    """Messages of a rendered prompt that are canonical ones; what is in them but no message is left out."""
+    written = []
+    for fields in messages:
+        try:
+            message = read_message(fields)
+        except ValueError:
+            continue
+        written.append(message_of(message.role, message.channel, message.content, tools))
+    return written
+
+
+def message_of(role: str, channel: str | None, content: Iterable[ContentBlock], tools: Tools) -> Fields:
+    """A message of the parts that CMF has words for."""
+    parts = [part for block in content if (part := part_of(block, tools)) is not None]
+    fields: Fields = {"schema_version": cmf.VERSION, "role": str(role), "content": parts}
+    return fields | ({"channel": str(channel)} if channel else {})

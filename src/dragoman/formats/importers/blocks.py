@@ -1,0 +1,151 @@
+"""What the importers share: loose pieces of JSON as blocks, and foreign counts and names as ours."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import to_json
+
+from dragoman.adapter.wirejson import parse_arguments
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.usage import Usage
+from dragoman.formats.tool_calls import ToolIdReader, split_results
+
+Fields = dict[str, Any]
+
+_DATA_URL = re.compile(
+    r"data:(?P<type>[^;,]*)(?:;[^;,]*)*?(?P<base64>;base64)?,(?P<data>.*)", re.DOTALL | re.IGNORECASE
+)
+_MEDIA = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock}
+
+
+UtcTime = Annotated[
+    datetime,
+    Field(strict=False),
+    AfterValidator(lambda time: time if time.tzinfo else time.replace(tzinfo=UTC)),
+]
+"""A time; one without a zone is one in UTC."""
+
+
+class ImportedModel(BaseModel):
+    """What a document of another library is read as: the fields of use are checked, the others are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
+
+
+def model_fields_of(library: str, provider: str | None, name: str | None) -> Fields:
+    """Model and provider as a message's metadata has them; ``provider`` is called as the library calls it."""
+    ours = _providers()[library].get(provider, provider) if provider else None
+    model = f"{ours}:{name}" if ours and name else name
+    return {"model": model or None, "provider": ours or None}
+
+
+def media_block(
+    source: MediaSource, media_type: str | None = None, *, kind: str | None = None, **fields: Any
+) -> ContentBlock:
+    """Media of a kind, or of the kind that its type says; whatever is neither image, audio nor video is a document."""
+    block: Any = _MEDIA.get(kind or (media_type or "").partition("/")[0], DocumentBlock)
+    known = {name: value for name, value in fields.items() if value is not None and name in block.model_fields}
+    built: ContentBlock = block(source=source, media_type=media_type or None, **known)
+    return built
+
+
+def media_from_url(url: str, media_type: str | None = None, *, kind: str | None = None, **fields: Any) -> ContentBlock:
+    """Media by URL, or what a data URL holds."""
+    data_url = _DATA_URL.fullmatch(url)
+    if data_url is None:
+        return media_block(MediaSource(kind="url", data=url), media_type, kind=kind, **fields)
+    return media_block(
+        MediaSource(kind="base64", data=data_url["data"]), data_url["type"] or media_type, kind=kind, **fields
+    )
+
+
+def tool_call(ids: ToolIdReader, native: str | None, name: str, arguments: Any) -> ToolUseBlock:
+    """A call. Arguments that are no object, or the text of one, are kept as its raw input."""
+    raw: str | None = None
+    if isinstance(arguments, str):
+        arguments, raw = parse_arguments(arguments)
+    elif arguments is not None and not isinstance(arguments, dict):
+        arguments, raw = None, to_text(arguments)
+    return ToolUseBlock(id=ids.call(native or _placeholder_id(name)), name=name, input=arguments or {}, raw_input=raw)
+
+
+def result_call_id(ids: ToolIdReader, native: str | None, name: str | None) -> str:
+    """The call that a result answers; one without an id answers the first open call of its tool."""
+    return ids.result(native or _placeholder_id(name))
+
+
+def to_text(value: Any) -> str:
+    """A JSON value as the text that a model is shown: none, the text itself, or its JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else to_json(value).decode()
+
+
+def text_blocks(value: Any) -> list[ContentBlock]:
+    """As one text block, or none where there is nothing to say."""
+    text = to_text(value)
+    return [TextBlock(text=text)] if text else []
+
+
+def provider_block(library: str, kind: str, data: Mapping[str, Any]) -> ProviderBlock:
+    """What has no word here, as it was. Nobody's adapter sends it: where it would be sent, it is a loss."""
+    return ProviderBlock(provider=library, kind=kind or "unknown", data=dict(data))
+
+
+def build_usage(
+    prompt: int | None, output: int | None, *, cached: int | None = None, written: int | None = None, **fields: Any
+) -> Usage | None:
+    """Counts of which ``prompt`` holds what was read from and written to a cache. None where nothing was counted."""
+    if not (prompt or output):
+        return None
+    cached, written = cached or 0, written or 0
+    uncached = (prompt or 0) - cached - written
+    unread = ("input_tokens",) if uncached < 0 else ()
+    return Usage(
+        input_tokens=max(uncached, 0),
+        output_tokens=output or 0,
+        cached_input_tokens=cached,
+        cache_creation_input_tokens=written,
+        unread=unread,
+        **{name: value for name, value in fields.items() if value},
+    )
+
+
+def build_messages(
+    role: Role, blocks: Sequence[ContentBlock], *, metadata: Mapping[str, Any] | None = None, **fields: Any
+) -> list[Message]:
+    """The blocks as one message, or as several where results stand among them; no blocks, no message.
+
+    Fields that are None are left out, so that they are what a new message has.
+    """
+    if not blocks:
+        return []
+    message_fields = {name: value for name, value in fields.items() if value is not None}
+    metadata_fields = {name: value for name, value in (metadata or {}).items() if value is not None}
+    return split_results(role, blocks, {**message_fields, "metadata": MessageMetadata(**metadata_fields)})
+
+
+def _placeholder_id(name: str | None) -> str:
+    return f"unnamed {name or ''}"
+
+
+@cache
+def _providers() -> dict[str, dict[str, str]]:
+    return tomllib.loads(files("dragoman.formats.importers").joinpath("providers.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,117 @@
+"""LangChain's messages as data: what `dumpd`, `dumps`, `messages_to_dict` and `model_dump` write.
+
+Sources: langchain_core/messages and langchain_core/load, 1.7. A class is told by its name in the document and looked
+up in a table here: nothing is made by its name.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from dragoman.canonical.guard import Count
+from dragoman.formats.document import kind_of
+from dragoman.formats.errors import FormatError
+from dragoman.formats.importers.blocks import Fields, ImportedModel
+
+CLASSES = {
+    "SystemMessage": "system",
+    "HumanMessage": "human",
+    "AIMessage": "ai",
+    "ToolMessage": "tool",
+    "FunctionMessage": "function",
+    "ChatMessage": "chat",
+    "RemoveMessage": "remove",
+}
+"""The type of a message by its class. What a chunk is called ends with ``Chunk``."""
+
+_CHUNK = "Chunk"
+_ESCAPED = "__lc_escaped__"
+
+
+class Call(ImportedModel):
+    name: str
+    args: dict[str, Any] | str | None = None
+    id: str | None = None
+
+
+class InvalidCall(ImportedModel):
+    name: str | None = None
+    args: str | None = None
+    id: str | None = None
+
+
+class Usage(ImportedModel):
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    input_token_details: dict[str, Any] = Field(default_factory=dict)
+    output_token_details: dict[str, Any] = Field(default_factory=dict)
+
+
+class LangChainMessage(ImportedModel):
+    type: str
+    content: str | list[str | dict[str, Any]]
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    response_metadata: dict[str, Any] = Field(default_factory=dict)
+    id: str | None = None
+    name: str | None = None
+    role: str | None = None
+    tool_calls: list[Call] = Field(default_factory=list)
+    invalid_tool_calls: list[InvalidCall] = Field(default_factory=list)
+    usage_metadata: Usage | None = None
+    tool_call_id: str | None = None
+    status: str = "success"
+
+
+def fields_of(native: Fields, path: str) -> tuple[Fields, str]:
+    """The fields of a message in any of its forms, with ``type`` as one of the table's, and the path to them.
+
+    Raises FormatError where it is no message.
+    """
+    if "lc" in native:
+        return _read_constructed(native, path)
+    kind = native.get("type")
+    if not isinstance(kind, str):
+        raise FormatError("a message of LangChain has a type", path=f"{path}.type")
+    inner, at = native, path
+    if "data" in native and "content" not in native:
+        inner, at = native["data"], f"{path}.data"
+        if not isinstance(inner, dict):
+            raise FormatError(f"the data of a message is an object, not {kind_of(inner)}", path=at)
+    known = CLASSES.get(kind.removesuffix(_CHUNK), kind)
+    if known not in CLASSES.values():
+        raise FormatError(f"LangChain has no message of the type {kind[:80]!r}", path=f"{path}.type")
+    return {**inner, "type": known}, at
+
+
+def constructor(native: Any) -> tuple[str, Fields] | None:
+    """Class and arguments of what `dumpd` wrote; None for anything else, and for what it could not write."""
+    if not isinstance(native, dict) or native.get("lc") != 1 or native.get("type") != "constructor":
+        return None
+    name, arguments = native.get("id"), native.get("kwargs")
+    if not isinstance(name, list) or not name or not isinstance(name[-1], str) or not isinstance(arguments, dict):
+        return None
+    return name[-1], arguments
+
+
+def _read_constructed(native: Fields, path: str) -> tuple[Fields, str]:
+    if native.get("type") == "not_implemented":
+        raise FormatError("LangChain wrote of this no more than how it looks in a program", path=path)
+    constructed = constructor(native)
+    if constructed is None:
+        raise FormatError("what LangChain constructs has an id, which is a list of names, and kwargs", path=path)
+    name, arguments = constructed
+    kind = CLASSES.get(name.removesuffix(_CHUNK))
+    if kind is None:
+        raise FormatError(f"{name[:80]!r} is no message of LangChain", path=f"{path}.id")
+    return {**_unescape(arguments), "type": kind}, f"{path}.kwargs"
+
+
+def _unescape(value: Any) -> Any:
+    """What a program's own data was before it was marked as no object of LangChain."""
+    if isinstance(value, list):
+        return [_unescape(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_ESCAPED} and isinstance(value[_ESCAPED], dict):
+        return value[_ESCAPED]
+    return {name: _unescape(item) for name, item in value.items()}

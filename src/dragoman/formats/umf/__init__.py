@@ -1,0 +1,1 @@
+"""The Unified Message Format."""

@@ -1,0 +1,195 @@
+"""UMF as JSON (specification C1 and E): a list of messages.
+
+What UMF has no word for is a loss. What it can hold in the texts of its metadata is kept there under keys of ours, each
+beginning with ``dragoman_``: ids, time, channel, the role developer, and the metadata of the message as JSON.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.requests.projection import refuse_critical
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolResultBlock
+from dragoman.canonical.message import Message, MessageMetadata, Role
+from dragoman.canonical.serialization import read_message
+from dragoman.formats import verbatim
+from dragoman.formats.conversion import Conversion, LossCollector
+from dragoman.formats.document import copy_json_at, iter_entries, validating
+from dragoman.formats.errors import FormatError
+from dragoman.formats.histories import as_history
+from dragoman.formats.tool_calls import ToolIdReader, split_results, tool_names_by_id
+from dragoman.formats.umf import models as umf
+from dragoman.formats.umf.blocks import block_of, result_text, write_block
+
+FORMAT = "umf"
+_PREFIX = "dragoman_"
+
+Fields = dict[str, Any]
+
+
+def to_umf(messages: Sequence[Message]) -> Conversion[list[Fields]]:
+    """A history as UMF. A result is written in the message-level encoding, and among other blocks in the other one.
+
+    Raises CriticalLossError where a block marked critical would be lost.
+    """
+    history = as_history(messages)
+    losses = LossCollector(FORMAT)
+    writer = _Writer(history, losses)
+    written: list[Fields] = []
+    index = 0
+    while index < len(history):
+        if (found := verbatim.recover(history, index, FORMAT)) is not None:
+            native, count = found
+            written.append(native)
+            index += count
+        else:
+            written += writer.message(history[index])
+            index += 1
+    loss_list = losses.report(history)
+    refuse_critical(history, loss_list)
+    return Conversion(written, loss_list)
+
+
+def from_umf(document: Any) -> list[Message]:
+    """The messages of a document, from its JSON text or from Python's lists and dicts; both encodings of results.
+
+    A message that holds results among other blocks becomes several. Raises FormatError, with a path.
+    """
+    ids = ToolIdReader()
+    groups = [(*read_entry(native, path, ids), native) for path, native in iter_entries(document, format_name="UMF")]
+    writer = _Writer([message for messages, _, _ in groups for message in messages], LossCollector(FORMAT))
+    read: list[Message] = []
+    for messages, native_ids, native in groups:
+        if len(messages) != 1 or native_ids or writer.message(messages[0]) != [native]:
+            messages = [verbatim.attach_ids(message, FORMAT, native_ids) for message in messages]
+            messages = verbatim.attach(messages, FORMAT, native)
+        read += messages
+    return read
+
+
+def read_entry(native: Fields, path: str, ids: ToolIdReader) -> tuple[list[Message], dict[str, str]]:
+    """The messages of an entry, and the document's own tool ids by ours. Raises FormatError."""
+    with validating(native, path):
+        message = umf.InternalMessage.model_validate(_drop_nulls(native))
+        fields, role, failed = _read_notes(message, path)
+        has_results = role is Role.TOOL or any(isinstance(block, umf.ToolResult) for block in message.blocks())
+        ids.start_turn(role, has_results=has_results)
+        if role is Role.TOOL and isinstance(message.content, str):
+            answer: list[ContentBlock] = [
+                ToolResultBlock(
+                    tool_use_id=ids.result(message.tool_call_id or ""),
+                    content=(TextBlock(text=message.content),) if message.content else (),
+                    is_error=failed,
+                )
+            ]
+            return split_results(role, answer, fields), ids.pop_native_ids()
+        blocks = [block_of(block, ids) for block in message.blocks()]
+        return split_results(role, blocks, fields), ids.pop_native_ids()
+
+
+class _Writer:
+    def __init__(self, history: Sequence[Message], losses: LossCollector) -> None:
+        self._names = tool_names_by_id(history)
+        self._ids = verbatim.tool_ids(history, FORMAT)
+        self._losses = losses
+
+    def message(self, message: Message) -> list[Fields]:
+        """One message, or one for each of its results."""
+        content = message.content
+        if message.role is Role.TOOL and content and all(isinstance(block, ToolResultBlock) for block in content):
+            if len(content) > 1:
+                self._losses.add(
+                    message, -1, "each result stands in a message of its own",
+                    kind=LossKind.FLATTENED, severity=Severity.INFO,
+                )  # fmt: skip
+            return [self._write_result(message, index) for index in range(len(content))]
+        return [self._write_message(message)]
+
+    def _write_result(self, message: Message, index: int) -> Fields:
+        block = message.content[index]
+        assert isinstance(block, ToolResultBlock)
+        text = result_text(message, index, block, self._losses)
+        notes = _write_notes(message, None, first=index == 0)
+        if block.is_error:
+            notes[_PREFIX + "is_error"] = "true"
+        written = umf.InternalMessage(
+            role="tool",
+            content=text,
+            metadata=notes,
+            tool_call_id=self._ids.get(block.tool_use_id, block.tool_use_id),
+            name=self._names.get(block.tool_use_id),
+        )
+        return written.as_dict()
+
+    def _write_message(self, message: Message) -> Fields:
+        if message.role is Role.DEVELOPER:
+            self._losses.add(
+                message, -1, "UMF has no developer: written as the system's",
+                kind=LossKind.ROLE, severity=Severity.INFO,
+            )  # fmt: skip
+        blocks: list[umf.Block] = []
+        origins: list[int] = []
+        for index, block in enumerate(message.content):
+            self._report_misplaced(message, index, block)
+            written = write_block(message, index, block, self._ids, self._losses)
+            if written is not None:
+                blocks.append(written)
+                origins.append(index)
+        plain = len(blocks) == 1 and isinstance(blocks[0], umf.Text) and message.role is not Role.TOOL
+        role: Any = "system" if message.role is Role.DEVELOPER else str(message.role)
+        content: Any = blocks[0].text if plain and isinstance(blocks[0], umf.Text) else blocks
+        return umf.InternalMessage(role=role, content=content, metadata=_write_notes(message, origins)).as_dict()
+
+    def _report_misplaced(self, message: Message, index: int, block: ContentBlock) -> None:
+        """Results are read as tools' messages wherever they stand, and what stands in such a message as the user's."""
+        if isinstance(block, ToolResultBlock) == (message.role is Role.TOOL):
+            return
+        reason = f"the {block.type} block in a message of the role {message.role} is read as another speaker's"
+        self._losses.add(message, index, reason, kind=LossKind.MISPLACED_BLOCK, severity=Severity.INFO)
+
+
+def _write_notes(message: Message, origins: Sequence[int] | None, *, first: bool = True) -> dict[str, str]:
+    """What a message is apart from what it says, as texts."""
+    metadata = message.metadata.model_dump(
+        mode="json", exclude={"provider_raw"}, exclude_defaults=True, exclude_none=True
+    )
+    if origins is not None and isinstance(message.metadata.critical, tuple) and message.metadata.critical:
+        metadata["critical"] = [new for new, old in enumerate(origins) if old in message.metadata.critical]
+    notes = {
+        "id": message.id if first else "",
+        "session_id": message.session_id,
+        "created_at": message.created_at.isoformat(),
+        "role": str(message.role) if message.role is Role.DEVELOPER else "",
+        "channel": str(message.channel) if message.channel else "",
+        "metadata": to_json(metadata).decode() if metadata else "",
+    }
+    return {_PREFIX + name: text for name, text in notes.items() if text}
+
+
+def _read_notes(message: umf.InternalMessage, path: str) -> tuple[Fields, Role, bool]:
+    """The fields of the canonical message that the notes tell, its role, and whether its result is an error."""
+    notes = {key.removeprefix(_PREFIX): text for key, text in message.metadata.items() if key.startswith(_PREFIX)}
+    raw: Fields = {name: notes[name] for name in ("id", "session_id", "created_at", "channel") if name in notes}
+    raw["role"] = notes.get("role", message.role) if message.role == "system" else message.role
+    at = f"{path}.metadata.{_PREFIX}metadata"
+    if "metadata" in notes:
+        try:
+            raw["metadata"] = copy_json_at(from_json(notes["metadata"], allow_inf_nan=False), at)
+        except ValueError:
+            raise FormatError("this is no JSON", path=at) from None
+        if isinstance(raw["metadata"], dict):
+            raw["metadata"].pop("provider_raw", None)  # belongs to adapters; documents do not speak for them
+    try:
+        with validating(raw, f"{path}.metadata"):
+            read = read_message(raw)
+    except FormatError as error:
+        raise FormatError(error.reason, path=error.path.replace(".metadata.", f".metadata.{_PREFIX}", 1)) from None
+    fields: Fields = {name: getattr(read, name) for name in ("id", "session_id", "created_at", "channel")}
+    metadata: MessageMetadata = read.metadata
+    return {**fields, "metadata": metadata}, read.role, notes.get("is_error") == "true"
+
+
+def _drop_nulls(native: Mapping[str, Any]) -> Fields:
+    return {name: value for name, value in native.items() if value is not None}

@@ -1,0 +1,92 @@
+"""Tools of MCP, of UMF and of ours, each into the others without loss (specification C5)."""
+
+from typing import Any, Self
+
+from pydantic import Field
+
+from dragoman.canonical.guard import copy_json
+from dragoman.canonical.tools import SideEffects, ToolDefinition
+from dragoman.formats.document import copy_json_at, kind_of, parse, validating
+from dragoman.formats.errors import FormatError
+from dragoman.formats.umf.models import UmfModel
+
+_SPECIFIED = {"title": "mcp_title", "outputSchema": "mcp_output_schema", "annotations": "mcp_annotations"}
+_OTHERS = "mcp_others"
+"""The fields of an MCP tool that the specification of UMF does not name, and a description that is missing."""
+_SIDE_EFFECTS = "dragoman_side_effects"
+_NEEDS_WORKSPACE = "dragoman_requires_workspace"
+
+
+class InternalTool(UmfModel):
+    """UMF's own form: ``parameters`` is a JSON Schema, keys of ``metadata`` begin with the protocol they are from."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def with_metadata(self, key: str, value: Any) -> Self:
+        """A copy that has it, in the place of what stood under that key."""
+        return self.model_copy(update={"metadata": {**self.metadata, key: copy_json(value)}})
+
+    def has_metadata(self, key: str) -> bool:
+        return key in self.metadata
+
+
+def tool_from_mcp(data: Any) -> InternalTool:
+    """A tool as an MCP server lists it. Raises FormatError, with a path."""
+    native = copy_json_at(parse(data, format_name="MCP"))
+    if not isinstance(native, dict):
+        raise FormatError(f"a tool of MCP is an object, not {kind_of(native)}")
+    schema = native.get("inputSchema")
+    if not isinstance(schema, dict):
+        raise FormatError("a tool of MCP has an inputSchema, which is an object", path="$.inputSchema")
+    metadata = {umf_key: native[mcp_key] for mcp_key, umf_key in _SPECIFIED.items() if mcp_key in native}
+    handled = {"name", "inputSchema", *_SPECIFIED} | ({"description"} if native.get("description") else set())
+    if others := {name: value for name, value in native.items() if name not in handled}:
+        metadata[_OTHERS] = others
+    read = {"name": native.get("name"), "description": native.get("description") or ""}
+    with validating(native, "$"):
+        return InternalTool.model_validate({**read, "parameters": schema, "metadata": metadata})
+
+
+def tool_to_mcp(tool: InternalTool) -> dict[str, Any]:
+    """The tool as an MCP server would list it; metadata of other protocols does not go there."""
+    others = tool.metadata.get(_OTHERS)
+    written: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        written["description"] = tool.description
+    written["inputSchema"] = copy_json(tool.parameters)
+    written |= {
+        mcp_key: copy_json(tool.metadata[umf_key])
+        for mcp_key, umf_key in _SPECIFIED.items()
+        if umf_key in tool.metadata
+    }
+    for name, value in (others if isinstance(others, dict) else {}).items():
+        written.setdefault(name, copy_json(value))
+    return written
+
+
+def tool_definition(tool: InternalTool) -> ToolDefinition:
+    """Our form. A server's hints of what its tool does to the world are its own word: the worst is assumed."""
+    effects = tool.metadata.get(_SIDE_EFFECTS)
+    known = {str(each): each for each in SideEffects}
+    return ToolDefinition(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.parameters,
+        side_effects=known.get(str(effects), SideEffects.EXECUTE),
+        requires_workspace=tool.metadata.get(_NEEDS_WORKSPACE) is not False,
+        provider_raw={"by": "umf", "metadata": tool.metadata} if tool.metadata else None,
+    )
+
+
+def internal_tool(tool: ToolDefinition) -> InternalTool:
+    """UMF's form, with the metadata that the definition was made from."""
+    raw = tool.provider_raw or {}
+    metadata = dict(raw["metadata"]) if raw.get("by") == "umf" and isinstance(raw.get("metadata"), dict) else {}
+    if tool.side_effects is not SideEffects.EXECUTE or _SIDE_EFFECTS in metadata:
+        metadata[_SIDE_EFFECTS] = str(tool.side_effects)
+    if not tool.requires_workspace or _NEEDS_WORKSPACE in metadata:
+        metadata[_NEEDS_WORKSPACE] = tool.requires_workspace
+    return InternalTool(name=tool.name, description=tool.description, parameters=tool.input_schema, metadata=metadata)

@@ -1,0 +1,73 @@
+"""Taking back the message that a plugin returns: its content may change, and nothing that says whose it is."""
+
+import copy
+from collections.abc import Sequence
+
+from dragoman.adapter.requests.prefix_ledger import is_signed
+from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message
+from dragoman.policy.errors import TierViolation
+from dragoman.policy.slots import Tier
+
+_UNCHANGEABLE = ("id", "session_id", "role", "channel", "created_at", "schema_version", "metadata")
+
+
+def apply_edit(original: Message, returned: Message, plugin: str) -> Message:
+    """The original with the content that a plugin gave it; the very original where that is the same.
+
+    Raises TierViolation where the plugin changed anything else, or made up a call or a result: those it may change in
+    their arguments and answers, or leave out. What it holds of the message is not shared with the result.
+    """
+    if not isinstance(returned, Message):
+        raise TierViolation(plugin, "message", Tier.IMMUTABLE, f"a {type(returned).__name__} is no Message")
+    for name in _UNCHANGEABLE:
+        if getattr(returned, name) != getattr(original, name):
+            raise TierViolation(plugin, f"message.{name}", Tier.IMMUTABLE, "a plugin changes the content alone")
+    if returned.content == original.content:
+        return original
+    _check_calls(original.content, returned.content, plugin)
+    return replace_content(original, copy.deepcopy(returned.content))
+
+
+def replace_content(message: Message, content: Sequence[ContentBlock]) -> Message:
+    """The message with other blocks. Marks on single blocks, which may have moved, then hold for all of it."""
+    metadata = message.metadata
+    critical = metadata.critical
+    if isinstance(critical, tuple) and len(content) != len(message.content):
+        metadata = metadata.model_copy(update={"critical": bool(critical)})
+    changed = message.model_copy(update={"content": tuple(content)})
+    if metadata is message.metadata:
+        return changed
+    return changed.model_copy(update={"metadata": metadata.model_copy(update={"provider_raw": None})})
+
+
+def drop_void_thinking(original: Message, content: Message) -> Message:
+    """Without the signed thinking that means nothing any more: what was signed, and what was signed behind a change."""
+    if content is original:
+        return content
+    unchanged = 0
+    for before, after in zip(original.content, content.content, strict=False):
+        if before != after:
+            break
+        unchanged += 1
+    kept = [block for place, block in enumerate(content.content) if place < unchanged or not is_signed(block)]
+    return content if len(kept) == len(content.content) else replace_content(content, kept)
+
+
+def drop_signed_thinking(message: Message) -> Message:
+    """Without any signed thinking: something before this message is no longer what it was signed behind."""
+    kept = [block for block in message.content if not is_signed(block)]
+    return message if len(kept) == len(message.content) else replace_content(message, kept)
+
+
+def _check_calls(before: Sequence[ContentBlock], after: Sequence[ContentBlock], plugin: str) -> None:
+    known = {block.id: block.name for block in before if isinstance(block, ToolUseBlock)}
+    result_ids = {block.tool_use_id for block in before if isinstance(block, ToolResultBlock)}
+    seen: set[str] = set()
+    for block in after:
+        if isinstance(block, ToolUseBlock):
+            if known.get(block.id) != block.name or block.id in seen:
+                raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "a call of a tool was made up")
+            seen.add(block.id)
+        elif isinstance(block, ToolResultBlock) and block.tool_use_id not in result_ids:
+            raise TierViolation(plugin, "message.content", Tier.IMMUTABLE, "a tool's result was made up")

@@ -1,0 +1,36 @@
+"""Profiles of objects: what it takes to use a tool, a resource or a prompt, checked before it is used (CMF A4.3)."""
+
+from collections.abc import Mapping
+
+from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.security import ObjectSecurityProfile, SubjectExtension
+from dragoman.canonical.message import Message
+from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.canonical.message_view.view import iter_views
+from dragoman.policy.plugin import Hook, Violation
+
+PRE_HOOKS = frozenset({Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH})
+"""Where something is about to be used."""
+
+
+def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityProfile) -> bool:
+    """Whether the caller has not all of the permissions; nobody has none."""
+    granted = frozenset[str]() if subject is None else subject.permissions
+    return not granted.issuperset(profile.permissions)
+
+
+def check_access(
+    hook: Hook, message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
+) -> Violation | None:
+    """What stands against using what this message asks for. A profile that only the tool itself enforces, as its
+    ``managed_by`` says, is the tool's to heed. No permission is named: who reads it may not be allowed to."""
+    if hook not in PRE_HOOKS or extensions is None or extensions.security is None or not extensions.security.objects:
+        return None
+    for view in iter_views(message, hook.removeprefix("cmf."), extensions, calls=calls):
+        profile = view.object if view.is_tool or view.is_prompt or view.is_resource else None
+        if profile is None or profile.managed_by == "tool":
+            continue
+        if lacks_permissions(extensions.security.subject, profile):
+            reason = "the caller has not all of the permissions that this takes"
+            return Violation(reason, code="object_permissions", plugin="object profile")
+    return None

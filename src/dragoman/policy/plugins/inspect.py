@@ -1,0 +1,17 @@
+"""Looking at all of a step: its parts, and what lies inside them."""
+
+from collections.abc import Iterable, Iterator
+
+from dragoman.canonical.message_view.view import MessageView
+from dragoman.policy.step import Step
+
+
+def iter_views_deep(step: Step) -> Iterator[MessageView]:
+    """A view of each part, followed by those of what is inside it, at any depth. Raises UnknownPartError."""
+    return _with_inner(step.views())
+
+
+def _with_inner(views: Iterable[MessageView]) -> Iterator[MessageView]:
+    for view in views:
+        yield view
+        yield from _with_inner(view.inner_views())

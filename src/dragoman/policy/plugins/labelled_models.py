@@ -1,0 +1,58 @@
+"""Keeping labelled content with the models that may see it."""
+
+from collections.abc import Iterable, Mapping
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.extensions.extensions import LLMExtension
+from dragoman.canonical.glob import Glob, glob
+from dragoman.policy.plugin import Hook, Plugin, Violation
+from dragoman.policy.slots import Capability
+from dragoman.policy.step import Step
+
+
+class LabelledModels(Plugin):
+    """Denies a request whose labels its model may not see; a label that is not listed is not restricted.
+
+    ``models`` are globs over model ids by label: ``{"PII": ["ollama:**", "local:**"]}``. Content under several labels
+    needs a model that all of them allow. Where no one says which model is asked, none is allowed. To have such turns
+    routed to an allowed model in the first place, give `dragoman.routing.label_rules` to the session's router.
+    """
+
+    name = "labelled_models"
+    hooks: Iterable[Hook | str] = (Hook.LLM_INPUT,)
+    capabilities: Iterable[Capability | str] = (Capability.READ_LABELS,)
+
+    def __init__(self, models: Mapping[str, Iterable[str]]) -> None:
+        """Raises ConfigurationError where a label has one word in the place of a list, or there are no labels."""
+        if not isinstance(models, Mapping):
+            raise ConfigurationError(
+                f"the models stand by label, as in {{'PII': ['local:**']}}, not in a {type(models).__name__}"
+            )
+        self._allowed: dict[str, tuple[Glob, ...]] = {}
+        for label, patterns in models.items():
+            if isinstance(patterns, str):
+                raise ConfigurationError(f"the models of the label {label!r:.80} are a list: [{patterns!r:.80}]")
+            self._allowed[label] = tuple(glob(pattern) for pattern in patterns)
+
+    def check(self, step: Step) -> Violation | None:
+        security = step.extensions.security
+        restricted = sorted((security.labels if security else frozenset()) & self._allowed.keys())
+        if not restricted:
+            return None
+        model = model_of(step.extensions.llm)
+        for label in restricted:
+            if model is None or not any(each.matches(model) for each in self._allowed[label]):
+                return Violation(
+                    f"content under the label {label!r:.80} is not for {model or 'a model that is not named'}",
+                    code="model_not_allowed",
+                )
+        return None
+
+
+def model_of(llm: LLMExtension | None) -> str | None:
+    """The model id, ``provider:name``, whether the slot has the name with or without its provider."""
+    if llm is None or not llm.model_id:
+        return None
+    if not llm.provider or llm.model_id.startswith(f"{llm.provider}:"):
+        return llm.model_id
+    return f"{llm.provider}:{llm.model_id}"

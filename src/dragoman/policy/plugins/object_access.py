@@ -1,0 +1,80 @@
+"""Allowing and denying tools, prompts and resources by what their profiles say of them (CMF A4.3)."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.extensions.security import ObjectSecurityProfile, SubjectExtension
+from dragoman.canonical.guard import one_line
+from dragoman.canonical.message_view.view import MessageView
+from dragoman.policy.object_access import PRE_HOOKS, lacks_permissions
+from dragoman.policy.plugin import Hook, Plugin, Violation
+from dragoman.policy.plugins.inspect import iter_views_deep
+from dragoman.policy.slots import Capability
+from dragoman.policy.step import Step
+
+_MAX_SHOWN = 120
+_DOMAINS = ("internal", "external", "privileged")
+
+
+class ObjectAccess(Plugin):
+    """Denies what the profiles in ``extensions.security.objects`` do not allow, before it is used.
+
+    ``trust_domains`` are those that may be used; an entity whose profile names none is in none of them.
+    ``data_scope`` are the fields that entities may touch or return; a profile that names another one is denied.
+    ``unlisted`` says what becomes of an entity without a profile. ``self_managed`` checks the permissions of those too
+    that check them themselves; all others are checked by every pipeline, with or without this plugin.
+    """
+
+    name = "object_access"
+    hooks: Iterable[Hook | str] = (*sorted(PRE_HOOKS), Hook.EVALUATE)
+    capabilities: Iterable[Capability | str] = (Capability.READ_OBJECTS, Capability.READ_PERMISSIONS)
+
+    def __init__(
+        self,
+        *,
+        trust_domains: Iterable[str] | None = None,
+        data_scope: Iterable[str] | None = None,
+        unlisted: Literal["allow", "deny"] = "allow",
+        self_managed: bool = False,
+    ) -> None:
+        """Raises ConfigurationError where a word is none of the specification's, or stands in the place of a list."""
+        for words in (trust_domains, data_scope):
+            if isinstance(words, str):
+                raise ConfigurationError(f"{words!r:.80} is one word, and a list is needed")
+        self._domains = None if trust_domains is None else frozenset(trust_domains)
+        self._scope = None if data_scope is None else frozenset(data_scope)
+        if unknown := (self._domains or frozenset()) - set(_DOMAINS):
+            raise ConfigurationError(f"{min(unknown)!r:.80} is no trust domain: they are {', '.join(_DOMAINS)}")
+        if unlisted not in ("allow", "deny"):
+            raise ConfigurationError(f"{unlisted!r:.80}: the words are allow and deny")
+        self._unlisted = unlisted
+        self._self_managed = self_managed
+
+    def check(self, step: Step) -> Violation | None:
+        subject = step.extensions.security.subject if step.extensions.security else None
+        for view in iter_views_deep(step):
+            if not (view.is_pre and (view.is_tool or view.is_prompt or view.is_resource)):
+                continue
+            found = self._check_profile(view.object, subject)
+            if found is not None:
+                code, reason = found
+                return Violation(f"{_describe(view)}: {reason}", code=code)
+        return None
+
+    def _check_profile(
+        self, profile: ObjectSecurityProfile | None, subject: SubjectExtension | None
+    ) -> tuple[str, str] | None:
+        if profile is None:
+            return ("object_unlisted", "nobody says what it takes to use it") if self._unlisted == "deny" else None
+        if (self._self_managed or profile.managed_by != "tool") and lacks_permissions(subject, profile):
+            return "object_permissions", "the caller has not all of the permissions that this takes"
+        if self._domains is not None and profile.trust_domain not in self._domains:
+            return "object_trust_domain", "its trust domain is not allowed"
+        if self._scope is not None and not self._scope.issuperset(profile.data_scope):
+            return "object_data_scope", "it touches fields that are not allowed"
+        return None
+
+
+def _describe(view: MessageView) -> str:
+    return one_line(view.uri or f"a {view.kind} without a name")[:_MAX_SHOWN]

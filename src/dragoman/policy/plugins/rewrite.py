@@ -1,0 +1,163 @@
+"""Rewriting every text of a part: what people and models read of it. Ids, names, types and URIs stay."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    Citation,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    PromptRequestBlock,
+    PromptResultBlock,
+    RedactedThinkingBlock,
+    ResourceBlock,
+    ResourceRefBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman.canonical.message_view.parts import UnknownPartError
+from dragoman.canonical.serialization import read_message
+
+Change = Callable[[str], str]
+
+
+def rewrite_block(part: ContentBlock, change: Change) -> ContentBlock:
+    """The part with its texts changed; the very same one where none is.
+
+    Raises UnknownPartError for a part that cannot be read, at any depth: it must not pass as it is.
+    """
+    fields = _fields(part, change)
+    changed = {name: value for name, value in fields.items() if value != getattr(part, name)}
+    return part.model_copy(update=changed) if changed else part
+
+
+def rewrite_json(value: Any, change: Change) -> Any:
+    """A JSON value with all its texts changed, keys too; a whole number that reads like one is taken as text."""
+    match value:
+        case str():
+            return change(value)
+        case bool() | None | float():
+            return value
+        case int():
+            text = str(value)
+            return value if (new := change(text)) == text else new
+        case list() | tuple():
+            return [rewrite_json(item, change) for item in value]
+        case _:
+            rewritten: dict[str, Any] = {}
+            for key, item in value.items():
+                rewritten[_unique_key(change(key), rewritten)] = rewrite_json(item, change)
+            return rewritten
+
+
+def _unique_key(key: str, taken: dict[str, Any]) -> str:
+    """Two keys may become the same: no entry is lost for that."""
+    name, number = key, 2
+    while name in taken:
+        name, number = f"{key} {number}", number + 1
+    return name
+
+
+def _fields(part: ContentBlock, change: Change) -> dict[str, Any]:
+    match part:
+        case TextBlock():
+            return {
+                "text": change(part.text),
+                "citations": tuple(_rewrite_citation(each, change) for each in part.citations),
+            }
+        case ThinkingBlock():
+            return {"text": change(part.text)}
+        case ToolUseBlock():
+            return {"input": rewrite_json(part.input, change), "raw_input": _change_optional(part.raw_input, change)}
+        case ToolResultBlock():
+            return {"content": tuple(rewrite_block(block, change) for block in part.content)}
+        case ResourceBlock():
+            return _rewrite_resource(part, change)
+        case PromptRequestBlock():
+            return {"arguments": rewrite_json(part.arguments, change)}
+        case PromptResultBlock():
+            messages = tuple(_rewrite_message(index, raw, change) for index, raw in enumerate(part.messages))
+            error = _change_optional(part.error_message, change)
+            return {"content": _change_optional(part.content, change), "messages": messages, "error_message": error}
+        case AudioBlock():
+            return {"transcript": _change_optional(part.transcript, change)}
+        case DocumentBlock():
+            source = _rewrite_source(part.source, part.media_type, change)
+            return {
+                "source": source,
+                "title": _change_optional(part.title, change),
+                "context": _change_optional(part.context, change),
+            }
+        case ImageBlock() | VideoBlock() | RedactedThinkingBlock() | ResourceRefBlock():
+            return {}
+        case _:
+            raise UnknownPartError(f"a part of the kind {part.type!r:.80} cannot be read")
+
+
+def _change_optional(text: str | None, change: Change) -> str | None:
+    return None if text is None else change(text)
+
+
+def _rewrite_citation(citation: Citation, change: Change) -> Citation:
+    fields = {
+        "title": _change_optional(citation.title, change),
+        "cited_text": _change_optional(citation.cited_text, change),
+        "data": None if citation.data is None else rewrite_json(citation.data, change),
+    }
+    return citation.model_copy(update=fields)
+
+
+def _rewrite_resource(part: ResourceBlock, change: Change) -> dict[str, Any]:
+    content, blob = _change_optional(part.content, change), part.blob
+    if blob is not None and _is_text(part.mime_type):
+        blob = _rewrite_base64(blob, change)
+    fields = {"content": content, "blob": blob, "description": _change_optional(part.description, change)}
+    if (content, blob) != (part.content, part.blob):
+        fields["size_bytes"] = None  # no longer what was declared
+    return fields | {"annotations": rewrite_json(part.annotations, change)}
+
+
+def _rewrite_source(source: MediaSource, media_type: str | None, change: Change) -> MediaSource:
+    data = source.data
+    if source.kind == "text":
+        data = change(data)
+    elif source.kind == "base64" and _is_text(media_type):
+        data = _rewrite_base64(data, change)
+    return source if data == source.data else source.model_copy(update={"data": data})
+
+
+def _is_text(media_type: str | None) -> bool:
+    return media_type is not None and (media_type.startswith("text/") or media_type in _TEXTS)
+
+
+_TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "image/svg+xml"})
+
+
+def _rewrite_base64(data: str, change: Change) -> str:
+    """Base64 of a text; as it is where it is something else, whatever it was said to be."""
+    try:
+        text = base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return data
+    new = change(text)
+    return data if new == text else base64.b64encode(new.encode()).decode()
+
+
+def _rewrite_message(index: int, raw: dict[str, Any], change: Change) -> dict[str, Any]:
+    try:
+        message = read_message(raw)
+    except ValueError:
+        where = f"messages[{index}] of the prompt result"
+        raise UnknownPartError(f"{where} is no canonical message: let it be denied") from None
+    content = tuple(rewrite_block(block, change) for block in message.content)
+    if content == message.content:
+        return raw
+    return raw | {"content": [block.model_dump(mode="json", exclude_none=True) for block in content]}

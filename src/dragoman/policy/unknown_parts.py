@@ -1,0 +1,50 @@
+"""Parts that no policy can judge: kinds without a view, such as a provider's native blocks and those of newer versions.
+
+They do not pass unseen. A pipeline denies a message that holds one, or leaves it out where it was told to.
+"""
+
+from collections.abc import Sequence
+
+from dragoman.canonical.blocks import ContentBlock, PromptResultBlock, ToolResultBlock
+from dragoman.canonical.message import Message
+from dragoman.canonical.message_view.kinds import KIND_BY_BLOCK
+from dragoman.canonical.message_view.parts import UnknownPartError, inner_parts
+from dragoman.policy.edit import replace_content
+
+
+def find_unknown_kind(content: Sequence[ContentBlock]) -> str | None:
+    """The first kind that has no view, at any depth; None where all can be judged."""
+    for block in content:
+        if type(block) not in KIND_BY_BLOCK:
+            return str(block.type)
+        if isinstance(block, ToolResultBlock):
+            inner = find_unknown_kind(block.content)
+        elif isinstance(block, PromptResultBlock) and block.messages:
+            inner = _unknown_in_prompt(block)
+        else:
+            continue
+        if inner is not None:
+            return inner
+    return None
+
+
+def drop_unknown_parts(message: Message) -> Message:
+    """Without the parts that have no view; a prompt's result is known as a whole, or left out."""
+    return replace_content(message, _known_parts(message.content))
+
+
+def _known_parts(content: Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
+    return tuple(
+        block.model_copy(update={"content": _known_parts(block.content)})
+        if isinstance(block, ToolResultBlock)
+        else block
+        for block in content
+        if type(block) in KIND_BY_BLOCK and not (isinstance(block, PromptResultBlock) and _unknown_in_prompt(block))
+    )
+
+
+def _unknown_in_prompt(block: PromptResultBlock) -> str | None:
+    try:
+        return find_unknown_kind([part for _, part in inner_parts(block)])
+    except UnknownPartError:
+        return "unreadable message"

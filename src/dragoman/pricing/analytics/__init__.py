@@ -1,0 +1,1 @@
+"""Costs of many usages at once, in SQL."""

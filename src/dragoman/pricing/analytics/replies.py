@@ -1,0 +1,186 @@
+"""What replies cost, out of a folder that `Store.export_replies` wrote: as it was recorded, or priced anew.
+
+The folder has one Parquet file a day, ``day=2026-11-21/part-0.parquet``. Of a report over some days, only their files
+are opened. DuckDB adds up; the figures equal those of the store to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.canonical.usage import CostStatus
+from dragoman.pricing.analytics.usage_columns import between_condition, connect, quote_literal
+from dragoman.pricing.analytics.usages import GROUPS, Usages, as_request_error
+from dragoman.pricing.cost_lines import CostLine, sum_by_key
+from dragoman.pricing.table import PriceTable
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+PLACES = 24
+"""After the point of a cost in US dollars, of 38 digits in all."""
+DECIMAL = f"DECIMAL(38, {PLACES})"
+
+PART_NAME = "part-0.parquet"
+"""The name of a day's file: there is one, so that a day is replaced at once."""
+
+_DAY = "day="
+_ESCAPED = {"[": "[[]", "*": "[*]", "?": "[?]"}
+"""What DuckDB takes for a pattern in a path, and how it is said to be none."""
+_REQUIRED_COLUMNS = frozenset(
+    {"at", "model", "provider", "user_id", "team_id", "session_id", "cost_usd", "cost_status"}
+)
+
+_KEYS = {
+    "model": "model",
+    "provider": "coalesce(nullif(provider, ''), nullif(split_part(model, ':', 1), ''))",
+    "day": "strftime(\"at\" AT TIME ZONE 'UTC', '%Y-%m-%d')",
+    "user": "user_id",
+    "team": "team_id",
+    "session": "nullif(session_id, '')",
+}
+
+
+def day_path(folder: Path, day: date) -> Path:
+    """Where the replies of a day are."""
+    return folder / f"{_DAY}{day}" / PART_NAME
+
+
+def day_of(path: Path) -> date | None:
+    """The day whose folder the file is in; None where it is in no such folder."""
+    try:
+        return date.fromisoformat(path.parent.name.removeprefix(_DAY)) if path.parent.name.startswith(_DAY) else None
+    except ValueError:
+        return None
+
+
+class RecordedReplies:
+    """Replies as rows of DuckDB, with what each cost as it was recorded."""
+
+    def __init__(self, connection: DuckDBPyConnection, relation: DuckDBPyRelation) -> None:
+        self._connection = connection
+        self._relation = relation
+
+    def costs(self, by: Sequence[str] = ()) -> tuple[CostLine, ...]:
+        """What they cost, as it was recorded: one line for each group (see `GROUPS`), or one in all.
+
+        Raises RequestError for an unknown group.
+        """
+        return self._sum_recorded(self._relation, by)
+
+    def reprice(
+        self,
+        by: Sequence[str] = (),
+        table: PriceTable | None = None,
+        *,
+        version: str | None = None,
+        at: datetime | None = None,
+        as_model: str | None = None,
+    ) -> tuple[CostLine, ...]:
+        """What they would cost; the arguments are those of `Usages.costs`. A reply whose tokens nobody has counted, or
+        whose model nobody has noted, stays as it was recorded."""
+        known = "cost_status IS NOT NULL AND model IS NOT NULL"
+        priced = Usages(self._relation.filter(known)).costs(by, table, version=version, at=at, as_model=as_model)
+        others = self._sum_recorded(self._relation.filter(f"NOT ({known})"), by)
+        return sum_by_key((*priced, *others))
+
+    def usages(self) -> DuckDBPyRelation:
+        """The rows, as a relation to go on with; the columns are those of `dragoman.store.reports.export.COLUMNS`."""
+        return self._relation
+
+    def _sum_recorded(self, relation: DuckDBPyRelation, by: Sequence[str]) -> tuple[CostLine, ...]:
+        if unknown := [name for name in by if name not in _KEYS]:
+            raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {unknown[0]!r}")
+        with as_request_error():
+            return sum_by_key(_lines(relation, by))
+
+
+class Replies(RecordedReplies):
+    """The replies of an exported folder, or those from ``since`` on and before ``until``, which need a time zone.
+
+    ``memory`` is what DuckDB may use before it goes to disk (``"2GB"``), and ``threads`` how many it takes.
+
+    Raises ConfigurationError where the folder holds no such files, RequestError where they are something else, and
+    MissingExtraError without DuckDB.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        threads: int | None = None,
+        memory: str | None = None,
+    ) -> None:
+        condition = between_condition('epoch_us("at")', since, until)
+        files = sorted(_files(folder))
+        if not files:
+            raise ConfigurationError(f"there are no exported replies in {str(folder)!r:.200}")
+        selected = [(day, path) for day, path in files if _can_contain(day, since, until)]
+        self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in selected))
+        """Those whose files are opened."""
+        # Where no day is asked for, one file says what the columns are.
+        paths = [path for _, path in selected] or [files[0][1]]
+        connection = connect(threads=threads, memory=memory)
+        with as_request_error():
+            super().__init__(connection, _open_files(connection, paths).filter(condition))
+
+
+def _open_files(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
+    names = ", ".join(quote_literal("".join(_ESCAPED.get(sign, sign) for sign in str(path))) for path in paths)
+    # Days may differ in their columns: some have the text, or were written by another version.
+    found = connection.sql(f"FROM read_parquet([{names}], union_by_name = true)")
+    if missing := sorted(_REQUIRED_COLUMNS - set(found.columns)):
+        raise RequestError(f"these are no exported replies: they have no column {', '.join(missing)}")
+    return found
+
+
+def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
+    keys = [f"{_KEYS[name]} AS key_{place}" for place, name in enumerate(by)]
+    prompt = " + ".join(
+        f"coalesce({name}, 0)::HUGEINT"
+        for name in ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens")
+    )
+    sums = (
+        "coalesce(cost_status, 'unpriced') AS status", "count(*)", f"coalesce(sum({prompt}), 0)",
+        "coalesce(sum(output_tokens), 0)", "sum(cost_usd)",
+    )  # fmt: skip
+    lines = _fetch_rows(relation, f"SELECT {', '.join([*keys, *sums])} FROM replies GROUP BY ALL")
+    for *key, status, replies, prompt_tokens, output_tokens, cost in lines:
+        yield CostLine(
+            tuple(key), replies, int(prompt_tokens), int(output_tokens), cost, {_parse_status(status): replies}
+        )
+    gaps = ", ".join([*keys, "unnest(list_distinct(unpriced)) AS gap"])
+    for *key, gap, replies in _fetch_rows(
+        relation, f"SELECT *, count(*) FROM (SELECT {gaps} FROM replies) GROUP BY ALL"
+    ):
+        yield CostLine(tuple(key), unpriced={gap: replies})
+
+
+def _fetch_rows(relation: DuckDBPyRelation, query: str) -> list[tuple[Any, ...]]:
+    found = relation.query("replies", query)
+    assert found is not None  # it is for statements other than SELECT
+    return found.fetchall()
+
+
+def _parse_status(text: str) -> CostStatus:
+    try:
+        return CostStatus(text)
+    except ValueError:
+        raise RequestError(f"a reply is {text!r:.80}, which is no status of a cost") from None
+
+
+def _files(folder: Path) -> Iterator[tuple[date, Path]]:
+    for path in folder.glob(f"{_DAY}*/*.parquet"):
+        if (day := day_of(path)) is not None and not path.name.startswith("."):
+            yield day, path
+
+
+def _can_contain(day: date, since: datetime | None, until: datetime | None) -> bool:
+    first = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return (until is None or first < until) and (since is None or first > since - timedelta(days=1))

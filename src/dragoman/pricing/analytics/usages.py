@@ -1,0 +1,223 @@
+"""Prices of the past for any number of usages: DuckDB joins and adds, the price table says what holds.
+
+The figures equal those of `reprice` to the last digit: which rates count for which kind of reply, when, and up to which
+length of prompt, is asked of the table (`rate_sheet`); the database only multiplies and adds whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.errors import RequestError
+from dragoman.canonical.usage import CostStatus
+from dragoman.pricing.analytics.pricing_query import UNREAD, PricingQuery, kind_columns
+from dragoman.pricing.analytics.rate_sheet import DAY, MONDAY, ReplyKind, list_surcharge_fields, rate_sheet
+from dragoman.pricing.analytics.usage_columns import (
+    UsageColumns,
+    between_condition,
+    connect,
+    quote_identifier,
+    read_files,
+)
+from dragoman.pricing.cost_lines import CostLine, sum_by_key
+from dragoman.pricing.quote import EXACT
+from dragoman.pricing.table import PriceTable
+from dragoman.pricing.versions import price_table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+
+GROUPS = ("model", "provider", "day", "user", "team", "session")
+"""What costs can be grouped by. Days are those of UTC."""
+
+_MAX_DECIMAL_PLACES = 38
+"""The digits of DuckDB's widest number."""
+
+
+class Usages:
+    """Usages in files (Parquet, CSV or JSON lines) or in a relation of DuckDB, one row a reply.
+
+    Columns are ``model``, ``at``, ``input_tokens``, ``output_tokens``, and, as far as they are there, the others of
+    `TokenUsage`, ``batch``, ``status`` (error and cancelled make a lower bound), ``user_id``, ``team_id`` and
+    ``session_id``. Calls of tools are a map ``server_tools``, or columns ``server_tools.<name>``.
+
+    For files, ``memory`` is what the database may use before it goes to disk (``"2GB"``), and ``threads`` how many it
+    takes. ``since`` is the first moment that counts, ``until`` the first one after; both need a time zone.
+
+    Raises RequestError where the columns are not of that kind, and MissingExtraError without DuckDB.
+    """
+
+    def __init__(
+        self,
+        source: Path | Sequence[Path] | DuckDBPyRelation,
+        *,
+        threads: int | None = None,
+        memory: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        if isinstance(source, Path | Sequence):
+            self._connection = connect(threads=threads, memory=memory)
+            with as_request_error():
+                source = read_files(self._connection, [source] if isinstance(source, Path) else source)
+        self._columns = UsageColumns(source)
+        if since is not None or until is not None:
+            with as_request_error():
+                source = source.filter(between_condition(self._columns.moment(), since, until))
+        self._relation: DuckDBPyRelation = source
+
+    def costs(
+        self,
+        by: Sequence[str] = (),
+        table: PriceTable | None = None,
+        *,
+        version: str | None = None,
+        at: datetime | None = None,
+        as_model: str | None = None,
+    ) -> tuple[CostLine, ...]:
+        """What the replies cost, one line for each group (see `GROUPS`), or one in all; the rest is as in `reprice`.
+
+        Raises RequestError for an unknown group, and for rows that are no usages.
+        """
+        import duckdb
+
+        keys = {f"key_{place}": self._group(name) for place, name in enumerate(by)}
+        with as_request_error():
+            query = self._build_query(_table(table, version), at, as_model)
+            try:
+                return sum_by_key(self._lines(replace(query, wide=False), keys))
+            except duckdb.OutOfRangeException:  # more than 64 bits hold
+                return sum_by_key(self._lines(query, keys))
+
+    def rows(
+        self,
+        table: PriceTable | None = None,
+        *,
+        version: str | None = None,
+        at: datetime | None = None,
+        as_model: str | None = None,
+    ) -> DuckDBPyRelation:
+        """The usages with four more columns: ``cost_usd`` (a decimal, NULL where unknown), ``cost_status``,
+        ``unpriced`` and ``pricing_version``. It is computed when it is read, and in no particular order.
+
+        What is wrong with a row is an error of DuckDB then, and so is a cost of more than 38 digits.
+        """
+        table = _table(table, version)
+        with as_request_error():
+            query = self._build_query(table, at, as_model)
+        new_columns = {
+            "cost_usd": f"CASE WHEN known THEN {_dollars(query.sheet.scale)} END",
+            "cost_status": "cost_status",
+            "unpriced": query.unpriced(),
+            "pricing_version": f"'{table.version}'",
+        }
+        replaced = [quote_identifier(name) for name in self._relation.columns if name in new_columns]
+        old_columns = '"the row".*' + (f" EXCLUDE ({', '.join(replaced)})" if replaced else "")
+        columns = ", ".join((old_columns, *(f"{sql} AS {name}" for name, sql in new_columns.items())))
+        return self._query(f"{query.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
+
+    def _lines(self, query: PricingQuery, keys: Mapping[str, str]) -> Iterator[CostLine]:
+        """First by key and outcome, of which there are few, then by key: so that each row is added only once."""
+        outcome = [*keys, "cost_status", "known", "quoted", "gaps", "unknown"]
+        unread = UNREAD in query.gaps
+        gaps = query.gap_counts()
+        sums = ["sum(replies)", "sum(prompt)", "sum(output_tokens)", "sum(units) FILTER (known)"]
+        sums += [f"sum(replies) FILTER (cost_status = '{status}')" for status in CostStatus]
+        sums += [f"sum(replies) FILTER ({holds})" for holds in gaps.values()]
+        sums += [f"list(({UNREAD}, replies)) FILTER (len({UNREAD}) > 0)"] if unread else []
+        statement = f"""{query.sql(keys)}, outcomes AS (
+            SELECT {", ".join([*outcome, *([UNREAD] if unread else [])])}, count(*) AS replies, sum(prompt) AS prompt,
+            sum(output_tokens) AS output_tokens, sum(units) AS units FROM priced GROUP BY ALL
+        ) SELECT {", ".join([*sums, *keys])} FROM outcomes GROUP BY ALL"""
+        scale = query.sheet.scale
+        for replies, prompt, output, units, *rest in self._query(statement).fetchall():
+            if replies is None:  # one row of nothing, where there are neither keys nor usages
+                continue
+            statuses = {status: count for status, count in zip(CostStatus, rest, strict=False) if count}
+            counts = rest[len(CostStatus) :]
+            unpriced = Counter({name: count for name, count in zip(gaps, counts, strict=False) if count})
+            for names, count in (counts[len(gaps)] or ()) if unread else ():
+                unpriced.update(dict.fromkeys(set(names) - gaps.keys(), count))
+            key = tuple(map(_format_key, rest[len(rest) - len(keys) :]))
+            cost = None if units is None else Decimal(units).scaleb(-scale, EXACT)
+            yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced))
+
+    def _build_query(self, table: PriceTable, at: datetime | None, as_model: str | None) -> PricingQuery:
+        """What there is to multiply: the kinds of replies are looked for first."""
+        if at is not None and at.tzinfo is None:
+            raise RequestError("prices depend on the time: give it with a time zone")
+        models = {as_model} if as_model is not None else self._distinct_texts(self._columns.model())
+        raw_fields = list_surcharge_fields(table, models)
+        columns = kind_columns(self._columns, raw_fields)
+        kinds = [
+            ReplyKind(model, tier, speed, batch, tuple(zip(raw_fields, values, strict=True)))
+            for model, tier, speed, batch, *values in self._distinct(columns)
+        ]
+        tools = set(self._columns.flat_tools)
+        if (tools_map := self._columns.tools()) is not None:
+            tools |= self._distinct_texts(f"unnest(map_keys({tools_map}))")
+        sheet = rate_sheet(table, kinds, sorted(tools), at=at, as_model=as_model)
+        return PricingQuery(self._columns, sheet, kinds, raw_fields, sorted(tools))
+
+    def _distinct_texts(self, sql: str) -> set[str]:
+        return {text for (text,) in self._distinct({"text": sql})}
+
+    def _distinct(self, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
+        select = ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
+        return self._query(f"SELECT DISTINCT {select} FROM usages").fetchall()
+
+    def _group(self, name: str) -> str:
+        match name:
+            case "model":
+                return self._columns.model()
+            case "provider":
+                return f"split_part({self._columns.model()}, ':', 1)"
+            case "day":
+                return f"({self._columns.moment()} - ({MONDAY})) // {DAY}"
+            case "user" | "team" | "session":
+                return self._columns.text(f"{name}_id")
+            case _:
+                raise RequestError(f"costs can be grouped by {', '.join(GROUPS)}, not by {name!r}")
+
+    def _query(self, sql: str) -> DuckDBPyRelation:
+        found = self._relation.query("usages", sql)
+        assert found is not None  # it is for statements other than SELECT
+        return found
+
+
+def _table(table: PriceTable | None, version: str | None) -> PriceTable:
+    if table is not None and version is not None:
+        raise RequestError("give a table or the version of one, not both")
+    return table or price_table(version)
+
+
+def _format_key(key: str | int | None) -> str | None:
+    """Days are counted from the first one of the calendar; an empty name is none."""
+    return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key or None
+
+
+def _dollars(scale: int) -> str:
+    """The units as a decimal. Multiplied, because DuckDB divides in floating point."""
+    if scale > _MAX_DECIMAL_PLACES:
+        raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MAX_DECIMAL_PLACES}")
+    if not scale:
+        return "units::DECIMAL(38, 0)"
+    return f"units::DECIMAL(38, 0) * '{Decimal(1).scaleb(-scale):f}'::DECIMAL({scale}, {scale})"
+
+
+@contextmanager
+def as_request_error() -> Iterator[None]:
+    """What DuckDB says about rows that are something else, as an error of ours."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise RequestError(f"the usages cannot be read: {error!s:.400}") from None

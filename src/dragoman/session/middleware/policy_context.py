@@ -1,0 +1,144 @@
+"""What a session tells its policy beside a message: who asks, which model, which tool, how a reply ended."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.adapter.contract import Adapter
+from dragoman.canonical.extensions.extensions import (
+    AgentExtension,
+    CompletionExtension,
+    CompletionStopReason,
+    CompletionTokens,
+    LLMExtension,
+    ProvenanceExtension,
+)
+from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
+from dragoman.canonical.message import Message, Role, StopReason
+from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.canonical.tools import SideEffects
+from dragoman.tools.toolbox import Tool, Toolbox
+
+_STOP_REASONS = {
+    StopReason.END_TURN: CompletionStopReason.END,
+    StopReason.TOOL_USE: CompletionStopReason.CALL,
+    StopReason.MAX_TOKENS: CompletionStopReason.MAX_TOKENS,
+    StopReason.STOP_SEQUENCE: CompletionStopReason.STOP_SEQUENCE,
+}
+
+_CAPABILITIES = {"supports_images": "vision", "supports_tools": "tool_use", "supports_thinking": "extended_thinking"}
+"""The specification's words for what a model can do."""
+
+_ACTIONS = {
+    SideEffects.READ: ("read",),
+    SideEffects.WRITE: ("write",),
+    SideEffects.EXECUTE: ("execute",),
+    SideEffects.NETWORK: ("export",),
+}
+"""What running a tool does with the data that the model gives it, in the words of data policies."""
+
+ACTIONS = "actions"
+"""An annotation by which a tool names further actions itself, such as forward."""
+SIDE_EFFECTS = "sideEffects"
+"""The annotation that tells a tool's side effects."""
+
+
+class PolicyContext:
+    """What is told of one session, made once where it stays the same."""
+
+    def __init__(self, session_id: str, agent: AgentExtension | None, toolbox: Toolbox) -> None:
+        known = agent or AgentExtension()
+        self._given_agent = agent
+        self.agent = known if known.session_id else known.model_copy(update={"session_id": session_id})
+        self._toolbox = toolbox
+        self._tools: dict[str, ToolMetadata | None] = {}
+        self._model: tuple[Adapter | None, LLMExtension] = (None, LLMExtension())
+        self._turn = -1
+
+    def next_turn(self, prompt_text: str) -> None:
+        """Counts the turn; what the host says itself of turn and input stays."""
+        self._turn += 1
+        facts: dict[str, Any] = {"turn": self._turn, "input": prompt_text}
+        given = self._given_agent or AgentExtension()
+        self.agent = self.agent.model_copy(
+            update={name: value for name, value in facts.items() if getattr(given, name) is None}
+        )
+
+    def model(self, adapter: Adapter) -> LLMExtension:
+        if self._model[0] is not adapter:
+            self._model = (adapter, llm_extension(adapter))
+        return self._model[1]
+
+    def tool(self, name: str) -> ToolMetadata | None:
+        """None where the session has no such tool."""
+        if name not in self._tools:
+            self._tools[name] = _tool_metadata(self._toolbox.find(name))
+        return self._tools[name]
+
+    def mcp(self, name: str) -> MCPExtension | None:
+        tool = self.tool(name)
+        return None if tool is None else MCPExtension(tool=tool)
+
+    def called_tool(self, name: str) -> CalledTool:
+        tool = self.tool(name)
+        return CalledTool(name, None if tool is None else tool.namespace or tool.server_id)
+
+
+def _tool_metadata(tool: Tool | None) -> ToolMetadata | None:
+    """What the tool's server says of it, else what its definition does."""
+    if tool is None:
+        return None
+    metadata = getattr(tool, "metadata", None)
+    if isinstance(metadata, ToolMetadata):
+        return metadata
+    effects = tool.definition.side_effects
+    harmless = effects in (SideEffects.NONE, SideEffects.READ)
+    return ToolMetadata(
+        name=tool.name,
+        description=tool.definition.description or None,
+        input_schema=tool.definition.input_schema,
+        annotations={SIDE_EFFECTS: str(effects), "readOnlyHint": harmless},
+    )
+
+
+def actions_of(tool: ToolMetadata | None) -> tuple[str, ...]:
+    """What a run does with data. A tool that nobody knows is not run at all."""
+    if tool is None:
+        return ()
+    annotations: Mapping[str, Any] = tool.annotations
+    effects = annotations.get(SIDE_EFFECTS)
+    declared = annotations.get(ACTIONS) or ()
+    known = _ACTIONS.get(SideEffects(effects), ()) if effects in list(SideEffects) else ()
+    outside = ("export",) if annotations.get("openWorldHint") else ()
+    return tuple(dict.fromkeys((*known, *outside, *(str(each) for each in declared))))
+
+
+def llm_extension(adapter: Adapter) -> LLMExtension:
+    capabilities = [word for name, word in _CAPABILITIES.items() if getattr(adapter.capabilities, name)]
+    return LLMExtension(model_id=str(adapter.model_id), provider=adapter.provider, capabilities=capabilities)
+
+
+def provenance(message: Message, mcp: MCPExtension | None = None) -> ProvenanceExtension:
+    """``mcp`` describes the tool whose answer it is."""
+    source = "user" if message.role is Role.USER else None
+    if mcp is not None and mcp.tool is not None and mcp.tool.server_id is not None:
+        source = f"mcp-server:{mcp.tool.server_id}"
+    return ProvenanceExtension(source=source, message_id=message.id)
+
+
+def completion(reply: Message) -> CompletionExtension:
+    metadata, usage = reply.metadata, reply.usage
+    tokens = None
+    if usage is not None:
+        tokens = CompletionTokens(
+            input_tokens=usage.prompt_tokens,
+            output_tokens=usage.output_tokens,
+            total_tokens=usage.total_tokens,
+        )
+    return CompletionExtension(
+        stop_reason=None if metadata.stop_reason is None else _STOP_REASONS.get(metadata.stop_reason),
+        tokens=tokens,
+        model=metadata.model,
+        raw_format=metadata.provider,
+        created_at=reply.created_at.isoformat(),
+        latency_ms=None if usage is None else usage.latency_ms,
+    )

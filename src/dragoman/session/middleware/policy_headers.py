@@ -1,0 +1,80 @@
+"""Headers that plugins write into the http slot, on their way to the request of the step (CMF A4.3, HttpExtension).
+
+The slot begins each request as the program gave it: those headers are of the request that the program itself answers,
+and go nowhere. What plugins add or change there while the input of a request is judged goes with that request and its
+retries, and with no request to another provider.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import RequestError
+from dragoman.canonical.extensions.extensions import Extensions, HttpExtension
+from dragoman.canonical.extensions.headers import SENSITIVE_HEADERS, is_sensitive
+from dragoman.transport.request_validation import validate_headers
+
+
+class PolicyHeaders:
+    """What was written for the request that comes next. ``host`` is the slot as the program gave it."""
+
+    def __init__(self, http: HttpExtension | None) -> None:
+        self._given_http = http
+        self._provider: str | None = None
+        """Whom the slot was last written for; None where that was not known."""
+
+    def begin_request(self, state: Extensions) -> Extensions:
+        """Another request begins."""
+        self._provider = None
+        return self._replace_http(state, self._given_http)
+
+    def set_provider(self, state: Extensions, adapter: Adapter | None) -> Extensions:
+        """The request goes to this provider: what was written for another one is gone, and keys that were written
+        while nobody knew for whom."""
+        known, self._provider = self._provider, None if adapter is None else adapter.provider
+        if known == self._provider:
+            return state
+        if known is not None:
+            return self._replace_http(state, self._given_http)
+        if any(map(_is_credential, self._plugin_headers(state))):
+            kept = {name: value for name, value in self._plugin_headers(state).items() if not _is_credential(name)}
+            return self._replace_http(state, HttpExtension(headers={**_headers(self._given_http), **kept}))
+        return state
+
+    def add_headers(
+        self, state: Extensions, adapter: Adapter, options: AdapterOptions
+    ) -> tuple[AdapterOptions, list[str]]:
+        """The options with the headers that were written for this provider, which go before those of the program, and
+        their names. Raises RequestError where one is no header, the transport's own, or a key of another provider's.
+        """
+        if self._provider != adapter.provider:
+            return options, []
+        plugin_headers = validate_headers(self._plugin_headers(state))
+        if not plugin_headers:
+            return options, []
+        key_header = adapter.endpoint.key_header.lower()
+        for name in plugin_headers:
+            if name != key_header and _is_credential(name):
+                raise RequestError(f"a plugin wrote the header {name}, which holds no key of {adapter.provider}")
+        others = {name: value for name, value in options.headers.items() if name.lower() not in plugin_headers}
+        return replace(options, headers={**others, **plugin_headers}), sorted(plugin_headers)
+
+    def _plugin_headers(self, state: Extensions) -> dict[str, str]:
+        """What is in the slot, and was not given."""
+        program_headers = {name.lower(): value for name, value in _headers(self._given_http).items()}
+        return {
+            name: value for name, value in _headers(state.http).items() if program_headers.get(name.lower()) != value
+        }
+
+    def _replace_http(self, state: Extensions, http: HttpExtension | None) -> Extensions:
+        return state if state.http == http else state.model_copy(update={"http": http})
+
+
+def _headers(http: HttpExtension | None) -> Mapping[str, str]:
+    return {} if http is None else http.headers
+
+
+def _is_credential(name: str) -> bool:
+    """Whether it may hold a credential, of any provider's."""
+    lowered = name.lower()
+    return lowered in SENSITIVE_HEADERS or (lowered.endswith("key") and is_sensitive(lowered))

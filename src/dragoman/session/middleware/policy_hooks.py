@@ -1,0 +1,378 @@
+"""A session's policy: which hook is asked where, with which extensions, and what follows from the answers.
+
+Without I/O, as a turn is: every method that asks plugins is a generator of a pipeline's steps, for the session's driver
+to carry out. Nothing of this is loaded in a session without a policy.
+
+A message is changed once, when it comes in; from then on it is what the history holds, so that what was sent stays a
+prefix of what is sent. It is judged again for each model that it has not been sent to yet, and what is new in a request
+is judged with every try of it.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import ToolResultBlock, ToolUseBlock
+from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.extensions.security import DataPolicy
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message_view.parts import CalledTool
+from dragoman.policy.data_policy import apply_data_labels, check_data_use, data_policies
+from dragoman.policy.edit import drop_signed_thinking
+from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.labels import Declassification, declassify, labels_of, with_labels
+from dragoman.policy.object_access import PRE_HOOKS
+from dragoman.policy.pipeline import POST_HOOKS, Pipeline
+from dragoman.policy.plugin import Hook, Violation
+from dragoman.policy.runner import Steps
+from dragoman.session.middleware.labels import LabelLedger, MessageExtensions
+from dragoman.session.middleware.policy_context import PolicyContext, actions_of, completion, provenance
+from dragoman.session.middleware.policy_headers import PolicyHeaders
+from dragoman.tools.calls import error_result
+from dragoman.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from dragoman.session.middleware.stream_filter import StreamFilter
+    from dragoman.session.middleware.telemetry import TurnTelemetry
+
+_CARRIED = ("delegation", "custom")
+"""Slots that plugins write, and that later steps see as they left them; labels are carried too, and http is as far as
+the request that it is written for."""
+
+
+class PolicyHooks:
+    """``host`` are the extensions that the program gave; ``teller`` tells the bus, if there is one."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        extensions: Extensions | None,
+        session_id: str,
+        toolbox: Toolbox,
+        message_extensions: MessageExtensions,
+        telemetry: "TurnTelemetry | None",
+    ) -> None:
+        self.pipeline = pipeline
+        self._session_id = session_id
+        self._extensions = extensions or Extensions()
+        self._context = PolicyContext(session_id, self._extensions.agent, toolbox)
+        self._ledger = LabelLedger(message_extensions)
+        self._headers = PolicyHeaders(self._extensions.http)
+        self._telemetry = telemetry
+        self._calls: dict[str, CalledTool] = {}
+        self._call_providers: dict[str, str | None] = {}
+        """The provider that each call came from."""
+        self._data_policies: list[tuple[str | None, DataPolicy]] = []
+        """Policies of the data in the history, with the provider that called for it."""
+        self._admitted: dict[int, Message] = {}
+        """Messages that came in and stay as they are; by identity, and kept, so that no other takes their place."""
+        self._seen_by_model: dict[str, dict[int, Message]] = {}
+        """What each model has been sent, or has said."""
+        self._replacements: dict[int, tuple[Message, Message]] = {}
+        """What is sent in place of messages that the history does not hold as such, as those with files read in."""
+        self._piece_extensions: tuple[tuple[Any, ...], Extensions] = ((None, None, None), self._extensions)
+        """What is shown with the pieces of a stream, and what it was made of: once for all of them."""
+        self._just_checked: tuple[str | None, frozenset[int]] = (None, frozenset())
+        """What was judged as the input of the next request to that model."""
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Of the whole conversation so far."""
+        return labels_of(self._extensions)
+
+    def gate(self, adapter: Adapter, on_denied: Callable[[Message | None], Any]) -> "StreamFilter":
+        """For one streamed reply; ``denied`` is given it where it is denied, None where it was not complete."""
+        from dragoman.session.middleware.stream_filter import StreamFilter
+
+        return StreamFilter(self, adapter, self._session_id, on_denied)
+
+    def restore(self, history: Sequence[Message]) -> None:
+        """Takes up the labels that a store kept beside these messages, but for those that were taken away since."""
+        self._extensions = self._ledger.replay(self._extensions, [message.id for message in history])
+
+    def declassify(
+        self,
+        labels: Iterable[str],
+        *,
+        actor: str,
+        reason: str,
+        audit: Callable[[Declassification], Any] | None,
+        keep: Callable[[str, Mapping[str, Any]], None],
+        history: Sequence[Message],
+        at: datetime,
+    ) -> Declassification | None:
+        """Takes labels away, and gives the record, which ``audit`` has been given and ``keep`` has written beside the
+        newest message; None where none of them was there. Where one of the two raises, the labels stay.
+        """
+        ids = [message.id for message in history]
+        records: list[Declassification] = []
+
+        def record_declassification(record: Declassification) -> None:
+            audit_result = None if audit is None else audit(record)
+            if inspect.isawaitable(audit_result):
+                if inspect.iscoroutine(audit_result):
+                    audit_result.close()
+                raise ConfigurationError("audit is a plain function: the labels go when it returns")
+            message_extensions = self._ledger.build_record(record, ids)
+            if message_extensions is not None:
+                keep(ids[-1], message_extensions)
+            self._ledger.apply_record(record, ids, message_extensions)
+            records.append(record)
+
+        self._extensions = declassify(
+            self._extensions,
+            labels,
+            capabilities=self.pipeline.grants,
+            actor=actor,
+            reason=reason,
+            audit=record_declassification,
+            subject=self._session_id,
+            at=at,
+        )
+        if not records:
+            return None
+        if self._telemetry is not None:
+            self._telemetry.on_declassification(records[0])
+        return records[0]
+
+    def admit(
+        self, history: list[Message], prompt: tuple[Message, ...], adapter: Adapter | None
+    ) -> Steps[tuple[Message, ...]]:
+        """Lets in what is said, and what of the history never came through here: it is replaced there. ``adapter`` is
+        of the model that will read it, None where that is not known yet.
+
+        Where something in the history is changed, thinking that was signed behind it is left out.
+        """
+        self._extensions = self._headers.begin_request(self._extensions)
+        self._admitted = {id(known): known for known in history if id(known) in self._admitted}
+        admitted: list[Message] = []
+        history_changed = False
+        for index, message in enumerate(history):
+            if id(message) in self._admitted:
+                continue
+            accepted = yield from self._admit(message, adapter, old=True)
+            history[index] = kept = drop_signed_thinking(accepted) if history_changed else accepted
+            history_changed = history_changed or kept is not message
+            admitted.append(kept)
+            self._remember(kept)
+        if prompt and self.pipeline.plugins:
+            self._context.next_turn(prompt[-1].text)
+        for message in prompt:
+            accepted = yield from self._admit(message, adapter)
+            admitted.append(drop_signed_thinking(accepted) if history_changed else accepted)
+            self._remember(admitted[-1])
+        self._just_checked = (None if adapter is None else str(adapter.model_id), frozenset(map(id, admitted)))
+        return tuple(admitted[len(admitted) - len(prompt) :])
+
+    def check_input(
+        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
+    ) -> Steps[list[Message]]:
+        """The history as it may be sent to that model; ``filled`` is the same with its files read in."""
+        self._check_forwarding(adapter.provider)
+        model = str(adapter.model_id)
+        (model_of_check, just_checked), self._just_checked = self._just_checked, (None, frozenset())
+        if not self.pipeline.has_plugins(Hook.LLM_INPUT):
+            return list(filled)
+        judged = just_checked if model_of_check == model else frozenset()
+        seen, new = self._seen_by_model.get(model, {}), _first_new(history)
+        sent = []
+        for index, (stored, full) in enumerate(zip(history, filled, strict=True)):
+            own = stored is full and id(stored) in self._admitted
+            known, visible = self._replacements.get(id(full), (None, full))
+            if not (id(full) in judged or (id(full) in seen and index < new)):
+                already_seen = own or known is not None
+                slots = self._input_slots(visible, adapter)
+                visible = yield from self._run_hook(
+                    Hook.LLM_INPUT, visible, already_seen=already_seen, old=True, **slots
+                )
+                if not own:
+                    self._replacements[id(full)] = (full, visible)
+            sent.append(visible)
+        self._seen_by_model[model] = {id(full): full for full in filled}
+        return sent
+
+    def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions:
+        """The options with the headers that plugins wrote for this request. Raises RequestError."""
+        send_options, names = self._headers.add_headers(self._extensions, adapter, options)
+        if names and self._telemetry is not None:
+            self._telemetry.add_headers(adapter.provider, names)
+        return send_options
+
+    def check_calls(
+        self, calls: Sequence[ToolUseBlock]
+    ) -> Steps[tuple[list[ToolUseBlock], dict[str, ToolResultBlock]]]:
+        """The calls that may run, with the arguments that they run with; and answers to those that were denied, where
+        the pipeline is set to answer them. All are judged before any runs."""
+        allowed: list[ToolUseBlock] = []
+        refused: dict[str, ToolResultBlock] = {}
+        for call in calls:
+            try:
+                allowed.append((yield from self._check_call(call)))
+            except PolicyDeniedError as error:
+                if self.pipeline.denied_calls == "raise":
+                    raise
+                refused[call.id] = error_result(call.id, f"This call was denied by policy ({error.code:.80}).")
+        return allowed, refused
+
+    def admit_results(self, adapter: Adapter, results: Sequence[Message]) -> Steps[tuple[Message, ...]]:
+        """Results of tools as the history takes them in, labelled as the policies of their data say."""
+        admitted = []
+        self._extensions = self._headers.begin_request(self._extensions)
+        for message in results:
+            self._add_labels(message)
+            slots = self._input_slots(message, adapter)
+            after = yield from self._run_hook(Hook.TOOL_POST_INVOKE, message, **slots)
+            accepted = yield from self._admit(after, adapter)
+            if len(accepted.tool_results) != 1:
+                self._refuse(Hook.TOOL_POST_INVOKE, Violation("a tool's result was left out", code="left_out"))
+            self._remember(accepted)
+            admitted.append(accepted)
+        self._just_checked = (str(adapter.model_id), frozenset(map(id, admitted)))
+        return tuple(admitted)
+
+    def check_reply(
+        self, adapter: Adapter, reply: Message, on_denied: Callable[[Message], Any] = lambda _: None
+    ) -> Steps[Message]:
+        """A model's reply as the history takes it in; ``denied`` is given one that it does not: it was paid for."""
+        asks = self.pipeline.has_plugins(Hook.LLM_OUTPUT)
+        slots: dict[str, Any] = {"completion": completion(reply), "provenance": provenance(reply)} if asks else {}
+        try:
+            accepted = yield from self._run_hook(Hook.LLM_OUTPUT, reply, llm=self._context.model(adapter), **slots)
+        except PolicyDeniedError:
+            on_denied(reply)
+            raise
+        self._remember(accepted)
+        self._seen_by_model.setdefault(str(adapter.model_id), {})[id(accepted)] = accepted
+        return accepted
+
+    def check_partial(self, adapter: Adapter, partial: Message | None) -> Steps[Message | None]:
+        """As much of a reply as had arrived when it ended early; None where that is denied."""
+        if partial is None:
+            return None
+        try:
+            return (yield from self.check_reply(adapter, partial))
+        except PolicyDeniedError:
+            return None
+
+    def check_piece(self, adapter: Adapter, piece: Message) -> Steps[Message]:
+        """A part of a reply that still streams."""
+        slots = {"agent": self._context.agent, "llm": self._context.model(adapter)}
+        made_of = (self._extensions, *slots.values())
+        if not all(map(is_, self._piece_extensions[0], made_of)):
+            self._piece_extensions = (made_of, self._extensions.model_copy(update=slots))
+        return (yield from self._run_pipeline(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
+
+    def check_fetch(self, hook: str, message: Message, **slots: Any) -> Steps[Message]:
+        """Something on its way past a hook; data that comes in is labelled as its policy says."""
+        where = Hook.parse(hook)
+        if where in POST_HOOKS:
+            self._add_labels(message)
+        return (yield from self._run_hook(where, message, **slots))
+
+    def refuse_fetch(self, hook: str, code: str, reason: str) -> None:
+        """Denies what a plugin made of something that was to be fetched. Raises PolicyDeniedError."""
+        self._refuse(Hook.parse(hook), Violation(reason, code=code, plugin="the session"))
+
+    def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
+        """``old``: it was there before, and what it was labelled with may have been declassified."""
+        self._remember_calls(message)
+        if message.role is Role.TOOL:
+            self._add_labels(message, old=old)
+        return (yield from self._run_hook(Hook.LLM_INPUT, message, old=old, **self._input_slots(message, adapter)))
+
+    def _check_call(self, call: ToolUseBlock) -> Steps[ToolUseBlock]:
+        violation = check_data_use(
+            actions_of(self._context.tool(call.name)), (policy for _, policy in self._data_policies)
+        )
+        if violation is not None:
+            self._refuse(Hook.TOOL_PRE_INVOKE, violation)
+        message = Message(id=call.id, session_id=self._session_id, role=Role.ASSISTANT, content=(call,))
+        accepted = yield from self._run_hook(Hook.TOOL_PRE_INVOKE, message, mcp=self._context.mcp(call.name))
+        if len(accepted.tool_uses) != 1:
+            self._refuse(Hook.TOOL_PRE_INVOKE, Violation("the call was left out", code="left_out"))
+        return accepted.tool_uses[0]
+
+    def _run_hook(
+        self, hook: Hook, message: Message, *, already_seen: bool = False, old: bool = False, **slots: Any
+    ) -> Steps[Message]:
+        if not self.pipeline.has_plugins(hook) and hook not in PRE_HOOKS:
+            return message
+        visible = self._extensions.model_copy(update={"agent": self._context.agent, **slots})
+        return (yield from self._run_pipeline(hook, message, visible, old=old, already_seen=already_seen))
+
+    def _run_pipeline(
+        self, hook: Hook, message: Message, visible: Extensions, *, old: bool = False, **how: bool
+    ) -> Steps[Message]:
+        try:
+            outcome = yield from self.pipeline.steps(hook, message, visible, calls=self._calls, **how)
+        except PolicyDeniedError as error:
+            self._report_denial(error)
+            raise
+        if outcome.extensions is not visible and outcome.extensions is not None and not how.get("partial"):
+            carried = (*_CARRIED, "http") if hook is Hook.LLM_INPUT else _CARRIED
+            self._carry_slots(visible, outcome.extensions, carried, message.id if old else None)
+        return outcome.message
+
+    def _carry_slots(self, before: Extensions, after: Extensions, names: Iterable[str], old: str | None) -> None:
+        changes = {name: getattr(after, name) for name in names if getattr(after, name) != getattr(before, name)}
+        state = self._extensions.model_copy(update=changes) if changes else self._extensions
+        self._extensions = with_labels(state, self._ledger.new_labels(labels_of(before), labels_of(after), old))
+
+    def _refuse(self, hook: Hook, violation: Violation) -> None:
+        error = PolicyDeniedError(hook, violation.plugin or "the pipeline", violation.code, violation.reason)
+        self._report_denial(error)
+        raise error
+
+    def _report_denial(self, error: PolicyDeniedError) -> None:
+        if self._telemetry is not None:
+            self._telemetry.on_denial(error)
+
+    def _input_slots(self, message: Message, adapter: Adapter | None) -> dict[str, Any]:
+        self._extensions = self._headers.set_provider(self._extensions, adapter)
+        if not self.pipeline.has_plugins(Hook.LLM_INPUT) and not self.pipeline.has_plugins(Hook.TOOL_POST_INVOKE):
+            return {}
+        calls = [self._calls[each.tool_use_id] for each in message.tool_results if each.tool_use_id in self._calls]
+        tool = self._context.mcp(calls[0].name) if len(calls) == 1 else None
+        slots: dict[str, Any] = {"provenance": provenance(message, tool), "mcp": tool}
+        if adapter is not None:
+            slots["llm"] = self._context.model(adapter)
+        return slots
+
+    def _remember_calls(self, message: Message) -> None:
+        for use in message.tool_uses:
+            self._calls[use.id] = self._context.called_tool(use.name)
+            self._call_providers[use.id] = message.metadata.provider
+
+    def _add_labels(self, message: Message, *, old: bool = False) -> None:
+        """The labels and the limits that go with the data of this message, from here on."""
+        labels = labels_of(apply_data_labels(message, self._extensions, self._calls))
+        gained = self._ledger.new_labels(labels_of(self._extensions), labels, message.id if old else None)
+        self._extensions = with_labels(self._extensions, gained)
+        provider_of_call = next((self._call_providers.get(result.tool_use_id) for result in message.tool_results), None)
+        new = [(provider_of_call, policy) for policy in data_policies(message, self._extensions, self._calls)]
+        self._data_policies += [source for source in new if source not in self._data_policies]
+
+    def _check_forwarding(self, provider: str) -> None:
+        """Data that may not be forwarded stays with the provider that called for it."""
+        for source_provider, policy in self._data_policies:
+            violation = check_data_use(("forward",), (policy,)) if source_provider not in (None, provider) else None
+            if violation is not None:
+                self._refuse(Hook.LLM_INPUT, violation)
+
+    def _remember(self, message: Message) -> None:
+        """A message as it stays."""
+        self._remember_calls(message)
+        self._admitted[id(message)] = message
+        self._ledger.record_labels(message.id, self.labels)
+
+
+def _first_new(history: Sequence[Message]) -> int:
+    """Where what follows the last reply begins; the last message at least."""
+    index = len(history)
+    while index and history[index - 1].role is not Role.ASSISTANT:
+        index -= 1
+    return min(index, len(history) - 1)

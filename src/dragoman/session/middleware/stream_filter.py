@@ -1,0 +1,251 @@
+"""What is shown of a streamed reply before all of it is judged: nothing, or what lies before a declared window.
+
+Plugins that judge replies say how many characters they must see together (`Plugin.window`). Where all of them do, text
+and thinking are shown as far as that many characters before what has arrived, as the plugins leave them; a call of a
+tool is shown when it is whole. Where one does not, nothing is shown before the reply is complete. What the history
+holds, and message_complete with it, is what the plugins made of the whole.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dragoman.adapter.contract import Adapter
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import (
+    ErrorEvent,
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Message, Role
+from dragoman.policy.errors import PolicyDeniedError
+from dragoman.policy.runner import Steps
+from dragoman.session.middleware.policy_hooks import PolicyHooks
+
+Events = Sequence[StreamEvent]
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A block of text or thinking while it streams."""
+
+    kind: type[TextDelta] | type[ThinkingDelta]
+    index: int
+    check_at: int
+    """How many held characters are worth judging."""
+    buffer: str = ""
+    released: str = ""
+    signature: str | None = None
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class StreamFilter:
+    """Stands between one streamed reply and its caller."""
+
+    policy_hooks: PolicyHooks
+    adapter: Adapter
+    session_id: str
+    on_denied: Callable[[Message | None], object]
+    """Is given the reply that was denied, as it was paid for; None where it was not complete."""
+    _window: int | None = 0
+    _message_id: str = ""
+    _buffer: list[StreamEvent] = field(default_factory=list)
+    _pieces: dict[int, _Piece] = field(default_factory=dict)
+    _calls: dict[str, list[StreamEvent]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._window = self.policy_hooks.pipeline.window
+
+    def try_fast(self, event: StreamEvent) -> Events | None:
+        """What is shown for an event about which nobody has to be asked yet; None where someone has to: see `ask`."""
+        match event:
+            case MessageComplete() | ErrorEvent():
+                return None
+            case MessageStart():
+                self._message_id = event.message_id
+                return (event,)
+            case _ if self._window is None:
+                self._buffer.append(event)
+                return ()
+            case UsageUpdate():
+                return (event,)
+            case _ if self._window == 0:
+                return (event,)
+            case TextDelta() | ThinkingDelta() if (piece := self._current_piece(event)) is not None:
+                piece.buffer += event.text
+                piece.signature = getattr(event, "signature", None) or piece.signature
+                return () if len(piece.buffer) < piece.check_at else None
+            case ToolUseInputDelta():
+                self._calls.setdefault(event.tool_use_id, []).append(event)
+                return ()
+            case _:
+                return None
+
+    def apply(self, event: StreamEvent) -> Steps[Events]:
+        """What is shown for an event that `quick` gave None for. Raises PolicyDeniedError: that is the stream's end."""
+        match event:
+            case MessageComplete():
+                return (yield from self._finish(event.message))
+            case ErrorEvent():
+                remains = yield from self.policy_hooks.check_partial(self.adapter, event.partial)
+                if remains is None and event.partial is not None:
+                    remains = event.partial.model_copy(update={"content": ()})
+                return (replace(event, partial=remains),)
+        try:
+            return (yield from self._filter_event(event))
+        except PolicyDeniedError:
+            self.on_denied(None)
+            raise
+
+    def _filter_event(self, event: StreamEvent) -> Steps[Events]:
+        released: list[StreamEvent] = []
+        index = getattr(event, "content_block_index", None)
+        for piece in list(self._pieces.values()):
+            if piece.index != index and not piece.ended:
+                released += yield from self._finish_piece(piece)
+        match event:
+            case TextDelta() | ThinkingDelta():
+                if index not in self._pieces:
+                    self._start_piece(event)
+                    released_now = self.try_fast(event)
+                    if released_now is not None:
+                        return (*released, *released_now)
+                piece = self._pieces[event.content_block_index]
+                if not piece.ended:
+                    released += yield from self._release_prefix(piece)
+            case ToolUseStart():
+                self._calls.setdefault(event.tool_use_id, []).append(event)
+            case ToolUseEnd():
+                released += yield from self._filter_call(event)
+        return released
+
+    def _current_piece(self, event: TextDelta | ThinkingDelta) -> _Piece | None:
+        """The piece that the event goes on with, if no other one is to be ended before."""
+        piece = self._pieces.get(event.content_block_index)
+        if piece is None or type(event) is not piece.kind:
+            return None
+        if piece.ended or all(other is piece or other.ended for other in self._pieces.values()):
+            return piece
+        return None
+
+    def _start_piece(self, event: TextDelta | ThinkingDelta) -> None:
+        window = self._window or 0
+        self._pieces[event.content_block_index] = _Piece(type(event), event.content_block_index, 2 * window)
+
+    def _release_prefix(self, piece: _Piece) -> Steps[Events]:
+        """Shows what no later text can change: all but the last window, cut where that changes nothing."""
+        window = self._window or 0
+        checked = yield from self._run_policy(piece, piece.buffer)
+        cut = _split_point(piece.buffer, window)
+        first = piece.buffer[:cut]
+        if checked != piece.buffer:
+            checked_first = yield from self._run_policy(piece, first)
+            checked_rest = yield from self._run_policy(piece, piece.buffer[cut:])
+            if (
+                checked_first + checked_rest != checked
+            ):  # what was changed lies across the cut: wait for one that does not
+                piece.check_at = len(piece.buffer) + window
+                return ()
+            first = checked_first
+        piece.buffer = piece.buffer[cut:]
+        piece.check_at = len(piece.buffer) + window
+        return self._emit(piece, first)
+
+    def _finish_piece(self, piece: _Piece) -> Steps[Events]:
+        """Shows what was held back of a block that is complete."""
+        checked = yield from self._run_policy(piece, piece.buffer)
+        piece.buffer, piece.ended = "", True
+        return self._emit(piece, checked)
+
+    def _run_policy(self, piece: _Piece, text: str) -> Steps[str]:
+        if not text:
+            return ""
+        kind = TextBlock if piece.kind is TextDelta else ThinkingBlock
+        checked = yield from self.policy_hooks.check_piece(self.adapter, self._message((kind(text=text),)))
+        return "".join(block.text for block in checked.content if isinstance(block, kind))
+
+    def _emit(self, piece: _Piece, text: str) -> Events:
+        if not text:
+            return ()
+        piece.released += text
+        return (piece.kind(self._message_id, piece.index, text),)
+
+    def _filter_call(self, event: ToolUseEnd) -> Steps[Events]:
+        buffered = self._calls.pop(event.tool_use_id, [])
+        start = next((each for each in buffered if isinstance(each, ToolUseStart)), None)
+        if start is None:
+            return ()
+        call = ToolUseBlock(id=event.tool_use_id, name=start.tool_name, input=event.final_input)
+        checked = yield from self.policy_hooks.check_piece(self.adapter, self._message((call,)))
+        if checked.content == (call,):
+            return (*buffered, event)
+        return tuple(each for use in checked.tool_uses for each in _call_events(self._message_id, start, use))
+
+    def _finish(self, message: Message) -> Steps[Events]:
+        final = yield from self.policy_hooks.check_reply(self.adapter, message, self.on_denied)
+        done = MessageComplete(final)
+        unchanged = final.content == message.content
+        if self._window is None:
+            usage_updates = [event for event in self._buffer if isinstance(event, UsageUpdate)]
+            return (*(self._buffer if unchanged else [*_to_events(final), *usage_updates]), done)
+        released: list[StreamEvent] = []
+        for piece in self._pieces.values():
+            kind = TextBlock if piece.kind is TextDelta else ThinkingBlock
+            if not piece.ended:
+                checked = piece.buffer if unchanged else (yield from self._run_policy(piece, piece.buffer))
+                whole = [block.text for block in final.content if isinstance(block, kind)]
+                # Where the whole was changed in another way than its pieces, the rest is in message_complete alone.
+                released += self._emit(piece, checked) if unchanged or piece.released + checked in whole else ()
+            signatures = [block.signature for block in final.content if isinstance(block, ThinkingBlock)]
+            if piece.signature is not None and piece.signature in signatures:
+                released.append(ThinkingDelta(self._message_id, piece.index, "", piece.signature))
+        if unchanged:
+            released += [event for buffered in self._calls.values() for event in buffered]
+        return (*released, done)
+
+    def _message(self, content: tuple[ContentBlock, ...]) -> Message:
+        fields = {"id": self._message_id, "session_id": self.session_id}
+        return Message(role=Role.ASSISTANT, content=content, **fields)
+
+
+def _split_point(text: str, window: int) -> int:
+    """Behind the last white space that lies a window before the end; without any, a window before the end."""
+    last = len(text) - window
+    for position in range(last, 0, -1):
+        if text[position - 1].isspace():
+            return position
+    return last
+
+
+def _to_events(message: Message) -> list[StreamEvent]:
+    """A whole message as events."""
+    events: list[StreamEvent] = []
+    for index, block in enumerate(message.content):
+        match block:
+            case TextBlock(text=text) if text:
+                events.append(TextDelta(message.id, index, text))
+            case ThinkingBlock():
+                events.append(ThinkingDelta(message.id, index, block.text, block.signature))
+            case ToolUseBlock() if block.raw_input is None:
+                start = ToolUseStart(message.id, index, block.id, block.name)
+                events += _call_events(message.id, start, block)
+            case _:  # what streams as no delta either
+                pass
+    return events
+
+
+def _call_events(message_id: str, start: ToolUseStart, use: ToolUseBlock) -> Events:
+    index = start.content_block_index
+    return (
+        start,
+        ToolUseInputDelta(message_id, index, use.id, json.dumps(use.input, ensure_ascii=False)),
+        ToolUseEnd(message_id, index, use.id, use.input),
+    )

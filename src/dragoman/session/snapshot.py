@@ -1,0 +1,74 @@
+"""A session as JSON: what a later program needs to go on with it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
+from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.canonical.message import Message
+from dragoman.canonical.serialization import read_message
+
+VERSION = 1
+"""Every version ever written stays readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    session_id: str
+    model: str | None
+    """The one that the session was set to; None where its router chooses."""
+    messages: Sequence[Message]
+    tool_ids: ToolIdMap
+    attempts: Sequence[Message] = ()
+    """Replies that broke and were billed; they have no content."""
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    """What is kept beside messages, as JSON by message id: the labels of their data."""
+
+
+def write(snapshot: Snapshot) -> bytes:
+    document = {
+        "dragoman_session": VERSION,
+        "session_id": snapshot.session_id,
+        "model": snapshot.model,
+        "tool_ids": snapshot.tool_ids.dump(),
+        "messages": list(map(_to_json, snapshot.messages)),
+    }
+    if snapshot.attempts:
+        document["attempts"] = list(map(_to_json, snapshot.attempts))
+    extensions = {
+        message.id: snapshot.extensions[message.id]
+        for message in snapshot.messages
+        if message.id in snapshot.extensions
+    }
+    if extensions:
+        document["extensions"] = extensions
+    return wirejson.dumps(document)
+
+
+def _to_json(message: Message) -> dict[str, Any]:
+    return message.model_dump(mode="json", exclude_none=True)
+
+
+def read(data: bytes | str, mint: Callable[[], str]) -> Snapshot:
+    """What `write` wrote; ``mint`` makes the tool ids to come. Raises ConfigurationError where it is something else."""
+    try:
+        raw: dict[str, Any] = wirejson.loads_object(data, what="the stored session")
+        if raw.get("dragoman_session") != VERSION:
+            raise ConfigurationError(
+                f"this is no stored session of version {VERSION}: its version is {raw.get('dragoman_session')!r:.80}"
+            )
+        return Snapshot(
+            str(raw["session_id"]),
+            None if raw["model"] is None else str(raw["model"]),
+            [read_message(message) for message in raw["messages"]],
+            ToolIdMap.load(raw["tool_ids"], mint),
+            [read_message(message) for message in raw.get("attempts", ())],
+            {str(message_id): dict(kept) for message_id, kept in raw.get("extensions", {}).items()},
+        )
+    except MalformedReplyError as error:
+        raise ConfigurationError(error.message) from None
+    except MALFORMED_ERRORS as error:
+        raise ConfigurationError(f"this is no stored session: {type(error).__name__}: {error!s:.400}") from None

@@ -1,0 +1,81 @@
+"""What a session is given, held against what it is for: a mistake is told where it is made, not turns later."""
+
+import inspect
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.message import Message
+from dragoman.limits.budget import Budget
+from dragoman.tools.toolbox import Tool
+
+_CLASSES = {
+    "options": ("dragoman.adapter.contract", "AdapterOptions", "AdapterOptions(temperature=0)"),
+    "limits": ("dragoman.limits.limits", "Limits", "Limits([Limit(...)])"),
+    "router": ("dragoman.routing.router", "Router", "Router(...)"),
+    "events": ("dragoman.events.bus", "EventBus", "EventBus()"),
+    "policy": ("dragoman.policy.pipeline", "Pipeline", "Pipeline([...])"),
+    "extensions": ("dragoman.canonical.extensions.extensions", "Extensions", "Extensions.model_validate(...)"),
+    "tool_ids": ("dragoman.adapter.requests.tool_ids", "ToolIdMap", "ToolIdMap.load(...)"),
+}
+"""Where the class of an argument is, and how one is made."""
+
+_ELEMENT_CLASSES: Mapping[str, type] = {"messages": Message, "budgets": Budget, "tools": Tool}
+
+
+_CALLABLES = ("fetch", "approve", "new_id", "clock")
+
+
+def check_settings(arguments: Mapping[str, Any]) -> None:
+    """Raises ConfigurationError where an argument is of another kind than its own; None is none.
+
+    A class that was not loaded yet has no objects, so nothing is imported to find out.
+    """
+    for name, value in arguments.items():
+        if name in _ELEMENT_CLASSES:
+            _check_list(name, value)
+        elif value is None:
+            continue
+        elif name in _CLASSES:
+            _check_class(name, value)
+        elif name == "store":
+            _check_store(value)
+        elif name in _CALLABLES and not callable(value):
+            raise ConfigurationError(f"{name}: {_describe(value)} cannot be called; give a function")
+
+
+def _check_class(name: str, value: Any) -> None:
+    module, class_name, example = _CLASSES[name]
+    loaded = sys.modules.get(module)
+    if loaded is None or not isinstance(value, getattr(loaded, class_name)):
+        raise ConfigurationError(f"{name}: {_describe(value)} is no {class_name}; one is made by {example}")
+
+
+def _check_list(name: str, value: Any) -> None:
+    """One object does not stand in the place of a list."""
+    if isinstance(value, (str, bytes, Mapping, _ELEMENT_CLASSES[name])) or not isinstance(value, Iterable):
+        raise ConfigurationError(f"{name}: {_describe(value)} is no list; write {name}=[...]")
+
+
+def check_messages(messages: Iterable[Any]) -> list[Message]:
+    """Raises ConfigurationError where one of them is no message."""
+    found = list(messages)
+    for index, message in enumerate(found):
+        if not isinstance(message, Message):
+            raise ConfigurationError(
+                f"messages[{index}]: {_describe(message)} is no Message; dragoman.formats reads those of other libraries"
+            )
+    return found
+
+
+def _check_store(store: Any) -> None:
+    """Of an AsyncStore, sessions take its ``store``: they would never await what it gives."""
+    append = getattr(store, "append", None)
+    if not callable(append) or inspect.iscoroutinefunction(append):
+        raise ConfigurationError(f"store: {_describe(store)} is no Store; one is made by Store('sqlite:///chats.db')")
+
+
+def _describe(value: Any) -> str:
+    """Its class: what is in it may be secret."""
+    return f"a value of the class {type(value).__name__}"

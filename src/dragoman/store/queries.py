@@ -1,0 +1,124 @@
+"""Transactions that change nothing. Each takes the connection whose transaction it runs in."""
+
+import base64
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import Connection, RowMapping, Select, and_, or_, select
+
+from dragoman.store.columns import MALFORMED_DATA_ERRORS, decode_text, encode_id, encode_text, to_micros
+from dragoman.store.errors import StoreError
+from dragoman.store.records import SearchHit, SessionPage, SessionRecord, StoredSession
+from dragoman.store.rows import extensions_from_row, message_from_row, record_from_row
+from dragoman.store.schema import attempts, messages, sessions
+from dragoman.store.search import contains_condition, fold
+from dragoman.store.tool_calls import load_tool_ids
+from dragoman.store.writes import session_not_found
+
+MAX_ROWS = 1000
+
+
+def record(connection: Connection, session_id: str) -> SessionRecord:
+    row = connection.execute(
+        select(sessions).where(sessions.c.id == encode_id(session_id, "the session's id"))
+    ).one_or_none()
+    if row is None:
+        raise session_not_found(session_id)
+    return record_from_row(row._mapping)
+
+
+def load(connection: Connection, session_id: str) -> StoredSession:
+    found = record(connection, session_id)
+    row_id = encode_id(session_id, "the session's id")
+    message_rows = _rows(connection, select(messages).where(messages.c.session_id == row_id).order_by(messages.c.seq))
+    attempt_rows = _rows(connection, select(attempts).where(attempts.c.session_id == row_id).order_by(attempts.c.seq))
+    extensions = {
+        decode_text(row["id"]): extensions_from_row(row) for row in message_rows if row["extensions_json"] is not None
+    }
+    return StoredSession(
+        record=found,
+        messages=tuple(map(message_from_row, message_rows)),
+        tool_ids=load_tool_ids(connection, row_id),
+        attempts=tuple(map(message_from_row, attempt_rows)),
+        extensions={message_id: value for message_id, value in extensions.items() if value is not None},
+        inherited=sum(bool(row["inherited"]) for row in message_rows),
+    )
+
+
+def page(
+    connection: Connection,
+    *,
+    user_id: str | None,
+    team_id: str | None,
+    model: str | None,
+    since: datetime | None,
+    limit: int,
+    cursor: str | None,
+) -> SessionPage:
+    selected = select(sessions)
+    for column, value in (("user_id", user_id), ("team_id", team_id), ("active_model", model)):
+        if value is not None:
+            selected = selected.where(sessions.c[column] == encode_text(value))
+    if since is not None:
+        selected = selected.where(sessions.c.updated_at >= to_micros(since))
+    if cursor is not None:
+        at, last_id = _decode_cursor(cursor)
+        same_time = and_(sessions.c.updated_at == at, sessions.c.id < last_id)
+        selected = selected.where(or_(sessions.c.updated_at < at, same_time))
+    selected = selected.order_by(sessions.c.updated_at.desc(), sessions.c.id.desc())
+    size = _check_limit(limit)
+    rows = _rows(connection, selected.limit(size + 1))
+    page_rows = rows[:size]
+    next_cursor = _encode_cursor(page_rows[-1]) if len(rows) > size else None
+    return SessionPage(tuple(map(record_from_row, page_rows)), next_cursor)
+
+
+def search(
+    connection: Connection,
+    query: str,
+    *,
+    user_id: str | None,
+    session_id: str | None,
+    limit: int,
+    sqlite: bool,
+    indexed: bool,
+) -> tuple[SearchHit, ...]:
+    """The newest first."""
+    encode_text(query)
+    folded_query = fold(query)
+    if not folded_query:
+        return ()
+    selected = select(messages).where(contains_condition(folded_query, sqlite=sqlite, indexed=indexed))
+    if session_id is not None:
+        selected = selected.where(messages.c.session_id == encode_text(session_id))
+    if user_id is not None:
+        of_user = select(sessions.c.id).where(sessions.c.user_id == encode_text(user_id))
+        selected = selected.where(messages.c.session_id.in_(of_user))
+    newest = selected.order_by(messages.c.created_at.desc(), messages.c.session_id.desc(), messages.c.seq.desc())
+    rows = _rows(connection, newest.limit(_check_limit(limit)))
+    return tuple(SearchHit(decode_text(row["session_id"]), row["seq"], message_from_row(row)) for row in rows)
+
+
+def _rows(connection: Connection, selected: Select[Any]) -> list[RowMapping]:
+    return list(connection.execute(selected).mappings())
+
+
+def _check_limit(limit: int) -> int:
+    if not 1 <= limit <= MAX_ROWS:
+        raise StoreError(f"limit is from 1 to {MAX_ROWS}")
+    return limit
+
+
+def _encode_cursor(row: RowMapping) -> str:
+    return base64.urlsafe_b64encode(to_json([row["updated_at"], row["id"]])).decode()
+
+
+def _decode_cursor(cursor: str) -> tuple[int, str]:
+    try:
+        at, last_id = from_json(base64.urlsafe_b64decode(cursor.encode()))
+        if isinstance(at, int) and isinstance(last_id, str) and -(2**63) <= at < 2**63:
+            return at, encode_text(decode_text(last_id))
+    except MALFORMED_DATA_ERRORS:
+        pass
+    raise StoreError("this is no cursor of this store: begin with the first page")

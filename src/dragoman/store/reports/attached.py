@@ -1,0 +1,170 @@
+"""The replies of a store, read by DuckDB where they are: for reports over a large store that nothing was exported of.
+
+DuckDB reads a store's tables through its extension for SQLite or PostgreSQL. That is loaded where it is installed, and
+never fetched: who wants it runs ``INSTALL sqlite`` (or ``postgres``) in DuckDB once, or installs a package that holds
+it, such as duckdb-extension-sqlite-scanner.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError
+from dragoman.pricing.analytics.rate_sheet import COUNTS
+from dragoman.pricing.analytics.replies import DECIMAL, PLACES, RecordedReplies
+from dragoman.pricing.analytics.usage_columns import between_condition, connect, quote_identifier, quote_literal
+from dragoman.pricing.analytics.usages import as_request_error
+from dragoman.store.errors import StoreError, StoreVersionError
+from dragoman.store.reports.export import COLUMNS
+from dragoman.store.schema import HEAD, VERSION_TABLE
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_CATALOG = "store"
+
+
+class _Backend(NamedTuple):
+    """How DuckDB reads a database of a kind."""
+
+    duckdb_type: str
+    extension: str
+    schema: str
+    """What asks for the schema of the tables."""
+
+
+_BACKENDS = {
+    "sqlite": _Backend("sqlite", "sqlite_scanner", "SELECT 'main'"),
+    "postgresql": _Backend(
+        "postgres", "postgres_scanner", f"FROM postgres_query('{_CATALOG}', 'SELECT current_schema()::text')"
+    ),
+}
+
+
+class AttachedReplies(RecordedReplies):
+    """The replies of the store at a URL, or those from ``since`` on and before ``until``; see `Recorded`.
+
+    Nothing is written, and rows are read as the report needs them. ``memory`` and ``threads`` are those of `Replies`.
+
+    Raises ConfigurationError for what is no store, MissingExtraError without DuckDB or its extension, and
+    StoreVersionError where the store was made by another version.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        threads: int | None = None,
+        memory: str | None = None,
+    ) -> None:
+        in_span = between_condition("created_at", since, until)
+        connection = connect(threads=threads, memory=memory)
+        tables = _attach(connection, url)
+        with as_request_error():
+            rows = " UNION ALL BY NAME ".join(
+                f"SELECT {_columns(attempt=table == 'attempts')} FROM (SELECT *, CAST(metadata_json AS JSON) AS told"
+                f" FROM {tables}.{table} WHERE ({condition}) AND {in_span})"
+                for table, condition in _BILLED.items()
+            )
+            super().__init__(connection, connection.sql(rows))
+
+
+_IS_REPLY = "provider IS NOT NULL OR cost_status IS NOT NULL"
+_BILLED = {"messages": f"({_IS_REPLY}) AND NOT CAST(inherited AS BOOLEAN)", "attempts": _IS_REPLY}
+"""What was billed; a fork's copies were, to its first session. See `bills.billed`."""
+
+_DECODE_TEXT_SQL = (
+    r"array_to_string(list_transform(string_split({0}, '\\'), lambda part: replace(part, '\0', chr(0))), '\')"
+)
+"""A text as it was before it was stored; see `columns.text`."""
+
+_METADATA_FIELDS = frozenset({"provider", "model", "user_id", "team_id", "status", "stop_reason"})
+"""What stands in the metadata itself; the rest stands in its usage."""
+
+
+def _columns(*, attempt: bool) -> str:
+    """The columns of an exported file, out of a row."""
+    expressions = {
+        "session_id": _DECODE_TEXT_SQL.format("session_id"),
+        "id": _DECODE_TEXT_SQL.format("id"),
+        "seq": "seq",
+        "attempt": str(attempt).lower(),
+        "at": "make_timestamptz(created_at)",
+        "raw": "CAST(json_extract(told, '$.usage.raw') AS VARCHAR)",
+        "cost_usd": _cost_expression("json_extract_string(told, '$.usage.cost_usd')"),
+        # What is no list or no map at all is none, as in the canonical form.
+        **dict.fromkeys(COUNTS, ""),
+    }
+    for name, duckdb_type in COLUMNS.items():
+        if not expressions.get(name):
+            path = quote_literal(f"$.{name}" if name in _METADATA_FIELDS else f"$.usage.{name}")
+            extracted = "json_extract_string" if duckdb_type == "VARCHAR" else "json_extract"
+            expressions[name] = f"CAST({extracted}(told, {path}) AS {duckdb_type})"
+    return ", ".join(f"{expressions[name]} AS {quote_identifier(name)}" for name in COLUMNS)
+
+
+def _cost_expression(cost: str) -> str:
+    """A cost that the column would round stops the report; see `exported`."""
+    whole = f"regexp_full_match({cost}, '[0-9]+([.][0-9]{{1,{PLACES}}})?|[0-9.]+[Ee][+-]?[0-9]+')"
+    return f"CASE WHEN {whole} IS NOT FALSE THEN CAST({cost} AS {DECIMAL}) ELSE error('a cost of too many digits') END"
+
+
+def _attach(connection: DuckDBPyConnection, url: str) -> str:
+    """Where the tables are. What DuckDB says of the database is not repeated: a password may be in it."""
+    import duckdb
+
+    try:
+        parts = make_url(url)
+    except ArgumentError:
+        raise ConfigurationError("a store is named by a URL, such as sqlite:///chats.db") from None
+    backend = _BACKENDS.get(parts.get_backend_name())
+    if backend is None or (backend.duckdb_type == "sqlite" and not parts.database):
+        raise ConfigurationError("a report reads a store in a file of SQLite, or on PostgreSQL")
+    if backend.duckdb_type == "sqlite" and not Path(str(parts.database)).is_file():
+        raise ConfigurationError(f"there is no store {parts.database!r:.200}")
+    _load(connection, backend)
+    location = (
+        str(parts.database) if backend.duckdb_type == "sqlite" else url.replace(parts.drivername, "postgresql", 1)
+    )
+    try:
+        connection.execute(f"ATTACH {quote_literal(location)} AS {_CATALOG} (TYPE {backend.duckdb_type}, READ_ONLY)")
+        ((schema,),) = connection.sql(backend.schema).fetchall()
+        tables = f"{_CATALOG}.{quote_identifier(schema)}"
+        ((version,),) = connection.sql(f"SELECT version_num FROM {tables}.{VERSION_TABLE}").fetchall()
+    except (duckdb.Error, RuntimeError, ValueError):  # its extensions raise RuntimeError
+        raise StoreError("DuckDB finds no store there, or may not read it") from None
+    if version != HEAD:
+        raise StoreVersionError(
+            f"the store is of version {version!r:.20}, not {HEAD}: Store(url) migrates an older one"
+        )
+    return tables
+
+
+def _load(connection: DuckDBPyConnection, backend: _Backend) -> None:
+    import duckdb
+
+    connection.execute("SET autoinstall_known_extensions = false")
+    package = find_spec(f"duckdb_extension_{backend.extension}")
+    package_folder = Path(package.origin).parent if package is not None and package.origin is not None else None
+    of_package = (
+        ()
+        if package_folder is None
+        else sorted(package_folder.glob(f"extensions/v{duckdb.__version__}/*.duckdb_extension"))
+    )
+    for extension in (*map(str, of_package), backend.extension):
+        with suppress(duckdb.Error):
+            connection.load_extension(extension)
+            return
+    raise MissingExtraError(
+        f"DuckDB {duckdb.__version__} has no extension {backend.extension}: run duckdb.sql('INSTALL {backend.duckdb_type}') "
+        "once, or export the store, which needs none (dragoman store export)"
+    )

@@ -1,0 +1,269 @@
+"""The replies of a store as Parquet files, one folder a day: for cost reports past what a database should be asked.
+
+``FOLDER/day=2026-11-21/part-0.parquet`` has a row for each reply and attempt that was billed on that day, in UTC. Its
+columns have the names of `TokenUsage`, so that `Usages` reads it, with the cost as it was recorded; see `COLUMNS`.
+
+A day is written beside its place and moved there when it is whole: who reads meanwhile sees the old file or the new
+one. What the store had of the day is noted in the file itself, so that a day that has not changed is known by it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+from sqlalchemy import ColumnElement, Connection, Table, func, select
+
+from dragoman.adapter import wirejson
+from dragoman.canonical.usage import Usage
+from dragoman.pricing.analytics.rate_sheet import COUNTS, DAY, MONDAY
+from dragoman.pricing.analytics.replies import DECIMAL, PART_NAME, PLACES, day_of, day_path
+from dragoman.pricing.analytics.usage_columns import connect, quote_identifier, quote_literal
+from dragoman.pricing.quote import EXACT
+from dragoman.store.columns import to_micros
+from dragoman.store.errors import StoreError
+from dragoman.store.records import ExportResult
+from dragoman.store.reports.billing import (
+    BilledReply,
+    BillingFilters,
+    ReadTransaction,
+    billed_conditions,
+    iter_billed_replies,
+)
+from dragoman.store.schema import attempts, messages
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+COLUMNS: Mapping[str, str] = {
+    **dict.fromkeys(("session_id", "id"), "VARCHAR"),
+    "seq": "BIGINT",
+    "attempt": "BOOLEAN",
+    "at": "TIMESTAMP WITH TIME ZONE",
+    **dict.fromkeys(("provider", "model", "user_id", "team_id", "status", "stop_reason"), "VARCHAR"),
+    **dict.fromkeys(COUNTS, "BIGINT"),
+    "server_tools": "MAP(VARCHAR, BIGINT)",
+    **dict.fromkeys(("service_tier", "speed"), "VARCHAR"),
+    "unread": "VARCHAR[]",
+    "raw": "VARCHAR",
+    "cost_usd": DECIMAL,
+    "cost_status": "VARCHAR",
+    "unpriced": "VARCHAR[]",
+    **dict.fromkeys(("pricing_version", "pricing_mode"), "VARCHAR"),
+    "latency_ms": "BIGINT",
+}
+"""Of a day's file, as DuckDB names their types. All that stands in the usage is NULL where a reply has none. ``raw`` is
+the provider's usage object as JSON. Where the text was asked for, it is the column ``text``."""
+
+_FORMAT = 1
+"""Goes up where a file of the same replies would be another one."""
+_NOTE_KEY = "dragoman_day"
+_BATCH_SIZE = 1000
+_MIN_LINE_SIZE = 16 * 1024 * 1024
+"""Bytes that DuckDB takes a line of JSON to have at most, if it is not told otherwise."""
+_PRIME = 1_000_003
+"""What is added up to tell one state of a day from another is taken modulo this, so that no sum overflows."""
+
+
+def export(
+    read: ReadTransaction, folder: Path, *, since: date | None, until: date | None, text: bool, overwrite: bool
+) -> ExportResult:
+    """Raises MissingExtraError without DuckDB, StoreError where a cost has more digits than a column of Parquet, or the
+    folder cannot be written."""
+    with connect(threads=1) as connection:
+        connection.execute("SET preserve_insertion_order = true")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return _export(connection, read, folder, _Days(since, until), text, overwrite)
+        except OSError as error:
+            raise StoreError(f"the folder {str(folder)!r:.200} cannot be written: {error.strerror}") from None
+
+
+def _export(
+    connection: "DuckDBPyConnection", read: ReadTransaction, folder: Path, days: "_Days", text: bool, overwrite: bool
+) -> ExportResult:
+    # Read before the replies: what is kept in between is noted as missing, and its day is written again next time.
+    digests = _day_digests(read, days.filters, text)
+    known = {day: note for day, note in _read_notes(connection, folder) if day in days}
+    changed = sorted(day for day, note in digests.items() if overwrite or known.get(day) != note)
+    written, replies = [], 0
+    if changed:
+        with TemporaryDirectory(dir=folder, prefix=".export-") as temporary:
+            lines = _DayFiles(Path(temporary))
+            span = _Days(changed[0], changed[-1] + timedelta(days=1)).filters
+            lines.add(iter_billed_replies(read, span, content=text), frozenset(changed), text)
+            for day, count in sorted(lines.counts.items()):
+                _write(connection, lines, day_path(folder, day), day, digests[day], text)
+                written.append(day)
+                replies += count
+    removed = sorted(known.keys() - digests.keys())
+    for day in removed:
+        path = day_path(folder, day)
+        path.unlink(missing_ok=True)
+        with suppress(OSError):  # it holds something of somebody else's
+            path.parent.rmdir()
+    return ExportResult(tuple(written), tuple(sorted(digests.keys() - set(changed))), tuple(removed), replies)
+
+
+@dataclass(frozen=True, slots=True)
+class _Days:
+    """From the first one on, up to the one before ``until``."""
+
+    since: date | None
+    until: date | None
+
+    def __contains__(self, day: date) -> bool:
+        return (self.since is None or day >= self.since) and (self.until is None or day < self.until)
+
+    @property
+    def filters(self) -> BillingFilters:
+        return {"since": _midnight(self.since), "until": _midnight(self.until)}
+
+
+def _midnight(day: date | None) -> datetime | None:
+    return None if day is None else datetime.combine(day, time(), UTC)
+
+
+def _day_digests(read: ReadTransaction, filters: BillingFilters, text: bool) -> dict[date, str]:
+    """For each day with replies a digest of what the store has of it. Rows never change, so that the sums over them
+    tell one state from another, and a database can add them up without handing them over."""
+    parts_by_day: dict[date, list[Any]] = {}
+    for table in (messages, attempts):
+        for ordinal, *sums in read(_checksum_query(table, filters)):
+            parts_by_day.setdefault(date.fromordinal(ordinal + 1), []).append([table.name, *map(str, sums)])
+    return {day: _digest([_FORMAT, text, *parts]) for day, parts in parts_by_day.items()}
+
+
+def _checksum_query(table: Table, filters: BillingFilters) -> Any:
+    offset = table.c.created_at - MONDAY
+    day: ColumnElement[int] = offset // DAY
+    summed = (offset, table.c.seq, table.c.input_tokens, table.c.output_tokens, table.c.latency_ms)
+    query = (
+        select(day, func.count(), func.min(table.c.id), func.max(table.c.id), *(func.sum(c % _PRIME) for c in summed))
+        .where(*billed_conditions(table, filters))
+        .group_by(day)
+    )
+
+    def work(connection: Connection) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.execute(query)]
+
+    return work
+
+
+def _digest(parts: Any) -> str:
+    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def _read_notes(connection: "DuckDBPyConnection", folder: Path) -> Iterator[tuple[date, str]]:
+    """The days of the folder that are ours, and what is noted in their files."""
+    import duckdb
+
+    for path in folder.glob(f"day=*/{PART_NAME}"):
+        day = day_of(path)
+        if day is None:
+            continue
+        query = f"SELECT decode(value) FROM parquet_kv_metadata({quote_literal(str(path))}) WHERE decode(key) = '{_NOTE_KEY}'"
+        with suppress(duckdb.Error):  # no Parquet, or not ours: it is written anew where the store has such a day
+            for (note,) in connection.sql(query).fetchall():
+                yield day, note
+
+
+class _DayFiles:
+    """The rows of each day as lines of JSON in a file of their own, on their way to DuckDB: none is held in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.counts: dict[date, int] = {}
+        self.max_line_size = _MIN_LINE_SIZE
+
+    def add(self, replies: Iterable[BilledReply], days: frozenset[date], text: bool) -> None:
+        replies = iter(replies)
+        while batch := tuple(islice(replies, _BATCH_SIZE)):
+            lines: dict[date, list[bytes]] = {}
+            for reply in batch:
+                day = reply.message.created_at.date()
+                if day in days:  # one that came up since is left for the next time
+                    lines.setdefault(day, []).append(to_json(_to_row(reply, text)) + b"\n")
+            for day, written in lines.items():
+                with self.path(day).open("ab") as file:
+                    file.writelines(written)
+                self.counts[day] = self.counts.get(day, 0) + len(written)
+                self.max_line_size = max(self.max_line_size, *map(len, written))
+
+    def path(self, day: date) -> Path:
+        return self.folder / f"{day}.jsonl"
+
+
+def _write(connection: "DuckDBPyConnection", lines: _DayFiles, path: Path, day: date, note: str, text: bool) -> None:
+    source, temporary = lines.path(day), lines.folder / f"{day}.parquet"
+    columns = {**COLUMNS, "text": "VARCHAR"} if text else COLUMNS
+    json_columns = ", ".join(
+        f"{quote_identifier(name)}: '{'BIGINT' if name == 'at' else kind}'" for name, kind in columns.items()
+    )
+    selected = ", ".join(
+        f'make_timestamptz({quote_identifier("at")}) AS "at"' if n == "at" else quote_identifier(n) for n in columns
+    )
+    connection.execute(
+        f"COPY (SELECT {selected} FROM read_json({quote_literal(str(source))}, format = 'newline_delimited',"
+        f" columns = {{{json_columns}}}, maximum_object_size = {lines.max_line_size}))"
+        f" TO {quote_literal(str(temporary))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{_NOTE_KEY}: '{note}'}})"
+    )
+    path.parent.mkdir(exist_ok=True)
+    temporary.replace(path)
+    source.unlink()
+
+
+def _to_row(bill: BilledReply, text: bool) -> dict[str, Any]:
+    message, metadata = bill.message, bill.message.metadata
+    row = {
+        "session_id": message.session_id,
+        "id": message.id,
+        "seq": bill.seq,
+        "attempt": bill.attempt,
+        "at": to_micros(message.created_at),
+        "provider": metadata.provider,
+        "model": metadata.model,
+        "user_id": metadata.user_id,
+        "team_id": metadata.team_id,
+        "status": metadata.status,
+        "stop_reason": metadata.stop_reason,
+    }
+    if metadata.usage is not None:
+        row |= _usage_fields(metadata.usage, message.id)
+    return row | {"text": message.text} if text else row
+
+
+_COPIED_FIELDS = (
+    *COUNTS, "server_tools", "service_tier", "speed", "unread", "cost_status", "unpriced", "pricing_version",
+    "pricing_mode", "latency_ms",
+)  # fmt: skip
+
+
+def _usage_fields(usage: Usage, message_id: str) -> dict[str, Any]:
+    return {
+        **{name: getattr(usage, name) for name in _COPIED_FIELDS},
+        "raw": None if usage.raw is None else wirejson.dumps_text(usage.raw),
+        "cost_usd": None if usage.cost_usd is None else _format_cost(usage.cost_usd, message_id),
+    }
+
+
+_MAX_COST = Decimal(10) ** (38 - PLACES)
+_SMALLEST_COST = Decimal(1).scaleb(-PLACES)
+
+
+def _format_cost(cost: Decimal, message_id: str) -> str:
+    """Raises StoreError where the column would round it."""
+    exact = EXACT.quantize(cost, _SMALLEST_COST) if cost < _MAX_COST else None
+    if exact != cost:
+        raise StoreError(
+            f"the cost of the reply {message_id!r:.80} has more digits than {DECIMAL} holds, and is not rounded"
+        )
+    return format(exact, "f")

@@ -1,0 +1,177 @@
+"""Cassettes of other recorders as ours: plain vcrpy, pydantic-ai's, LangChain's, and those of Ruby's VCR.
+
+What they keep and we do not (hosts, most headers) is left behind. Nothing that was said is changed: a body is decoded,
+where it was compressed, and that is all.
+"""
+
+import base64
+import datetime
+import email.utils
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
+from dragoman.adapter.replies.stream_decoder import MALFORMED_ERRORS
+from dragoman.testing import cassette_foreign_yaml
+from dragoman.testing.cassettes.exchange import Exchange, RecordedResponse
+from dragoman.testing.cassettes.file import RESPONSE_HEADERS, Recording, new_recording
+from dragoman.testing.cassettes.vcrpy import flatten_headers, to_bytes, to_recorded_request
+from dragoman.testing.event_bytes import Framing, detect_framing, event_payload, split_events
+
+SUFFIXES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz")
+_REDACTED = "**REDACTED**"
+_UNKNOWN_HOST = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _ForeignExchange:
+    """One exchange as its recorder wrote it."""
+
+    method: str
+    uri: str
+    request: bytes
+    request_headers: Mapping[str, str]
+    status: int
+    response: bytes
+    response_headers: Mapping[str, str]
+
+
+def import_recording(path: Path) -> Recording:
+    """Another recorder's file. Its date is that of the replies, where they had one.
+
+    Raises ConfigurationError where the file is of no form that is known.
+    """
+    data = cassette_foreign_yaml.load_foreign_file(path)
+    try:
+        found = list(_find_exchanges(data))
+        exchanges = [_convert_exchange(each) for each in found]
+    except MALFORMED_ERRORS as error:
+        raise ConfigurationError(f"{path.name} is no recording: {type(error).__name__}: {error!s:.300}") from None
+    hosts = dict.fromkeys(urlsplit(each.uri).hostname or _UNKNOWN_HOST for each in found)
+    dates = [date for each in found if (date := _response_date(each.response_headers))]
+    return new_recording(exchanges, server=", ".join(hosts) or _UNKNOWN_HOST, recorded=min(dates, default=None))
+
+
+def _find_exchanges(data: Any) -> Iterator[_ForeignExchange]:
+    if not isinstance(data, Mapping):
+        raise ConfigurationError("this is no recording of a form that is known")
+    if "interactions" in data:  # vcrpy, pydantic-ai
+        for each in data["interactions"]:
+            yield _read_pair(each["request"], each["response"])
+    elif "requests" in data and "responses" in data:  # LangChain
+        for request, response in zip(data["requests"], data["responses"], strict=True):
+            yield _read_pair(request, response)
+    elif "http_interactions" in data:  # Ruby
+        for each in data["http_interactions"]:
+            yield _read_pair(each["request"], each["response"])
+    else:
+        raise ConfigurationError("this is no recording of a form that is known")
+
+
+def _read_pair(request: Mapping[str, Any], response: Mapping[str, Any]) -> _ForeignExchange:
+    request_headers, response_headers = (
+        flatten_headers(_drop_redacted(request.get("headers"))),
+        flatten_headers(_drop_redacted(response.get("headers"))),
+    )
+    sent, body = _decompress(_body(request), request_headers), _decompress(_body(response), response_headers)
+    status = response["status"]["code"] if "status" in response else response["status_code"]
+    uri = str(request["uri"])
+    if _REDACTED in uri:
+        uri = _guess_uri(sent, body)
+    return _ForeignExchange(
+        str(request["method"]).upper(), uri, sent, request_headers, int(status), body, response_headers
+    )
+
+
+def _drop_redacted(headers: Any) -> dict[str, Any]:
+    """Headers, without those that the recorder blanked."""
+    named = {str(name): value for name, value in (headers or {}).items()}
+    return {name: value for name, value in named.items() if value not in (None, _REDACTED, [_REDACTED])}
+
+
+def _body(message: Mapping[str, Any]) -> bytes:
+    if message.get("parsed_body") is not None:  # pydantic-ai
+        return json.dumps(message["parsed_body"], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    body = message.get("body", message.get("content"))
+    if isinstance(body, Mapping):
+        if "base64_string" in body:
+            return base64.b64decode(body["base64_string"])
+        body = body.get("string")
+    if isinstance(body, list | dict):
+        return wirejson.dumps(body)
+    return to_bytes(body)
+
+
+def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """A body that was recorded as it was compressed."""
+    named = {name.lower(): value for name, value in headers.items()}
+    try:
+        if body.startswith(b"\x1f\x8b"):
+            return gzip.decompress(body)
+        if named.get("content-encoding") == "deflate":
+            return zlib.decompress(body)
+    except (OSError, EOFError, zlib.error):
+        pass
+    return body
+
+
+def _convert_exchange(found: _ForeignExchange) -> Exchange:
+    request = to_recorded_request(found.method, found.uri, found.request, found.request_headers)
+    named = {name.lower(): value for name, value in found.response_headers.items()}
+    kept = {name: value for name, value in named.items() if name in RESPONSE_HEADERS}
+    kept.setdefault("content-type", _content_type(found.response))
+    return Exchange(request, RecordedResponse(found.status, found.response, kept))
+
+
+def _content_type(body: bytes) -> str:
+    match detect_framing(body) if body else None:
+        case Framing.AWS:
+            return "application/vnd.amazon.eventstream"
+        case Framing.SSE:
+            return "text/event-stream" if b"data:" in body else "text/plain"
+        case Framing.LINES if _parse_json(body) is None:
+            return "application/x-ndjson"
+    return "application/json"
+
+
+def _guess_uri(request: bytes, response: bytes) -> str:
+    """The address of a request whose recorder blanked it, told by what was said."""
+    request_body = _parse_json(request)
+    events = [_parse_json(event_payload(event)) for event in split_events(response)[:3]] if response else []
+    response_body = next((each for each in [_parse_json(response), *events] if isinstance(each, dict)), {})
+    kind = str(response_body.get("object") or response_body.get("type") or "")
+    if not isinstance(request_body, dict):
+        return "https://unknown/unknown"
+    if kind in ("message", "message_start") or "anthropic_version" in request_body:
+        return "https://api.anthropic.com/v1/messages"
+    if kind.startswith("response") or ("input" in request_body and "messages" not in request_body):
+        return "https://api.openai.com/v1/responses"
+    if "contents" in request_body:
+        model = str(response_body.get("modelVersion", "unknown"))
+        verb = "generateContent" if _parse_json(response) is not None else "streamGenerateContent?alt=sse"
+        return f"https://generativelanguage.googleapis.com/v1beta/models/{model}:{verb}"
+    if "messages" in request_body:
+        return "https://unknown/v1/chat/completions"
+    return "https://unknown/unknown"
+
+
+def _parse_json(data: bytes) -> Any:
+    try:
+        return wirejson.loads(data) if data else None
+    except MalformedReplyError:
+        return None
+
+
+def _response_date(headers: Mapping[str, str]) -> datetime.date | None:
+    date = {name.lower(): value for name, value in headers.items()}.get("date")
+    try:
+        return email.utils.parsedate_to_datetime(date).date() if date else None
+    except ValueError:
+        return None

@@ -1,0 +1,88 @@
+"""Where a secret can hide in an exchange: its address, headers and bodies, and across the deltas of a stream."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import MalformedReplyError
+from dragoman.testing.cassettes.exchange import Exchange
+from dragoman.testing.cassettes.secrets import Scanner, SecretFinding
+from dragoman.testing.event_bytes import event_payload, split_events
+
+_PIECE_KEYS = ("index", "output_index", "content_index", "item_id", "contentBlockIndex", "id")
+"""What an event or a part of it calls the piece that it continues."""
+
+
+def find_leaks(exchange: Exchange, scanner: Scanner, number: int) -> list[SecretFinding]:
+    """Everything in an exchange, the ``number``-th of its file, that looks like a secret."""
+    request, response = exchange.request, exchange.response
+    request_place, response_place = f"exchange {number}, request", f"exchange {number}, response"
+    return list(
+        dict.fromkeys(
+            [
+                *scanner.scan_text(request.method, f"{request_place} method"),
+                *scanner.scan_query(request.path, f"{request_place} path"),
+                *_in_headers(request.headers, scanner, request_place),
+                *_in_body(request.body, scanner, request_place),
+                *_in_headers(response.headers, scanner, response_place),
+                *_in_body(response.body, scanner, response_place),
+                *_in_stream(response.body, scanner, response_place),
+            ]
+        )
+    )
+
+
+def _in_headers(headers: Mapping[str, str], scanner: Scanner, where: str) -> list[SecretFinding]:
+    found = []
+    for name, value in headers.items():
+        place = f"{where} header {scanner.mask(name)}"
+        found += scanner.scan_text(f"{name}: {value}", place) + scanner.scan_text(value, place)
+    return found
+
+
+def _in_body(body: bytes, scanner: Scanner, where: str) -> list[SecretFinding]:
+    found = []
+    parsed = _parse_json(body)
+    if parsed is not None:
+        found += scanner.scan_json(parsed, f"{where} $")
+    # As it stands, too: a part of a form, a comment of a stream, the second value of a name that stands there twice.
+    return found + scanner.scan_text(body.decode("utf-8", "replace"), f"{where} body")
+
+
+def _in_stream(body: bytes, scanner: Scanner, where: str) -> list[SecretFinding]:
+    """In each event, and in what the texts of one place come to when they are joined over all events."""
+    parsed = [_parse_json(event_payload(event)) for event in split_events(body)] if body else []
+    if len(parsed) < 2:
+        return []
+    found = [each for n, event in enumerate(parsed) for each in scanner.scan_json(event, f"{where} event {n + 1} $")]
+    joined: dict[tuple[str, str], list[str]] = {}
+    for event in parsed:
+        for path, numbers, text in _texts(event, "$", ""):
+            joined.setdefault((path, numbers), []).append(text)
+            joined.setdefault((path, "all"), []).append(text)
+    for (path, _), texts in joined.items():
+        if len(texts) > 1:
+            place = f"{where} {scanner.mask(path)}, joined over the stream"
+            whole = "".join(texts)
+            found += scanner.scan_json(whole, place)
+    return found
+
+
+def _texts(value: Any, path: str, numbers: str) -> Iterable[tuple[str, str, str]]:
+    """Each text with its place, and with the numbers of the pieces in which it stands."""
+    if isinstance(value, str):
+        yield path, numbers, value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each, f"{path}[]", numbers)
+    elif isinstance(value, Mapping):
+        within = "/".join([numbers, *(f"{name}={value[name]}" for name in _PIECE_KEYS if name in value)])
+        for key, each in value.items():
+            yield from _texts(each, f"{path}.{key}", within)
+
+
+def _parse_json(data: bytes) -> Any:
+    try:
+        return wirejson.loads(data) if data[:1] in (b"{", b"[", b'"') else None
+    except MalformedReplyError:
+        return None

@@ -1,0 +1,295 @@
+"""What a request means: who is asked for what, in the canonical form that the provider's own adapter reads.
+
+Two requests of the same meaning are played the same reply. Nothing counts that a client may write in another way on
+another day: the order of keys, white space, a text as a string or as a list of one part, ids that are made up (which
+calls they tie together counts), the boundary of a multipart body, hints for a cache of prompts, a field that is null
+instead of absent. Everything else counts, down to the character.
+
+A body that no adapter reads is compared as JSON, as the parts of a multipart body, or as bytes, with the same rules.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.errors import DragomanError, MalformedReplyError
+from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.message import Message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.testing.cassettes.exchange import RecordedRequest
+from dragoman.testing.cassettes.wires import RequestTarget, ignored_names, request_target
+
+_UNNAMED = "any"
+_BOUNDARY = re.compile(rb"--([^\r\n]{1,70})\r?\n(?=[Cc]ontent-)")
+_PART_NAME = re.compile(r'(?i)(?<![\w*])(name|filename)="((?:[^"\\]|\\.)*)"')
+_TYPE = re.compile(r"(?im)^content-type:\s*([^;\r\n]+)")
+
+_FORM_NOTES = frozenset(
+    {"by", "tool_ids", "drop", "list", "string", "joined", "in_list", "instructions", "form", "api", "single", "field",
+     "inside", "spelling", "apart", "steps"}
+)  # fmt: skip
+"""What adapters note of how a message was written, not of what it says."""
+_TEXTS = ("text", "input_text", "output_text")
+_REDUNDANT_FIELDS = frozenset({"index", "arguments"})
+"""Fields of a native object that repeat, in its own spelling, what its canonical block says."""
+_TAGS = {
+    "type": frozenset({"function", "message"}),
+    "role": frozenset({"user", "model", "assistant", "system", "tool", "function"}),
+    "status": frozenset({"completed", "success", "in_progress"}),
+}
+"""Fields that may be written or left out, with the words that say nothing new there."""
+
+
+def match_key(request: RecordedRequest, reader: str | None = None) -> str:
+    """A text that two requests share exactly where they mean the same. ``reader`` is the provider whose adapter reads
+    the body, where somebody knows better than the address."""
+    wire = request_target(request)
+    content = _content_key(request, wire, reader)
+    return json.dumps([request.method, wire.operation, wire.query, content], sort_keys=True, separators=(",", ":"))
+
+
+def comparable_body(request: RecordedRequest) -> Any:
+    """The body as JSON, without what does not count: what differences are shown in."""
+    body = _parse_json(request.body)
+    if body is None:
+        return _multipart_parts(request.body) or _decode_or_digest(request.body)
+    return _Normalizer().normalize(body)
+
+
+def _raw_body(request: RecordedRequest) -> Any:
+    """A body that no adapter reads; one part of text is the text."""
+    body = _parse_json(request.body)
+    return comparable_body(request) if body is None else _Normalizer(joined=True).normalize(body)
+
+
+def _content_key(request: RecordedRequest, wire: RequestTarget, reader: str | None) -> Any:
+    body = _parse_json(request.body)
+    name = reader or wire.reader
+    if name and isinstance(body, dict):
+        try:
+            return _canonical_content(body, name, wire.model)
+        except DragomanError:
+            pass
+    return {"model": wire.model, "body": _raw_body(request)}
+
+
+def _canonical_content(body: dict[str, Any], provider: str, addressed: str | None) -> dict[str, Any]:
+    model = body.get("model")
+    named = addressed or (model if isinstance(model, str) and model else _UNNAMED)
+    adapter = _adapter(provider, named)
+    number = itertools.count()
+    context = RequestContext(model=str(adapter.model_id), new_id=lambda: f"m{next(number)}")
+    messages, tools, options = adapter.from_wire_request(_tidy_body(body), context)
+    names = _Normalizer()
+    return {
+        "model": [addressed, model],
+        "messages": [_message(message, names) for message in messages],
+        "tools": [_tool(tool, names) for tool in tools],
+        "options": _options(options, names),
+    }
+
+
+@cache
+def _adapter(provider: str, model: str) -> Adapter:
+    return get_adapter(f"{provider}:{model}")
+
+
+def _message(message: Message, names: "_Normalizer") -> dict[str, Any]:
+    blocks = [_block(block.model_dump(mode="json", exclude_none=True), names) for block in message.content]
+    data: dict[str, Any] = {"role": str(message.role), "content": blocks}
+    if message.channel is not None:
+        data["channel"] = str(message.channel)
+    if notes := _native_notes(message.metadata.provider_raw or {}, names):
+        data["noted"] = notes
+    return data
+
+
+def _block(block: dict[str, Any], names: "_Normalizer") -> dict[str, Any]:
+    match block["type"]:
+        case "tool_use":
+            return {**_normalize_numbers(block), "id": names.name(block["id"])}
+        case "tool_result":
+            inner = [_block(each, names) for each in block.get("content", ())]
+            return {**_normalize_numbers(block), "content": inner, "tool_use_id": names.name(block["tool_use_id"])}
+        case "provider":
+            return {**block, "data": names.normalize(block["data"])}
+    normalized: dict[str, Any] = _normalize_numbers(block)
+    return normalized
+
+
+def _tool(tool: ToolDefinition, names: "_Normalizer") -> dict[str, Any]:
+    data = {"name": tool.name, "description": tool.description, "input_schema": _normalize_numbers(tool.input_schema)}
+    return data | ({"noted": notes} if (notes := _native_notes(tool.provider_raw or {}, names)) else {})
+
+
+def _options(options: AdapterOptions, names: "_Normalizer") -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name in ("context", "headers", "prompt_cache") or value is None or value == ():
+            continue
+        if field.name == "extra":
+            without = [{key: each for key, each in body.items() if key != "stream"} for body in value.values()]
+            value = [left for body in without if (left := names.normalize(body))]
+        elif isinstance(value, NamedTool):
+            value = {"tool": value.name}
+        given[field.name] = _normalize_numbers(value)
+    return {key: value for key, value in given.items() if value not in ([], {})}
+
+
+def _native_notes(value: Any, names: "_Normalizer") -> Any:
+    """What an adapter kept of a native object beyond its canonical form, without notes on form."""
+    if isinstance(value, Mapping):
+        kept: dict[str, Any] = {}
+        for key, each in value.items():
+            if key in _FORM_NOTES:
+                continue
+            if key == "set" and isinstance(each, Mapping):
+                found = names.normalize({name: field for name, field in each.items() if not _is_redundant(name, field)})
+            elif key == "native":
+                found = names.normalize(each)
+            else:
+                found = _native_notes(each, names)
+            if found not in (None, {}, [], ""):
+                kept[key] = found
+        return kept
+    if isinstance(value, list | tuple):
+        return [each for item in value if (each := _native_notes(item, names)) not in (None, {}, [], "")]
+    return None if isinstance(value, bool) else value
+
+
+def _is_redundant(name: str, value: Any) -> bool:
+    return name in _REDUNDANT_FIELDS or (isinstance(value, str) and value in _TAGS.get(name, ()))
+
+
+class _Normalizer:
+    """JSON without what does not count. Ids are named anew in the order in which they are met, over one request."""
+
+    def __init__(self, *, joined: bool = False) -> None:
+        self._joined = joined
+        self._names: dict[str, str] = {}
+
+    def name(self, made_up: str) -> str:
+        return self._names.setdefault(made_up, f"#{len(self._names) + 1}")
+
+    def normalize(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            rules = ignored_names()
+            kept: dict[str, Any] = {}
+            for key, each in sorted(value.items()):
+                if each is None or each == [] or key in rules.hints or (key == "stream" and each is False):
+                    continue
+                if key in rules.ids and isinstance(each, str):
+                    kept[key] = self.name(each)
+                elif key in rules.own and not isinstance(each, list):
+                    kept[key] = _parse_arguments(each)
+                elif self._joined and key == "content" and (text := _single_text(each)) is not None:
+                    kept[key] = text
+                elif (inner := self.normalize(each)) != {} or each == {}:
+                    kept[key] = inner
+            return kept
+        if isinstance(value, list | tuple):
+            return [inner for each in value if (inner := self.normalize(each)) != {} or each == {}]
+        return _normalize_numbers(value)
+
+
+def _single_text(content: Any) -> str | None:
+    """The text of a list of one part of text, without anything else in it."""
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
+        part = content[0]
+        if part.keys() == {"type", "text"} and part["type"] in _TEXTS and isinstance(part["text"], str):
+            return part["text"]
+    return None
+
+
+def _tidy_body(value: Any) -> Any:
+    """A body in one order of keys, with no hint for a cache, and arguments in one spelling, before an adapter reads it:
+    some of what those decide is a text in the canonical form."""
+    rules = ignored_names()
+    if isinstance(value, Mapping):
+        kept: dict[str, Any] = {}
+        for key, each in sorted(value.items()):
+            if key in rules.hints:
+                continue
+            if key == "arguments" and isinstance(each, str):
+                parsed = _parse_arguments(each)
+                kept[key] = each if parsed is each else json.dumps(_sort_keys(parsed), ensure_ascii=False)
+            elif key in rules.own and not isinstance(each, list):
+                kept[key] = _sort_keys(each)
+            else:
+                kept[key] = _tidy_body(each)
+        return kept
+    if isinstance(value, list):
+        return [tidy for each in value if (tidy := _tidy_body(each)) != {} or each == {}]
+    return value
+
+
+def _sort_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sort_keys(each) for key, each in sorted(value.items())}
+    return [_sort_keys(each) for each in value] if isinstance(value, list) else value
+
+
+def _parse_arguments(value: Any) -> Any:
+    """A tool's arguments, which some wires write as a text of JSON."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        parsed = _parse_json(value.encode("utf-8", "surrogatepass"))
+        return value if parsed is None else _normalize_numbers(parsed)
+    return _normalize_numbers(value)
+
+
+def _normalize_numbers(value: Any) -> Any:
+    """Numbers as JSON means them: 1.0 is 1. Everything else as it is, and what an adapter leaves out is named."""
+    if value is ...:
+        return "(absent)"
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _normalize_numbers(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_normalize_numbers(each) for each in value]
+    return value
+
+
+def _parse_json(body: bytes) -> Any:
+    try:
+        return wirejson.loads(body) if body else None
+    except MalformedReplyError:
+        return None
+
+
+def _multipart_parts(body: bytes) -> list[dict[str, Any]] | None:
+    """The parts of a multipart body, whatever its boundary is; None where it is no such body."""
+    start = _BOUNDARY.match(body)
+    if not start:
+        return None
+    found = []
+    for piece in body.split(b"--" + start[1])[1:]:
+        if piece.startswith(b"--"):
+            break
+        head, _, content = piece.replace(b"\r\n\r\n", b"\n\n", 1).partition(b"\n\n")
+        text = head.decode("latin-1")
+        part: dict[str, Any] = dict(_PART_NAME.findall(text))
+        if kind := _TYPE.search(text):
+            part["type"] = kind[1].strip()
+        content = content.removesuffix(b"\n").removesuffix(b"\r")
+        parsed = _parse_json(content) if "filename" not in part else None
+        part["content"] = (
+            _Normalizer().normalize(parsed) if isinstance(parsed, dict | list) else _decode_or_digest(content)
+        )
+        found.append(part)
+    return found
+
+
+def _decode_or_digest(body: bytes) -> Any:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return {"bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}

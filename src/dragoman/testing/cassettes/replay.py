@@ -1,0 +1,129 @@
+"""Replaying a cassette without a network: httpx transports that answer from recorded exchanges.
+
+They sit below our own HTTP transport, so a replay takes the same way as a live call, up to the socket.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+from dragoman.adapter.errors import DragomanError
+from dragoman.testing.cassettes.diff import differences, requests_match
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest
+from dragoman.testing.cassettes.file import load_exchanges
+from dragoman.testing.cassettes.matcher import match_key
+
+_MAX_DIFFERENCES_SHOWN = 8
+
+
+class CassetteMissError(DragomanError):
+    """A request that the cassette does not hold, or not so often, with the first differences by path."""
+
+
+@dataclass(slots=True)
+class Cassette:
+    """Recorded exchanges, each played once to a request of the same meaning, in any order and from any thread; those
+    of one meaning in the order in which they were recorded. ``server`` is who really answered."""
+
+    server: str
+    exchanges: list[Exchange]
+    name: str = "the cassette"
+    _played: set[int] = field(default_factory=set, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _meanings: dict[tuple[int, str | None], tuple[RecordedRequest, str]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Reads a cassette file. Raises ConfigurationError where it is none."""
+        path = Path(path)
+        server, exchanges = load_exchanges(path.read_text(encoding="utf-8"))
+        return cls(server, exchanges, path.name)
+
+    @property
+    def unplayed(self) -> int:
+        """How many exchanges nobody has asked for yet."""
+        return len(self.exchanges) - len(self._played)
+
+    @property
+    def remaining(self) -> Sequence[Exchange]:
+        """The exchanges that nobody has asked for yet."""
+        return [exchange for number, exchange in enumerate(self.exchanges) if number not in self._played]
+
+    def play(self, request: RecordedRequest) -> Exchange:
+        """The first exchange left of that meaning. Raises CassetteMissError."""
+        return self.exchanges[self.take(request)]
+
+    def take(self, request: RecordedRequest, *, allow_repeats: bool = False) -> int:
+        """As `play`: the number of the exchange, from 0. ``again`` allows one that was played before.
+
+        Raises CassetteMissError.
+        """
+        request_keys: dict[str | None, str] = {}
+
+        def read_once(each: RecordedRequest, reader: str | None) -> str:
+            if each is request:
+                return request_keys.get(reader) or request_keys.setdefault(reader, match_key(each, reader))
+            key = (id(each), reader)  # the request is kept beside its meaning, so that no other one gets its id
+            if key not in self._meanings:
+                self._meanings[key] = (each, match_key(each, reader))
+            return self._meanings[key][1]
+
+        fitting = [n for n, each in enumerate(self.exchanges) if requests_match(each.request, request, read_once)]
+        with self._lock:
+            for number in fitting:
+                if number not in self._played:
+                    self._played.add(number)
+                    return number
+        if allow_repeats and fitting:
+            return fitting[-1]
+        raise CassetteMissError(self._explain_miss(request, len(fitting)))
+
+    def _explain_miss(self, request: RecordedRequest, played: int) -> str:
+        if played:
+            times = "once" if played == 1 else f"{played} times"
+            return f"{self.name}: this request was recorded {times}, and is asked once more"
+        if not self.unplayed:
+            return f"{self.name} is played to its end: {request.method} {request.path} is one too many"
+        found, number = min(
+            ((differences(each.request, request), n) for n, each in enumerate(self.exchanges) if n not in self._played),
+            key=lambda pair: (len(pair[0]), pair[1]),
+        )
+        more = f"\n  and {len(found) - _MAX_DIFFERENCES_SHOWN} more" if len(found) > _MAX_DIFFERENCES_SHOWN else ""
+        return (
+            f"{self.name}, exchange {number + 1}: the request is another one than was recorded:\n  "
+            + "\n  ".join(found[:_MAX_DIFFERENCES_SHOWN])
+            + more
+        )
+
+
+class CassetteTransport(httpx.BaseTransport):
+    """``httpx.Client(transport=CassetteTransport(cassette))`` answers from the cassette and opens no socket."""
+
+    def __init__(self, cassette: Cassette) -> None:
+        self.cassette = cassette
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return _to_response(self.cassette.play(_to_recorded_request(request, request.read())))
+
+
+class AsyncCassetteTransport(httpx.AsyncBaseTransport):
+    """The async twin of `CassetteTransport`."""
+
+    def __init__(self, cassette: Cassette) -> None:
+        self.cassette = cassette
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return _to_response(self.cassette.play(_to_recorded_request(request, await request.aread())))
+
+
+def _to_recorded_request(request: httpx.Request, body: bytes) -> RecordedRequest:
+    return RecordedRequest(request.method, request.url.raw_path.decode("ascii"), body, host=request.url.host)
+
+
+def _to_response(exchange: Exchange) -> httpx.Response:
+    recorded = exchange.response
+    return httpx.Response(recorded.status, headers=dict(recorded.headers), content=recorded.body)

@@ -1,0 +1,231 @@
+"""Looks for secrets in what is about to be written: by shape, by the name they stand under, and by their very value
+where it is known.
+
+A finding says what was found and where, and not one character of it. The shapes and names are data:
+``cassette_secrets.toml``.
+"""
+
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl, unquote_plus
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
+
+MASK = "***"
+_MAX_FINDINGS_SHOWN = 8
+_MAX_NESTING = 4
+_MIN_KNOWN_LENGTH = 8
+_MIN_SUBSTRING_LENGTH = 16
+"""A known value as short as that is looked for as a whole text only: it may be a word."""
+_SECRET_VARIABLE = re.compile(r"(?i)(?:key|token|secret|password|credentials?)$")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFinding:
+    """``what`` is the shape or the name, ``where`` a place such as ``request $.messages[0].content``."""
+
+    what: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+class SecretFoundError(ConfigurationError):
+    """Nothing was written. ``findings`` say what was found and where; none of them holds any of it."""
+
+    def __init__(self, findings: Iterable[SecretFinding]) -> None:
+        self.findings = tuple(findings)
+        lines = [str(finding) for finding in self.findings[:_MAX_FINDINGS_SHOWN]]
+        more = len(self.findings) - len(lines)
+        super().__init__(
+            "the cassette is not written, as it would hold what looks like a secret:\n  "
+            + "\n  ".join(lines)
+            + (f"\n  and {more} more" if more else "")
+            + "\nTake it out of what is sent, or record with a key that is of no use any more."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    shapes: re.Pattern[str]
+    names_of_shapes: dict[str, str]
+    secret: re.Pattern[str]
+    doubtful: re.Pattern[str]
+    least: int
+    least_doubtful: int
+    placeholder: re.Pattern[str]
+    most_digits: int
+
+
+@cache
+def _rules() -> _Rules:
+    table = tomllib.loads(files("dragoman.testing.cassettes").joinpath("secrets.toml").read_text(encoding="utf-8"))
+    named = {f"s{number}": (name, shape) for number, (name, shape) in enumerate(table["shapes"].items())}
+    any_shape = "|".join(f"(?P<{group}>{shape})" for group, (_, shape) in named.items())
+    names, placeholders = table["names"], table["placeholders"]
+    return _Rules(
+        shapes=re.compile(rf"(?a)(?<![A-Za-z0-9])(?:{any_shape})"),
+        names_of_shapes={group: name for group, (name, _) in named.items()},
+        secret=re.compile(names["secret"]),
+        doubtful=re.compile(names["doubtful"]),
+        least=names["least"],
+        least_doubtful=names["least_doubtful"],
+        placeholder=re.compile(placeholders["words"]),
+        most_digits=placeholders["digits"],
+    )
+
+
+class Scanner:
+    """Scans with the rules, and for ``known`` values: keys that were really in use while something was recorded."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known = frozenset(value for value in known if len(value) >= _MIN_KNOWN_LENGTH)
+
+    def __repr__(self) -> str:
+        return f"Scanner({len(self._known)} known values)"
+
+    def with_known(self, values: Iterable[str]) -> "Scanner":
+        """A scanner that looks for further values."""
+        return Scanner(self._known.union(values))
+
+    def scan_text(self, text: str, where: str) -> list[SecretFinding]:
+        """What a text holds, as it stands, with its percent signs decoded, and as JSON where it is any."""
+        found = [SecretFinding(what, where) for what in self._find_in_text(text)]
+        if "%" in text and (plain := unquote_plus(text)) != text:
+            found += [SecretFinding(what, where) for what in self._find_in_text(plain)]
+        return _unique(found)
+
+    def scan_json(self, value: Any, where: str, depth: int = 0) -> list[SecretFinding]:
+        """What the texts, the names and the named values of a JSON value hold, with the path of each."""
+        if isinstance(value, str):
+            return self.scan_text(value, where) + self._find_nested(value, where, depth)
+        if isinstance(value, list):
+            return [each for n, item in enumerate(value) for each in self.scan_json(item, f"{where}[{n}]", depth)]
+        if not isinstance(value, Mapping):
+            return []
+        found = []
+        for key, item in value.items():
+            masked_key = self.mask(key) if len(key) >= _MIN_KNOWN_LENGTH else key
+            path = f"{where}.{masked_key}" if masked_key == key else f"{where}.({MASK})"
+            if masked_key != key:
+                found += [SecretFinding(what, f"{where} (a name)") for what in self._find_in_text(key)]
+            if isinstance(item, str) and self.is_secret(key, item):
+                found.append(SecretFinding(f"the value of {masked_key!r:.40}", path))
+            found += self.scan_json(item, path, depth)
+        return found
+
+    def scan_query(self, target: str, where: str) -> list[SecretFinding]:
+        """What a path with its query holds."""
+        found = self.scan_text(target, where)
+        for name, value in parse_qsl(target.partition("?")[2], keep_blank_values=True):
+            if self.is_secret(name, value):
+                found.append(SecretFinding(f"the value of {self.mask(name)!r:.40}", where))
+        return _unique(found)
+
+    def is_secret(self, name: str, value: str) -> bool:
+        """Whether a value of that name is one that nobody else should read."""
+        rules = _rules()
+        if value in self._known:
+            return True
+        if is_placeholder(value):
+            return False
+        if rules.secret.fullmatch(name):
+            return len(value) >= rules.least and not any(map(str.isspace, value.strip()))
+        if rules.doubtful.fullmatch(name):
+            digits = sum(map(str.isdigit, value))
+            return len(value) >= rules.least_doubtful and 2 < digits < len(value) and value.isalnum()
+        return False
+
+    def mask(self, text: str) -> str:
+        """The text with a mask in place of everything that is found in it as it stands."""
+        for value in self._known:
+            text = _known_value_pattern(value, text).sub(MASK, text) if value in text else text
+        return _rules().shapes.sub(lambda found: found[0] if is_placeholder(found[0]) else MASK, text)
+
+    def scrub(self, value: Any) -> Any:
+        """A JSON value with masks in place of everything that `json` would find."""
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, list):
+            return [self.scrub(each) for each in value]
+        if isinstance(value, Mapping):
+            return {
+                self.mask(key): MASK if isinstance(each, str) and self.is_secret(key, each) else self.scrub(each)
+                for key, each in value.items()
+            }
+        return value
+
+    def _find_in_text(self, text: str) -> Iterator[str]:
+        rules = _rules()
+        for found in rules.shapes.finditer(text):
+            if not is_placeholder(found[0]):
+                yield f"shaped like a secret ({rules.names_of_shapes[found.lastgroup or '']})"
+        if any(value in text and _known_value_pattern(value, text).search(text) for value in self._known):
+            yield "a key that was in use"
+
+    def _find_nested(self, text: str, where: str, depth: int) -> list[SecretFinding]:
+        """Of a text that is JSON itself, such as a tool's arguments."""
+        if depth >= _MAX_NESTING or text.lstrip()[:1] not in ("{", "["):
+            return []
+        try:
+            inner = wirejson.loads(text)
+        except MalformedReplyError:
+            return []
+        return self.scan_json(inner, where, depth + 1)
+
+
+def _known_value_pattern(value: str, text: str) -> re.Pattern[str]:
+    ends = "" if len(value) >= _MIN_SUBSTRING_LENGTH else r"\b"
+    return re.compile(ends + re.escape(value) + ends)
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value says of itself that it is none, as ``sk-MASKED`` does."""
+    rules = _rules()
+    return bool(rules.placeholder.search(value)) and sum(map(str.isdigit, value)) <= rules.most_digits
+
+
+def known_values(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """The keys that the environment holds, by the names of its variables."""
+    return frozenset(
+        value
+        for name, value in environ.items()
+        if _SECRET_VARIABLE.search(name) and len(value) >= _MIN_SUBSTRING_LENGTH and not is_placeholder(value)
+    )
+
+
+@contextmanager
+def mask_logs(scanner: Callable[[], Scanner]) -> Iterator[None]:
+    """Within it, no log record of this process holds what the scanner finds: recorders and HTTP libraries log
+    addresses, headers and bodies."""
+    make = logging.getLogRecordFactory()
+
+    def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        log_record = make(*args, **kwargs)
+        try:
+            text = log_record.getMessage()
+        except Exception:  # a record with wrong arguments is its writer's own affair
+            return log_record
+        if (masked_text := scanner().mask(text)) != text:
+            log_record.msg, log_record.args = masked_text, None
+        return log_record
+
+    logging.setLogRecordFactory(record)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(make)
+
+
+def _unique(found: list[SecretFinding]) -> list[SecretFinding]:
+    return list(dict.fromkeys(found))

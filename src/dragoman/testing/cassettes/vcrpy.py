@@ -1,0 +1,171 @@
+"""The cassette format for vcrpy and pytest-recording: a serializer, a matcher and what may be recorded.
+
+The pytest plugin needs none of this: see ``docs/testing.md``. For tests that have pytest-recording's own mark, write
+into a conftest::
+
+    from dragoman.testing import recording
+
+    def pytest_recording_configure(config, vcr):
+        recording.register(vcr, server="llama-server")
+
+    @pytest.fixture(scope="session")
+    def vcr_config():
+        return recording.config()
+"""
+
+import datetime
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from dragoman.testing.cassettes import file
+from dragoman.testing.cassettes.diff import differences
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.wires import provider_of_uri
+
+SERIALIZER = "yaml"
+"""vcrpy's own name, because pytest-recording makes it the ending of the file."""
+MATCHER = "meaning"
+
+_HOST = "http://recorded"
+KEY_ARGUMENTS = frozenset({"key", "access_token"})
+"""Query arguments that carry the caller's key, on services that take it so: they are not recorded."""
+
+
+def register(vcr: Any, *, server: str) -> None:
+    """Makes the serializer, for recordings of that server, and the matcher known to a `vcr.VCR`."""
+    vcr.register_serializer(
+        SERIALIZER,
+        SimpleNamespace(serialize=lambda cassette: serialize(cassette, server), deserialize=deserialize),
+    )
+    vcr.register_matcher(MATCHER, matches)
+
+
+def config() -> dict[str, Any]:
+    """Settings for vcrpy: our format, requests matched by their meaning, headers by an allow-list."""
+    return {
+        "serializer": SERIALIZER,
+        "match_on": [MATCHER],
+        "decode_compressed_response": True,
+        "before_record_request": _scrub_request,
+        "before_record_response": _scrub_response,
+    }
+
+
+def serialize(cassette: dict[str, Any], server: str) -> str:
+    """vcrpy's cassette as our file. Raises SecretFoundError."""
+    exchanges = [
+        Exchange(
+            to_recorded_request(
+                item["request"]["method"],
+                item["request"]["uri"],
+                item["request"]["body"],
+                item["request"]["headers"],
+            ),
+            to_recorded_response(item["response"]),
+        )
+        for item in cassette["interactions"]
+    ]
+    return file.dump_exchanges(exchanges, server=server, recorded=today())
+
+
+def deserialize(text: str) -> dict[str, Any]:
+    """Our file as vcrpy's cassette."""
+    _, exchanges = file.load_exchanges(text)
+    return {
+        "version": 1,
+        "interactions": [
+            {
+                "request": {
+                    "method": exchange.request.method,
+                    "uri": _HOST + exchange.request.path,
+                    "body": exchange.request.body,
+                    "headers": {name: [value] for name, value in exchange.request.headers.items()},
+                },
+                "response": to_vcr_response(exchange.response),
+            }
+            for exchange in exchanges
+        ],
+    }
+
+
+def matches(request: Any, recorded: Any) -> None:
+    """vcrpy's matcher: raises AssertionError with the differences."""
+    found = differences(
+        to_recorded_request(recorded.method, recorded.uri, recorded.body, {}),
+        to_recorded_request(request.method, request.uri, request.body, {}),
+    )
+    assert not found, "\n".join(found)
+
+
+def to_recorded_request(method: str, uri: str, body: Any, headers: Mapping[str, Any]) -> RecordedRequest:
+    """A request as vcrpy holds it: headers by the allow-list, the address without its host and the caller's key."""
+    path = strip_host(uri)
+    named = {name.lower(): value for name, value in flatten_headers(headers).items()}
+    kept = {name: value for name, value in named.items() if name in file.REQUEST_HEADERS}
+    return RecordedRequest(method, path, to_bytes(body), kept, provider_of_uri(uri, path), urlsplit(uri).hostname)
+
+
+def to_recorded_response(response: Mapping[str, Any]) -> RecordedResponse:
+    """A response as vcrpy holds it, its body decoded."""
+    headers = {name.lower(): value for name, value in flatten_headers(response["headers"]).items()}
+    kept = {name: value for name, value in headers.items() if name in file.RESPONSE_HEADERS}
+    return RecordedResponse(response["status"]["code"], to_bytes(response["body"]["string"]), kept)
+
+
+def to_vcr_response(response: RecordedResponse) -> dict[str, Any]:
+    """A response as vcrpy plays it."""
+    return {
+        "status": {"code": response.status, "message": ""},
+        "headers": {name: [value] for name, value in response.headers.items()},
+        "body": {"string": response.body},
+    }
+
+
+def strip_host(uri: str) -> str:
+    """An address without its host, and without the arguments that carry a key."""
+    parts = urlsplit(uri)
+    if not KEY_ARGUMENTS.isdisjoint(name for name, _ in parse_qsl(parts.query)):
+        left = [(name, value) for name, value in parse_qsl(parts.query, True) if name not in KEY_ARGUMENTS]
+        return parts.path + (f"?{urlencode(left)}" if left else "")
+    return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def flatten_headers(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Headers as texts with one value each; several are joined by commas, as on a wire. botocore's are bytes."""
+    return {
+        _to_text(name): ", ".join(map(_to_text, value)) if isinstance(value, list | tuple) else _to_text(value)
+        for name, value in headers.items()
+    }
+
+
+def _to_text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def to_bytes(body: Any) -> bytes:
+    """A body as recorders hold it: bytes, a text, None, a file, or the chunks of one."""
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    return b"".join(map(to_bytes, [body.read()] if hasattr(body, "read") else body))
+
+
+def today() -> datetime.date:
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def _scrub_request(request: Any) -> Any:
+    for name in list(request.headers):
+        if name.lower() not in file.REQUEST_HEADERS:
+            del request.headers[name]
+    return request
+
+
+def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
+    kept = {n: v for n, v in response["headers"].items() if n.lower() in file.RESPONSE_HEADERS}
+    return {**response, "headers": kept}

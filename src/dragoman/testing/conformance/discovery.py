@@ -1,0 +1,76 @@
+"""The suites of a package, for `dragoman conform`: which adapters it registers, and how it says they are tested."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from itertools import accumulate
+from pathlib import Path
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.registry import GROUP
+from dragoman.testing.conformance.suite import AdapterConformance
+
+KITS = "dragoman.conformance"
+"""The entry-point group in which a package names its suite for each of its providers."""
+
+
+def find_suites(package: str, kit: str | None = None) -> tuple[type[AdapterConformance], ...]:
+    """The suites of a package: of its import name, of its distribution's name, or of one of its providers.
+
+    ``kit`` is ``module:Class``, where the suite stands in no entry point; the current folder is looked into as well.
+    An adapter without any suite is tried without its wire. Raises ConfigurationError.
+    """
+    if kit is not None:
+        return (_load_suite(kit),)
+    adapters = sorted(entry for entry in entry_points(group=GROUP) if _is_of(entry, package))
+    if not adapters:
+        raise ConfigurationError(
+            f"no adapter of {package!r} is installed: it is looked for among the entry points in the group {GROUP!r},"
+            " by the package's name, its distribution's, or the provider's"
+        )
+    kits = {entry.name: entry for entry in entry_points(group=KITS)}
+    return tuple(_suite_for(entry, kits.get(entry.name)) for entry in adapters)
+
+
+def _is_of(entry: EntryPoint, package: str) -> bool:
+    distribution = entry.dist.name if entry.dist is not None else ""
+    module = entry.value.partition(":")[0]
+    names = {entry.name, *accumulate(module.split("."), "{}.{}".format)}
+    # Our own distribution holds all of our adapters: its name would mean every one of them.
+    return package in names or (package == distribution and distribution != "dragoman")
+
+
+def _suite_for(adapter: EntryPoint, kit: EntryPoint | None) -> type[AdapterConformance]:
+    if kit is not None:
+        return _require_suite(kit.value, kit.load())
+    return type(f"Test{adapter.name.title()}", (AdapterConformance,), {"adapter": adapter.name})
+
+
+def _load_suite(kit: str) -> type[AdapterConformance]:
+    module, _, name = kit.partition(":")
+    if not (module and name):
+        raise ConfigurationError(f"{kit!r} names no suite: write it as module:Class")
+    with _current_folder():
+        try:
+            return _require_suite(kit, getattr(import_module(module), name))
+        except (ImportError, AttributeError) as error:
+            raise ConfigurationError(f"the suite {kit} cannot be loaded: {error}") from error
+
+
+def _require_suite(place: str, found: object) -> type[AdapterConformance]:
+    if isinstance(found, type) and issubclass(found, AdapterConformance):
+        return found
+    raise ConfigurationError(f"{place} is no AdapterConformance class")
+
+
+@contextmanager
+def _current_folder() -> Iterator[None]:
+    """The folder that the command is run in, as pytest and ``python -m`` have it on the path."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)

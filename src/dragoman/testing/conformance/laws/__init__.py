@@ -1,0 +1,82 @@
+"""All laws of the kit, by chapter, in the order in which they are tried."""
+
+from dragoman.testing.conformance.law import Check, Law
+from dragoman.testing.conformance.laws import capabilities, contract, costs, errors, ids, media, replies, swaps
+
+_CHAPTERS: dict[str, dict[str, Check]] = {
+    "contract": {
+        "declares itself": contract.declares_itself,
+        "is found by its name": contract.is_registered_by_name,
+        "writes a request": contract.writes_a_request,
+        "leaves the history alone": contract.leaves_the_history_unchanged,
+        "is the same elsewhere": contract.is_deterministic_across_processes,
+        "reads what it wrote": contract.request_round_trips,
+        "refuses what is no request": contract.refuses_invalid_requests,
+        "names what it does not ask": contract.reports_unsent_options,
+        "asks for nothing by itself": contract.sends_no_default_options,
+        "lets the caller speak the wire": contract.passes_extra_and_headers,
+        "never loses what is critical": contract.never_loses_critical_content,
+        "keeps to its context": replies.uses_its_context,
+    },
+    "capabilities": {
+        "tools": capabilities.tools,
+        "forced tool choice": capabilities.forced_tool_choice,
+        "parallel calls": capabilities.parallel_calls,
+        "streaming": capabilities.streaming,
+        "calls in streams": capabilities.calls_in_streams,
+        "system prompt": capabilities.system_prompt,
+        "developer role": capabilities.developer_role,
+        "system later on": capabilities.mid_conversation_system,
+        "last word": capabilities.prefill,
+        "channels": capabilities.channels,
+        "own thinking": capabilities.own_thinking,
+        "foreign thinking": capabilities.foreign_thinking,
+        "thinking in replies": capabilities.thinking_in_replies,
+        "structured output": capabilities.structured_output,
+        "prompt caching": capabilities.prompt_caching,
+        "sampling": capabilities.sampling,
+        "stop sequences": capabilities.stop_sequences,
+        "images": media.images,
+        "audio": media.audio,
+        "video": media.video,
+        "documents": media.documents,
+        "media by URL": media.media_by_url,
+        "media in answers": media.media_in_answers,
+    },
+    "framing": {
+        "chunks": replies.chunks,
+        "caps": replies.caps,
+        "broken characters": replies.broken_characters,
+    },
+    "streams": {"says what was said": replies.decodes_what_was_sent, **replies.STREAM_LAWS},
+    "swap": {
+        "what changes is a loss": swaps.changes_are_losses,
+        "no loss for nothing": swaps.warnings_mean_changes,
+        "names whose loss it is": swaps.losses_name_their_message,
+        "a longer history only appends": swaps.requests_only_grow,
+        "what is kept does not show": swaps.cached_state_is_invisible,
+    },
+    "ids": {
+        "answers name their calls": ids.results_match_calls,
+        "ids are legal": ids.ids_are_legal,
+        "ids never change": ids.ids_never_change,
+        "the issuer gets its own ids": ids.issuer_ids_round_trip,
+    },
+    "costs": {
+        "counts": costs.counts,
+        "prices": costs.prices,
+        "unknown prices": costs.unknown_prices,
+        "broken replies": costs.broken_replies,
+        "estimates": costs.estimates,
+    },
+    "errors": {
+        "statuses": errors.statuses,
+        "garbage": errors.garbage,
+        "secrets": errors.secrets,
+        "waits": errors.retry_after,
+        "replies raise": errors.replies_raise,
+        "failures of the wire": errors.documented_failures,
+    },
+}
+
+LAWS = tuple(Law(chapter, name, check) for chapter, laws in _CHAPTERS.items() for name, check in laws.items())

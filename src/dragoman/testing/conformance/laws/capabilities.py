@@ -1,0 +1,253 @@
+"""What is declared holds both ways: a yes is carried by the wire, a no is our loss, and never silence."""
+
+from collections.abc import Iterator
+
+from dragoman.adapter.facts.capabilities import ABSENT, EMULATED, NATIVE
+from dragoman.adapter.losses import Loss, LossKind
+from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import ToolUseEnd, ToolUseInputDelta
+from dragoman.canonical.message import Channel, Message, MessageMetadata, Role
+from dragoman.testing.conformance.law import NotTriedError
+from dragoman.testing.conformance.laws.contract import SCHEMA, TOOL
+from dragoman.testing.conformance.subject import Subject, collect_texts, fit_to_wire, losses_of_message, parse_body
+from dragoman.testing.sample_reply import SHORT
+from dragoman.testing.stream_laws import Trial
+
+_HI = Message.user("Hi")
+_FIELD = "answer_in_metres"
+
+
+def _is_option_lost(losses: tuple[Loss, ...], name: str) -> bool:
+    return any(loss.kind is LossKind.OPTION and loss.reason.startswith(f"{name}:") for loss in losses)
+
+
+def tools(subject: Subject) -> Iterator[Trial]:
+    """Tools, calls and answers come back from the wire where they are declared; else each is a named loss."""
+    call = ToolUseBlock(id="tu_kit", name="look_up", input={_FIELD: 7})
+    call_message = Message.assistant([call])
+    answer = Message.tool("tu_kit", "It is 7 metres.")
+    request = subject.write([_HI, call_message, answer], [TOOL])
+    read = subject.read(request)
+    offered = any(tool.name == TOOL.name and tool.description == TOOL.description for tool in read.tools)
+    called = [use.input for message in read.messages for use in message.tool_uses]
+    answered = [result for message in read.messages for result in message.tool_results]
+    if subject.adapter.capabilities.supports_tools:
+        faults = [] if offered else ["declared, and the tool is not offered by its name and description"]
+        faults += [] if called == [call.input] else [f"declared, and the call came back as {called}"]
+        faults += [] if len(answered) == 1 else ["declared, and the answer is not on the wire"]
+    else:
+        kinds = {loss.message_id for loss in request.losses if loss.kind is LossKind.TOOLS}
+        faults = [] if kinds >= {"", call_message.id, answer.id} else ["tool, call or answer lost without a word"]
+        faults += ["not declared, and offered or called all the same"] if offered or called else []
+    yield Trial(str(subject.adapter.capabilities.supports_tools), tuple(faults), "carried" if offered else "lost")
+
+
+def forced_tool_choice(subject: Subject) -> Iterator[Trial]:
+    """A tool can be demanded where that is declared; where it never can, the demand is a named loss."""
+    rule = subject.adapter.capabilities.forced_tool_choice
+    if not subject.adapter.capabilities.supports_tools:
+        raise NotTriedError("the model calls no tools")
+    plain = subject.write([_HI], [TOOL])
+    request = subject.write([_HI], [TOOL], tool_choice="required")
+    lost, sent = _is_option_lost(request.losses, "tool_choice"), request.body != plain.body
+    faults = [f"declared {rule}, and lost"] if rule == "allowed" and lost else []
+    faults += [f"declared {rule}, and not a named loss"] if rule == "never" and not lost else []
+    faults += ["neither asked for nor lost"] if not (sent or lost) else []
+    yield Trial(rule, tuple(faults), "named as lost" if lost else "carried")
+
+
+def parallel_calls(subject: Subject) -> Iterator[Trial]:
+    """Two calls of one message come back as two calls of one turn, with both answers."""
+    declared_capabilities = subject.adapter.capabilities
+    if not (declared_capabilities.supports_tools and declared_capabilities.supports_parallel_tool_calls):
+        raise NotTriedError("not declared")
+    calls = [ToolUseBlock(id=f"tu_kit{n}", name="look_up", input={_FIELD: n}) for n in (1, 2)]
+    answers = [Message.tool(call.id, f"Answer {number}.") for number, call in enumerate(calls, 1)]
+    read = subject.read(subject.write([_HI, Message.assistant(calls), *answers], [TOOL]))
+    inputs = [use.input[_FIELD] for message in read.messages for use in message.tool_uses]
+    result_ids = [result.tool_use_id for message in read.messages for result in message.tool_results]
+    call_ids = [use.id for message in read.messages for use in message.tool_uses]
+    faults = [] if inputs == [1, 2] else [f"the calls came back as {inputs}"]
+    faults += [] if result_ids == call_ids else ["the answers do not name the calls"]
+    yield Trial("two calls", tuple(faults), "carried")
+
+
+def system_prompt(subject: Subject) -> Iterator[Trial]:
+    """A system prompt is the system's where that is declared; else it is sent in another role, which is a loss."""
+    yield _role(subject, Role.SYSTEM, bool(subject.adapter.capabilities.supports_system_prompt), leading=True)
+
+
+def developer_role(subject: Subject) -> Iterator[Trial]:
+    """A developer's message is the developer's where that is declared; else its role is a named loss."""
+    declared_capabilities = subject.adapter.capabilities
+    if not declared_capabilities.supports_system_prompt:
+        raise NotTriedError("the model takes no instructions at all")
+    yield _role(subject, Role.DEVELOPER, bool(declared_capabilities.supports_developer_role), leading=True)
+
+
+def mid_conversation_system(subject: Subject) -> Iterator[Trial]:
+    """Instructions in the middle stay the system's where that is declared; else that is a named loss."""
+    declared_capabilities = subject.adapter.capabilities
+    if not declared_capabilities.supports_system_prompt:
+        raise NotTriedError("the model takes no instructions at all")
+    yield _role(subject, Role.SYSTEM, bool(declared_capabilities.supports_mid_conversation_system), leading=False)
+
+
+def _role(subject: Subject, role: Role, declared: bool, *, leading: bool) -> Trial:
+    instruction = Message(role=role, content=(TextBlock(text="Be brief in all answers."),))
+    history = [instruction, _HI] if leading else [_HI, Message.assistant("Hello."), instruction, Message.user("Go on.")]
+    request = subject.write(history)
+    lost = [loss for loss in losses_of_message(request.losses, instruction) if loss.kind is LossKind.ROLE]
+    arrived = instruction.text in collect_texts(parse_body(request.body))
+    in_role = any(
+        message.role is role and instruction.text in message.text for message in subject.read(request).messages
+    )
+    faults = [] if arrived else ["its words are not on the wire"]
+    faults += ["declared, and named as lost"] if declared and lost else []
+    faults += ["declared, and it comes back in another role"] if declared and not in_role else []
+    faults += ["not declared, and no loss says so"] if not declared and not lost else []
+    return Trial(str(role), tuple(faults), "named as lost" if lost else "carried")
+
+
+def prefill(subject: Subject) -> Iterator[Trial]:
+    """A reply that the model is to go on with stays last where that is declared; else that is a named loss."""
+    declared = subject.adapter.capabilities.supports_prefill
+    prefix = Message.assistant("It is about")
+    request = subject.write([_HI, prefix])
+    last = subject.read(request).messages[-1].role
+    lost = any(loss.kind is LossKind.PREFILL for loss in request.losses)
+    faults = ["declared, and named as lost"] if declared and lost else []
+    faults += ["declared, and not last on the wire"] if declared and last is not Role.ASSISTANT else []
+    faults += ["not declared, and no loss says so"] if not (declared or lost) else []
+    faults += ["not declared, and last on the wire"] if not declared and last is Role.ASSISTANT else []
+    yield Trial(str(declared), tuple(faults), "named as lost" if lost else "carried")
+
+
+def channels(subject: Subject) -> Iterator[Trial]:
+    """A channel that is declared comes back; any other is a named loss."""
+    for channel in Channel:
+        message = Message.assistant("So.", channel=channel)
+        request = subject.write([_HI, message, Message.user("And?")])
+        back = [message.channel for message in subject.read(request).messages if message.text == "So."]
+        lost = any(loss.kind is LossKind.CHANNEL for loss in losses_of_message(request.losses, message))
+        declared = channel in subject.adapter.capabilities.channels
+        faults = [] if (back == [channel]) is declared else [f"declared {declared}, came back as {back}"]
+        faults += [] if lost is not declared else [f"declared {declared}, lost {lost}"]
+        yield Trial(channel, tuple(faults), "named as lost" if lost else "carried")
+
+
+def own_thinking(subject: Subject) -> Iterator[Trial]:
+    """Signed thinking of the model itself goes back where its policy reads it; else it is a named loss."""
+    declared_capabilities = subject.adapter.capabilities
+    if not declared_capabilities.supports_thinking:
+        raise NotTriedError("the model does not think")
+    yield _thinking(subject, subject.model, can_read=declared_capabilities.thinking_policy.can_read(subject.model))
+
+
+def foreign_thinking(subject: Subject) -> Iterator[Trial]:
+    """Signed thinking that the policy does not read never travels as thinking, and is a named loss."""
+    policy = subject.adapter.capabilities.thinking_policy
+    if policy.foreign == "refuse":
+        raise NotTriedError("the policy refuses such histories as a whole")
+    yield _thinking(subject, "elsewhere:model", can_read=policy.can_read("elsewhere:model"))
+
+
+def _thinking(subject: Subject, model: str, *, can_read: bool) -> Trial:
+    thought = ThinkingBlock(text="The rain matters here.", signature="a2l0IHNpZ25hdHVyZQ==")
+    metadata = MessageMetadata(model=model, provider=model.partition(":")[0])
+    message = Message.assistant([thought, TextBlock(text="Take a coat.")], metadata=metadata)
+    request = subject.write([_HI, message, Message.user("And?")])
+    lost = [loss for loss in losses_of_message(request.losses, message) if loss.kind is LossKind.THINKING]
+    read = subject.read(request)
+    back = any(isinstance(block, ThinkingBlock) for message in read.messages for block in message.content)
+    faults = ["the policy reads it, and it is not on the wire"] if can_read and not back else []
+    faults += ["the policy does not read it, and no loss says so"] if not can_read and not lost else []
+    faults += ["the policy does not read it, and it is sent as thinking"] if not can_read and back else []
+    return Trial(model, tuple(faults), "carried" if back else "named as lost")
+
+
+def thinking_in_replies(subject: Subject) -> Iterator[Trial]:
+    """Thinking that the wire tells is a thinking block, and no text; declared, there is a wire that tells it."""
+    wires = subject.require_wires()
+    thinking_wires = [wire for wire in wires if wire.thinking]
+    if subject.adapter.capabilities.supports_thinking and not thinking_wires:
+        yield Trial("declared", ("no wire of the kit tells thinking",))
+        return
+    if not thinking_wires:
+        raise NotTriedError("the wire does not tell thinking from text")
+    for wire in thinking_wires:
+        reply = subject.reply(wire, SHORT)
+        same = (reply.thinking, reply.text) == ("".join(SHORT.thinking), "".join(SHORT.text))
+        yield Trial("a reply", () if same else (f"thinking {reply.thinking!r}, text {reply.text!r}",), "carried")
+
+
+def calls_in_streams(subject: Subject) -> Iterator[Trial]:
+    """Calls stream in pieces where that is declared as native, and whole where it is absent; what is emulated may do
+    either."""
+    declared_capabilities = subject.adapter.capabilities
+    support = declared_capabilities.supports_streaming_tool_calls
+    for wire in subject.require_wires():
+        events = subject.stream_events(wire, fit_to_wire(SHORT, wire))
+        ended = [event.final_input for event in events if isinstance(event, ToolUseEnd)]
+        first = next((event.tool_use_id for event in events if isinstance(event, ToolUseInputDelta)), None)
+        pieces = sum(isinstance(event, ToolUseInputDelta) and event.tool_use_id == first for event in events)
+        faults = [] if ended == [call.input for call in SHORT.calls] else [f"the calls end with {ended}"]
+        if declared_capabilities.supports_tools and support is not EMULATED and (pieces > 1) is not bool(support):
+            faults.append(f"declared {support}, came in {pieces} pieces")
+        yield Trial(str(support), tuple(faults), "carried")
+
+
+def streaming(subject: Subject) -> Iterator[Trial]:
+    """A streamed reply is asked for in another way than a whole one, and the request says which it is."""
+    if not subject.adapter.capabilities.supports_streaming:
+        raise NotTriedError("not declared")
+    whole, streamed = subject.write([_HI], stream=False), subject.write([_HI], stream=True)
+    faults = [] if (whole.stream, streamed.stream) == (False, True) else ["the request does not say which it is"]
+    requests = [(each.path, each.body, dict(each.headers)) for each in (whole, streamed)]
+    faults += ["both are asked for by the same bytes"] if requests[0] == requests[1] else []
+    yield Trial("stream", tuple(faults), "carried")
+
+
+def structured_output(subject: Subject) -> Iterator[Trial]:
+    """A schema is on the wire as declared: native without a loss, emulated with one; absent, it is a named loss."""
+    support = subject.adapter.capabilities.supports_structured_output
+    request = subject.write([_HI], output_schema=SCHEMA)
+    lost, sent = _is_option_lost(request.losses, "output_schema"), _FIELD in collect_texts(parse_body(request.body))
+    expected = {NATIVE: (False, True), EMULATED: (True, True), ABSENT: (True, False)}[support]
+    fault = f"declared {support}: {'lost' if lost else 'not lost'}, {'sent' if sent else 'not sent'}"
+    yield Trial(str(support), () if (lost, sent) == expected else (fault,), "carried" if sent else "named as lost")
+
+
+def prompt_caching(subject: Subject) -> Iterator[Trial]:
+    """A wish for caching is on the wire or a note; where no caching is declared it is always a named loss."""
+    support = subject.adapter.capabilities.supports_prompt_caching
+    history = [Message.system("Be brief."), _HI]
+    request, plain = subject.write(history, prompt_cache="1h"), subject.write(history)
+    lost, sent = _is_option_lost(request.losses, "prompt_cache"), request.body != plain.body
+    faults = [] if sent or lost else ["neither asked for nor a note"]
+    faults += [f"declared {support}, and asked for"] if not support and sent else []
+    yield Trial(str(support), tuple(faults), "carried" if sent else "named as lost")
+
+
+def sampling(subject: Subject) -> Iterator[Trial]:
+    """Sampling parameters come back where they are allowed; where they never are, each is a named loss."""
+    rule = subject.adapter.capabilities.sampling
+    for name in ("temperature", "top_p"):
+        request = subject.write([_HI], [], **{name: 0.25})
+        lost = _is_option_lost(request.losses, name)
+        back = getattr(subject.read(request).options, name)
+        faults = [f"declared {rule}, and lost"] if rule == "allowed" and lost else []
+        faults += [f"declared {rule}, and sent"] if rule == "never" and not lost else []
+        faults += [f"came back as {back}"] if back != (None if lost else 0.25) else []
+        yield Trial(name, tuple(faults), "named as lost" if lost else "carried")
+
+
+def stop_sequences(subject: Subject) -> Iterator[Trial]:
+    """As many stop sequences as are declared come back; one more is a named loss."""
+    limit = subject.adapter.capabilities.max_stop_sequences
+    given = tuple(f"STOP{number}" for number in range((limit or 0) + 1 if limit is not None else 3))
+    request = subject.write([_HI], stop_sequences=given)
+    back, lost = subject.read(request).options.stop_sequences, _is_option_lost(request.losses, "stop_sequences")
+    faults = [] if lost is (limit is not None) else [f"{len(given)} of {limit}: lost {lost}"]
+    faults += [] if back == given[:limit] else [f"{given[:limit]} came back as {back}"]
+    yield Trial(f"{len(given)} of {limit}", tuple(faults), "carried" if back else "named as lost")

@@ -1,0 +1,278 @@
+"""Laws of the contract: what every adapter promises whatever its wire (specification D5)."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
+from dragoman.adapter.errors import DragomanError, RequestError
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.losses import Loss, LossKind
+from dragoman.adapter.registry import adapter_class, get_adapter, providers
+from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.message import Message
+from dragoman.canonical.serialization import write_message
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.testing.conformance.generate import History, check_histories, generate_histories
+from dragoman.testing.conformance.law import NotTriedError
+from dragoman.testing.conformance.subject import Subject, parse_body
+from dragoman.testing.network import block_network
+from dragoman.testing.stream_laws import Trial
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_SECRET_HEADERS = {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer_in_metres": {"type": "integer"}},
+    "required": ["answer_in_metres"],
+    "additionalProperties": False,
+}
+TOOL = ToolDefinition(name="look_up", description="Looks up how far it is.", input_schema=SCHEMA)
+
+
+def declares_itself(subject: Subject) -> Iterator[Trial]:
+    """Provider, endpoint, models and capabilities are told, and are the same each time."""
+    adapter, faults = subject.adapter, []
+    if not _NAME.fullmatch(adapter.provider):
+        faults.append(f"the provider {adapter.provider!r} is not of small letters, digits and hyphens")
+    if not isinstance(adapter, Adapter):
+        faults.append(f"{type(adapter).__name__} is no Adapter")
+    if adapter.transport == "http" and not re.match(r"https?://|.*\{", adapter.endpoint.base_url or "http://"):
+        faults.append(f"the base URL {adapter.endpoint.base_url!r} is none of http or https")
+    if not isinstance(adapter.capabilities, AdapterCapabilities):
+        faults.append("the capabilities are no AdapterCapabilities")
+    elif adapter.capabilities != adapter.capabilities:
+        faults.append("the capabilities change from one look to the next")
+    elif min(adapter.capabilities.max_context_tokens, adapter.capabilities.max_output_tokens) < 1:
+        faults.append("a limit under 1")
+    if adapter.estimate_input_tokens([Message.user("Hi")], []) < 1:
+        faults.append("an estimate under 1 token")
+    yield Trial(subject.model, tuple(faults))
+
+
+def is_registered_by_name(subject: Subject) -> Iterator[Trial]:
+    """The entry point under the provider's name gives this very adapter."""
+    name = subject.adapter.provider
+    if name not in providers():
+        yield Trial(name, ("not installed: no entry point of that name in the group dragoman.adapters",))
+        return
+    found = get_adapter(subject.model)
+    same = type(found) is type(subject.adapter) and adapter_class(name).provider == name
+    yield Trial(name, () if same else (f"the name gives {type(found).__qualname__}",))
+
+
+def writes_a_request(subject: Subject) -> Iterator[Trial]:
+    """A history becomes bytes for a path, with losses, without a key and without a connection."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        yield from _request_faults(subject.write(history))
+
+    with block_network(allow=()):
+        yield from check_histories(subject, check)
+
+
+def _request_faults(request: WireRequest) -> Iterator[str]:
+    if not request.method.isupper():
+        yield f"the method {request.method!r}"
+    if not request.path.startswith("/"):
+        yield f"the path {request.path!r} does not start with a slash"
+    if not isinstance(request.body, bytes):
+        yield f"the body is {type(request.body).__name__}, not bytes"
+    if not all(isinstance(each, Loss) for each in request.losses):
+        yield "something among the losses is no Loss"
+    if secret := _SECRET_HEADERS.intersection(name.lower() for name in request.headers):
+        yield f"the header {', '.join(secret)}: keys are the transport's business"
+
+
+def leaves_the_history_unchanged(subject: Subject) -> Iterator[Trial]:
+    """The same history gives the same bytes and losses, and is the same as before."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        before = [write_message(message) for message in history]
+        first, second = subject.write(history), subject.write(history)
+        if first.body != second.body:
+            yield "other bytes the second time"
+        if first.losses != second.losses:
+            yield "other losses the second time"
+        if [write_message(message) for message in history] != before:
+            yield "the history changed"
+
+    yield from check_histories(subject, check)
+
+
+_PROGRAM = """
+import hashlib, json, sys
+from importlib import import_module
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.canonical.evolve import read_message
+given = json.load(sys.stdin)
+found = import_module(given["module"])
+for name in given["class"].split("."):
+    found = getattr(found, name)
+adapter, digest = found(given["model"]), hashlib.sha256()
+for history in given["histories"]:
+    context = RequestContext(model=str(adapter.model_id), session_id="sess_kit", request_id="request")
+    digest.update(adapter.to_wire(list(map(read_message, history)), [], AdapterOptions(context=context)).body)
+print(digest.hexdigest())
+"""
+
+
+def is_deterministic_across_processes(subject: Subject) -> Iterator[Trial]:
+    """Neither the process nor its hash seed shows in a request."""
+    kind = type(subject.adapter)
+    if not subject.effort.processes:
+        raise NotTriedError("other processes are left out of this run")
+    if "<" in kind.__qualname__:
+        raise NotTriedError(f"{kind.__qualname__} is made in a function, where no other process finds it")
+    histories = generate_histories("foreign", "", subject.effort.histories)
+    digest = hashlib.sha256()
+    for history in histories:
+        digest.update(subject.write(history).body)
+    payload = {
+        "module": kind.__module__,
+        "class": kind.__qualname__,
+        "model": subject.adapter.model,
+        "histories": [[write_message(message).decode() for message in history] for history in histories],
+    }
+    for number in range(1, subject.effort.processes + 1):
+        environment = {**os.environ, "PYTHONHASHSEED": str(number), "PYTHONPATH": os.pathsep.join(sys.path)}
+        found = subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            input=json.dumps(payload),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        same = found.stdout.strip() == digest.hexdigest()
+        why = found.stderr.strip().splitlines()[-1:] or ["other bytes"]
+        yield Trial(f"hash seed {number}", () if same else (why[0],))
+
+
+def request_round_trips(subject: Subject) -> Iterator[Trial]:
+    """A request that is read and written again is the same request: what fits a model once fits it as it is."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        tools = [TOOL] if subject.adapter.capabilities.supports_tools else []
+        first = subject.write(history, tools)
+        read = subject.adapter.from_wire_request(first.body, subject.context())
+        again = subject.adapter.to_wire(*read)
+        if parse_body(again.body) != parse_body(first.body):
+            yield f"{first.body!r:.600} became {again.body!r:.600}"
+
+    yield from check_histories(subject, check)
+
+
+_NO_REQUESTS: tuple[bytes, ...] = (b"", b"garbage", b"[]", b"null", b"7", b"\xff\xfe", b'{"a":', b'{"messages": 7}')
+
+
+def refuses_invalid_requests(subject: Subject) -> Iterator[Trial]:
+    """Garbage in place of a request is a RequestError, never a KeyError."""
+    for body in _NO_REQUESTS:
+        try:
+            subject.adapter.from_wire_request(body, subject.context())
+        except RequestError:
+            yield Trial(repr(body))
+        except Exception as error:
+            yield Trial(repr(body), (f"{type(error).__name__}: {error}",))
+        else:  # an empty conversation may be legal where a wire keeps the history elsewhere
+            is_object = body.startswith(b"{")
+            yield Trial(repr(body), () if is_object else ("it was read as a request",))
+
+
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("max_output_tokens", 1234),
+    ("temperature", 0.25),
+    ("top_p", 0.5),
+    ("top_k", 17),
+    ("seed", 4711),
+    ("stop_sequences", ("STOP",)),
+    ("tool_choice", "required"),
+    ("tool_choice", NamedTool("look_up")),
+    ("parallel_tool_calls", False),
+    ("output_schema", SCHEMA),
+    ("effort", "high"),
+    ("thinking", True),
+    ("thinking_budget", 2048),
+    ("prompt_cache", "1h"),
+)
+_ALTERNATIVE_OPTIONS = {"thinking": "effort", "effort": "thinking"}
+_ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
+
+
+def reports_unsent_options(subject: Subject) -> Iterator[Trial]:
+    """Every option stands in the request, or a loss of the kind `option` that begins with its name says that not."""
+    for name, value in _OPTIONS:
+        tools = [TOOL] if subject.adapter.capabilities.supports_tools and name != "output_schema" else []
+        if name in _ONLY_WITH_TOOLS and not tools:
+            continue
+        plain = subject.write([Message.user("Hi")], tools)
+        request = subject.write([Message.user("Hi")], tools, **{name: value})
+        meant = (f"{name}:", f"{_ALTERNATIVE_OPTIONS.get(name, name)}:")
+        lost = any(loss.kind is LossKind.OPTION and loss.reason.startswith(meant) for loss in request.losses)
+        sent = (request.body, request.path, dict(request.headers)) != (plain.body, plain.path, dict(plain.headers))
+        fault = f"{value!r} is neither in the request nor named as lost"
+        yield Trial(name, () if lost or sent else (fault,), "named as lost" if lost else "asked for")
+
+
+def sends_no_default_options(subject: Subject) -> Iterator[Trial]:
+    """Without options nothing can be lost, and options read back from a request are those that were written."""
+    request = subject.write([Message.user("Hi")], [])
+    lost = tuple(loss.reason for loss in request.losses)
+    yield Trial("no options", tuple(f"lost: {reason}" for reason in lost))
+    for name, value in _OPTIONS[:6]:
+        request = subject.write([Message.user("Hi")], [], **{name: value})
+        if any(loss.kind is LossKind.OPTION and loss.reason.startswith(name) for loss in request.losses):
+            continue
+        back = getattr(subject.read(request).options, name)
+        yield Trial(name, () if back == value else (f"{value!r} came back as {back!r}",))
+
+
+def passes_extra_and_headers(subject: Subject) -> Iterator[Trial]:
+    """Fields in ``extra`` for this provider are laid over the body, those for others are not; headers go along."""
+    name = subject.provider
+    request = subject.write([Message.user("Hi")], [], extra={name: {"kit_field": 7}}, headers={"x-kit": "1"})
+    other = subject.write([Message.user("Hi")], [], extra={"another-provider": {"kit_field": 7}})
+    body, foreign = parse_body(request.body), parse_body(other.body)
+    if not isinstance(body, dict):
+        raise NotTriedError("the body is no JSON object")
+    faults = [] if body.get("kit_field") == 7 else ["a field of the caller's own is not in the body"]
+    faults += [] if dict(request.headers).get("x-kit") == "1" else ["a header of the caller's own is not sent"]
+    faults += ["a field for another provider is in the body"] if "kit_field" in foreign else []
+    yield Trial("extra and headers", tuple(faults))
+
+
+_KNOWN = {field.name for field in fields(AdapterOptions)}
+assert {name for name, _ in _OPTIONS} <= _KNOWN
+
+
+def never_loses_critical_content(subject: Subject) -> Iterator[Trial]:
+    """Content that is marked critical and would be lost is a CriticalLossError; other critical content is sent."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        from dragoman.adapter.errors import CriticalLossError
+
+        lost_ids = {loss.message_id for loss in subject.write(history).losses if loss.severity == "warning"} - {""}
+        marked = [
+            message.model_copy(update={"metadata": message.metadata.model_copy(update={"critical": True})})
+            for message in history
+        ]
+        try:
+            subject.write(marked)
+        except CriticalLossError:
+            if not lost_ids:
+                yield "refused, although nothing would be lost"
+        except DragomanError as error:
+            yield f"{type(error).__name__}: {error}"
+        else:
+            if lost_ids:
+                yield "sent, although critical content is lost"
+
+    yield from check_histories(subject, check)

@@ -1,0 +1,102 @@
+"""Laws of money: counts as the wire told them, exact prices, and unknown is None."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from dragoman.adapter.replies.stream_decoder import decode_stream
+from dragoman.canonical.events import ErrorEvent, MessageComplete
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.testing.conformance.subject import Subject, fit_to_wire
+from dragoman.testing.sample_reply import PLAIN, SampleReply
+from dragoman.testing.stream_laws import Trial
+
+_INPUT, _CACHED, _OUTPUT = Decimal("0.000003"), Decimal("0.0000003"), Decimal("0.000015")
+
+
+@dataclass(slots=True)
+class _FakePrices:
+    """Made-up prices for a token in, a cached token and a token out; none at all where ``knows`` is False."""
+
+    has_prices: bool = True
+    priced_models: list[str] = field(default_factory=list)
+
+    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
+        self.priced_models.append(model_id)
+        if not self.has_prices:
+            return Usage(**dict(usage))
+        cost = usage.input_tokens * _INPUT + usage.cached_input_tokens * _CACHED + usage.output_tokens * _OUTPUT
+        return Usage(**dict(usage), cost_usd=cost, cost_status=CostStatus.PRICED, pricing_version="kit")
+
+
+def counts(subject: Subject) -> Iterator[Trial]:
+    """The buckets are disjoint and hold what the wire told: the prompt without cached tokens, these, the output."""
+    for wire in subject.require_wires():
+        for number, sample in enumerate(subject.sample_replies(wire)):
+            usage = subject.reply(wire, sample).usage
+            yield Trial(f"reply {number}", tuple(_count_faults(usage, sample)))
+
+
+def _count_faults(usage: Usage | None, sample: SampleReply) -> Iterator[str]:
+    if usage is None:
+        yield "no usage, although the wire tells it"
+        return
+    counts = (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens)
+    if counts != (expected := (sample.input_tokens, sample.cached_tokens, sample.output_tokens)):
+        yield f"uncached, cached and output tokens are {counts}, and not {expected}"
+    if usage.cache_creation_input_tokens:
+        yield f"{usage.cache_creation_input_tokens} tokens written to a cache that nobody told of"
+    if usage.discrepancy:
+        yield f"the provider's total differs by {usage.discrepancy}"
+
+
+def prices(subject: Subject) -> Iterator[Trial]:
+    """A reply costs what its tokens cost, to the last digit, streamed and whole, for the model that answered."""
+    for wire in subject.require_wires():
+        for number, sample in enumerate(subject.sample_replies(wire)):
+            expected = sample.input_tokens * _INPUT + sample.cached_tokens * _CACHED + sample.output_tokens * _OUTPUT
+            table = _FakePrices()
+            last = subject.stream_events(wire, sample, subject.context(prices=table))[-1]
+            streamed = last.message.usage if isinstance(last, MessageComplete) else None
+            whole = subject.reply(wire, sample, subject.context(prices=table)).usage
+            for way, usage in (("streamed", streamed), ("whole", whole)):
+                cost = None if usage is None else usage.cost_usd
+                faults = (
+                    [] if cost == expected and isinstance(cost, Decimal) else [f"it costs {cost!r}, and not {expected}"]
+                )
+                yield Trial(f"reply {number}, {way}", tuple(faults))
+            foreign_models = [model for model in table.priced_models if not model.startswith(f"{subject.provider}:")]
+            yield Trial("the model", tuple(f"the price of {model} was asked for" for model in foreign_models))
+
+
+def unknown_prices(subject: Subject) -> Iterator[Trial]:
+    """Where nobody knows the price, the cost is None and never 0; without a table there is no cost either."""
+    for wire in subject.require_wires():
+        for name, table in (("a table that does not know", _FakePrices(has_prices=False)), ("no table", None)):
+            usage = subject.reply(wire, fit_to_wire(PLAIN, wire), subject.context(prices=table)).usage
+            unknown = usage is not None and usage.cost_usd is None and usage.cost_status is CostStatus.UNPRICED
+            yield Trial(name, () if unknown else (f"the usage is {usage}",))
+
+
+def broken_replies(subject: Subject) -> Iterator[Trial]:
+    """What a broken stream costs is a lower bound or unknown, never a price that looks exact."""
+    for wire in subject.require_wires():
+        body = wire.stream(fit_to_wire(PLAIN, wire))
+        for at in range(0, wire.ends_at(body), max(1, len(body) // 20)):
+            last = list(decode_stream([body[:at]], subject.adapter.decoder(subject.context(prices=_FakePrices()))))[-1]
+            partial = last.partial if isinstance(last, ErrorEvent) else None
+            usage = None if partial is None else partial.usage
+            exact = usage is not None and usage.cost_status is CostStatus.PRICED
+            yield Trial(f"cut at {at}", ("its cost is said to be exact",) if exact else ())
+
+
+def estimates(subject: Subject) -> Iterator[Trial]:
+    """An estimate of a prompt is at least 1, the same each time, and grows with what is said."""
+    from dragoman.canonical.message import Message
+
+    short = [Message.user("How far is it?")]
+    longer = [*short, Message.assistant("It is 7 metres. " * 40), Message.user("Thanks.")]
+    one, again, more = (subject.adapter.estimate_input_tokens(each, []) for each in (short, short, longer))
+    faults = [] if 1 <= one == again < more else [f"{one}, again {again}, and {more} for more"]
+    yield Trial("two histories", tuple(faults))

@@ -1,0 +1,131 @@
+"""Laws of replies: framing and streams, over each wire that the kit was given."""
+
+import math
+from collections.abc import Callable, Iterator
+
+from dragoman.adapter.errors import FrameTooLargeError, MalformedReplyError
+from dragoman.adapter.replies.stream_decoder import decode_stream
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.events import ErrorEvent, MessageComplete
+from dragoman.canonical.message import StopReason
+from dragoman.testing import stream_laws
+from dragoman.testing.conformance.subject import Subject, fit_to_wire
+from dragoman.testing.conformance.wire import Wire
+from dragoman.testing.event_bytes import split_events
+from dragoman.testing.faults.plan import Rechunk
+from dragoman.testing.sample_reply import SHORT, SampleReply
+from dragoman.testing.stream_checks import message_content
+from dragoman.testing.stream_laws import Trial
+from dragoman.testing.stream_subject import StreamSubject
+
+StreamLaw = Callable[[StreamSubject, stream_laws.Effort], Iterator[Trial]]
+
+
+def to_stream_subject(subject: Subject, wire: Wire, sample: SampleReply) -> StreamSubject:
+    """A reply as the stream laws see it."""
+    body = wire.stream(sample)
+    return StreamSubject(
+        subject.adapter,
+        body,
+        subject.model,
+        ends_at=wire.ends_at(body),
+        errors=wire.errors,
+        keep_alive=wire.keep_alive,
+        whole=wire.whole(sample),
+    )
+
+
+def _over_wires(law: StreamLaw, subject: Subject) -> Iterator[Trial]:
+    for wire in subject.require_wires():
+        stream = to_stream_subject(subject, wire, fit_to_wire(subject.effort.mutated, wire))
+        if not isinstance(stream.events[-1], MessageComplete):
+            yield Trial("the untouched stream", (f"it ends with {stream.events[-1]}",))
+            continue
+        yield from law(stream, subject.effort.streams)
+
+
+def decodes_what_was_sent(subject: Subject) -> Iterator[Trial]:
+    """Text, thinking and calls of a reply are those that the wire told, streamed and whole, and so is why it ended."""
+    for wire in subject.require_wires():
+        for number, sample in enumerate(subject.sample_replies(wire)):
+            last = subject.stream_events(wire, sample)[-1]
+            if not isinstance(last, MessageComplete):
+                yield Trial(f"reply {number}", (f"the stream ends with {last}",))
+                continue
+            for way, message in (("streamed", last.message), ("whole", subject.reply(wire, sample))):
+                content, expected = message_content(message), sample.content
+                faults = [] if content == expected else [f"it says {content}, not {expected}"]
+                reason = StopReason.TOOL_USE if sample.calls else StopReason.MAX_TOKENS if sample.truncated else None
+                if message.stop_reason is not (reason or StopReason.END_TURN):
+                    faults.append(f"it stopped by {message.stop_reason}")
+                yield Trial(f"reply {number}, {way}", tuple(faults))
+
+
+def chunks(subject: Subject) -> Iterator[Trial]:
+    """Other chunks, line ends, comments, keep-alives and a byte order mark change nothing, down to the ids."""
+    yield from _over_wires(stream_laws.chunkings, subject)
+
+
+def caps(subject: Subject) -> Iterator[Trial]:
+    """A frame, or a whole stream, that is larger than its cap is a FrameTooLargeError, however it is cut."""
+    for wire in subject.require_wires():
+        body = wire.stream(fit_to_wire(SHORT, wire))
+        largest = max(map(len, split_events(body)))
+        for name, caps in (("frame_cap", largest // 4), ("body_cap", len(body) // 2)):
+            for size in (1, math.ceil(len(body) / 3), len(body)):
+                context = subject.context(**{name: caps})
+                last = list(decode_stream(Rechunk((size,)).apply(body), subject.adapter.decoder(context)))[-1]
+                typed = isinstance(last, ErrorEvent) and isinstance(last.error, FrameTooLargeError)
+                yield Trial(f"{name} in chunks of {size}", () if typed else (f"the last event is {last}",))
+
+
+def broken_characters(subject: Subject) -> Iterator[Trial]:
+    """Bytes that are no UTF-8 or no JSON, in a reply or a stream, are a MalformedReplyError, not text."""
+    for wire in subject.require_wires():
+        whole, stream = wire.whole(fit_to_wire(SHORT, wire)), wire.stream(fit_to_wire(SHORT, wire))
+        for name, corrupted in (("no UTF-8", whole.replace("😀".encode(), b"\xf0\x9f")), ("half of it", whole[:-7])):
+            yield Trial(f"{name}, whole", tuple(_whole_faults(subject, corrupted)))
+        if b"\0" in stream:  # binary messages have checksums, which the mutations try
+            continue
+        events = list(
+            decode_stream([stream.replace("😀".encode(), b"\xf0\x9f")], subject.adapter.decoder(subject.context()))
+        )
+        typed = isinstance(events[-1], ErrorEvent) and isinstance(events[-1].error, MalformedReplyError)
+        yield Trial("no UTF-8, streamed", () if typed else (f"the last event is {events[-1]}",))
+
+
+def _whole_faults(subject: Subject, body: bytes) -> Iterator[str]:
+    try:
+        reply = subject.adapter.from_wire_response(WireResponse(200, body), subject.context())
+    except MalformedReplyError:
+        return
+    except Exception as error:
+        yield f"{type(error).__name__}: {error}"
+    else:
+        yield f"read as {message_content(reply)}"
+
+
+def uses_its_context(subject: Subject) -> Iterator[Trial]:
+    """Message ids, call ids, times and the session come from the context, so that a replay is the same."""
+    for wire in subject.require_wires():
+        sample = fit_to_wire(SHORT, wire)
+        one, two = (subject.stream_events(wire, sample) for _ in range(2))
+        yield Trial("streamed", () if one == two else ("other events the second time",))
+        first, second = (subject.reply(wire, sample, subject.context(session_id="sess_other")) for _ in range(2))
+        faults = [] if first == second else ["another message the second time"]
+        faults += [] if first.session_id == "sess_other" else [f"it belongs to {first.session_id!r}"]
+        faults += [] if first.metadata.provider == subject.provider else [f"its provider is {first.metadata.provider}"]
+        yield Trial("whole", tuple(faults))
+
+
+def _over_kit_wires(law: StreamLaw) -> Callable[[Subject], Iterator[Trial]]:
+    """A law of `dragoman.testing.stream_laws` over the wires of the kit."""
+
+    def check(subject: Subject) -> Iterator[Trial]:
+        yield from _over_wires(law, subject)
+
+    check.__doc__ = law.__doc__
+    return check
+
+
+STREAM_LAWS = {name: _over_kit_wires(law) for name, law in stream_laws.LAWS.items() if law is not stream_laws.chunkings}

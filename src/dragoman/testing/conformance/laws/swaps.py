@@ -1,0 +1,147 @@
+"""Laws of the swap: any history, whoever produced it, and nothing lost without a word."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.losses import Severity
+from dragoman.canonical.message import Message, Role
+from dragoman.testing.conformance.generate import History, check_histories
+from dragoman.testing.conformance.law import NotTriedError
+from dragoman.testing.conformance.laws.contract import TOOL
+from dragoman.testing.conformance.round_trip import RoundTrip
+from dragoman.testing.conformance.subject import Subject, collect_texts, parse_body
+from dragoman.testing.stream_laws import Trial
+
+_INSTRUCTION_ROLES = (Role.SYSTEM, Role.DEVELOPER)
+_CONTINUE_TEXT = "Continue."
+"""What the user is made to say where a model cannot be last; it gives way to what is really said."""
+
+
+def changes_are_losses(subject: Subject) -> Iterator[Trial]:
+    """A history without losses comes back as it was, and what comes back changed has a loss of its own message."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        trip = RoundTrip.of(subject.adapter, history)
+        yield from (f"changed without a loss: {block}" for block in trip.unreported)
+        if not trip.losses and not trip.unchanged:
+            yield f"no losses, and {trip.before} came back as {trip.after}"
+
+    yield from check_histories(subject, check)
+
+
+def warnings_mean_changes(subject: Subject) -> Iterator[Trial]:
+    """A warning is never for nothing: where content is said to be gone, the history comes back changed."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        trip = RoundTrip.of(subject.adapter, history)
+        warned = [loss for loss in trip.losses if loss.message_id and loss.severity is Severity.WARNING]
+        if trip.unchanged and warned:
+            yield f"it came back as it was, with {warned[0]}"
+
+    yield from check_histories(subject, check)
+
+
+def losses_name_their_message(subject: Subject) -> Iterator[Trial]:
+    """Each loss names a message of the history and a block in it, or none for what concerns the whole request."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        lengths = {message.id: len(message.content) for message in history}
+        for loss in subject.write(history).losses:
+            known = loss.message_id in lengths and loss.block_index < lengths[loss.message_id]
+            if not (known or (loss.message_id, loss.block_index) == ("", -1)):
+                yield f"nobody's loss: {loss}"
+            if not loss.reason:
+                yield f"a loss without a reason: {loss}"
+
+    yield from check_histories(subject, check)
+
+
+def requests_only_grow(subject: Subject) -> Iterator[Trial]:
+    """The prefix law: a request begins with the one before it, in its instructions, its tools and its messages."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        bodies = [parse_body(subject.write(shorter, _tools(subject)).body) for shorter in _prefixes(history)]
+        if not all(isinstance(body, dict) for body in bodies):
+            raise NotTriedError("the body is no JSON object")
+        for shorter, longer in pairwise(bodies):
+            for name in {**shorter, **longer}:
+                if not _grows(shorter.get(name), longer.get(name)):
+                    yield f"{name} was {_shorten(shorter.get(name))}, and became {_shorten(longer.get(name))}"
+
+    yield from check_histories(subject, check)
+
+
+def cached_state_is_invisible(subject: Subject) -> Iterator[Trial]:
+    """A session that grew turn by turn sends the bytes that a fresh one would, and names the same losses."""
+
+    def check(subject: Subject, history: History) -> Iterator[str]:
+        context = subject.context()
+        for shorter in _prefixes(history):
+            grown, fresh = subject.write(shorter, context=context), subject.write(shorter)
+            if grown.body != fresh.body:
+                yield f"{grown.body!r:.400} was sent instead of {fresh.body!r:.400}"
+            if set(grown.losses) != set(fresh.losses):
+                yield f"other losses after {len(shorter)} messages"
+
+    yield from check_histories(subject, check)
+
+
+def _tools(subject: Subject) -> list[Any]:
+    return [TOOL] if subject.adapter.capabilities.supports_tools else []
+
+
+def _prefixes(history: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """The beginnings of a history in which something was said, and behind which no answer of a tool is to come."""
+    for end in range(1, len(history) + 1):
+        asks = any(message.role not in _INSTRUCTION_ROLES for message in history[:end])
+        follows = history[end].role if end < len(history) else None
+        goes_on = follows is Role.TOOL or follows is history[end - 1].role is Role.ASSISTANT
+        if asks and not goes_on:
+            yield history[:end]
+
+
+def _grows(old: Any, new: Any) -> bool:
+    """Whether a part of a request only got longer: lists at their end, the last item of a list at its own."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(_grows(old.get(name), new.get(name)) for name in {**old, **new})
+    if not (isinstance(old, list) and isinstance(new, list)):
+        return bool(old == new)
+    same = sum(1 for _ in _common_items(old, new))
+    gone = old[same:]
+    if gone and same < len(new) and _extends(gone[0], new[same]):
+        gone = gone[1:]
+    return all(_CONTINUE_TEXT in collect_texts(item) for item in gone)
+
+
+def _common_items(old: list[Any], new: list[Any]) -> Iterator[Any]:
+    for one, two in zip(old, new, strict=False):
+        if one != two:
+            return
+        yield one
+
+
+def _extends(old: Any, new: Any) -> bool:
+    """Whether an item is the same one with more behind it: neighbours of one role may share an item."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return bool(old == new)
+    changed = [name for name in {**old, **new} if old.get(name) != new.get(name) and name != "prefix"]
+    return all(_is_beginning(old.get(name), new.get(name)) for name in changed)
+
+
+def _is_beginning(old: Any, new: Any) -> bool:
+    """Whether content got longer: a text that was alone may be the first of a list now."""
+    before, after = (
+        value if isinstance(value, list) else [] if value in (None, "") else [value] for value in (old, new)
+    )
+    if isinstance(old, str) and isinstance(new, str):
+        return new.startswith(old)
+    return len(before) <= len(after) and all(
+        one == two or (isinstance(one, str) and one in collect_texts(two))
+        for one, two in zip(before, after, strict=False)
+    )
+
+
+def _shorten(value: Any) -> str:
+    return wirejson.dumps_text(value)[:400]

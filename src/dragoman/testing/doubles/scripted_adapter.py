@@ -1,0 +1,272 @@
+"""The adapter of the scripted provider: it projects and decodes as every adapter does, over a wire of its own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, NamedTool, RequestContext
+from dragoman.adapter.errors import MalformedReplyError, ProviderError, RateLimitError, ServerError
+from dragoman.adapter.facts.capabilities import NATIVE, AdapterCapabilities, ThinkingPolicy
+from dragoman.adapter.replies.error_context import Failure, parse_error_body
+from dragoman.adapter.replies.framing import Frame, NdjsonDecoder
+from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.stream_decoder import StreamDecoder, wrap_malformed
+from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.prepare import prepare_request
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields, parse_request
+from dragoman.adapter.requests.turns import Turn
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.canonical.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.events import (
+    MessageComplete,
+    MessageStart,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+    UsageUpdate,
+)
+from dragoman.canonical.message import Channel, Message, MessageStatus, Role, StopReason
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.canonical.usage import TokenUsage
+
+TRANSPORT = "scripted"
+
+ALL_CAPABILITIES = AdapterCapabilities(
+    supports_thinking=NATIVE,
+    supports_structured_output=NATIVE,
+    supports_prompt_caching=NATIVE,
+    supports_developer_role=NATIVE,
+    supports_prefill=NATIVE,
+    supports_images=NATIVE,
+    supports_audio=NATIVE,
+    supports_video=NATIVE,
+    supports_documents=NATIVE,
+    supports_tool_result_media=NATIVE,
+    channels=tuple(Channel),
+    media_roles=("user", "assistant", "developer"),
+    max_context_tokens=1_000_000,
+    max_output_tokens=100_000,
+    thinking_policy=ThinkingPolicy(reads_from=("*",), accepts_unsigned=True),
+)
+"""A model that can do all there is, so that nothing is ever lost on the way to it."""
+
+_OPTIONS = (
+    "max_output_tokens", "temperature", "top_p", "top_k", "seed", "parallel_tool_calls", "effort", "thinking",
+    "thinking_budget", "prompt_cache",
+)  # fmt: skip
+_BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
+_CODES: dict[str, type[ProviderError]] = {"rate_limit": RateLimitError, "server_error": ServerError}
+_ABNORMAL_STOPS = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
+
+
+class ScriptedAdapter(Adapter):
+    """Each `ScriptedProvider` has a class of its own, with its name and its capabilities."""
+
+    provider: ClassVar[str] = "scripted"
+    endpoint: ClassVar[Endpoint] = Endpoint("http://127.0.0.1", key_required=False)
+    transport: ClassVar[str] = TRANSPORT
+    abilities: ClassVar[AdapterCapabilities] = ALL_CAPABILITIES
+
+    @property
+    def capabilities(self) -> AdapterCapabilities:
+        return self.abilities
+
+    def to_wire(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
+    ) -> WireRequest:
+        request, tools = prepare_request(self, messages, tools, options)
+        body: dict[str, Any] = {"model": self.model}
+        body["messages"] = request.encode_history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
+        usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
+        if usable:
+            body["tools"] = [tool.model_dump(mode="json", exclude={"provider_raw"}) for tool in usable]
+        if choice := option_support.tool_choice(request, tools=bool(usable), reasoning=False):
+            body["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
+        return request.build("/play", body | _parameters(request))
+
+    def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
+        if response.status >= 400:
+            raise self.error(response.status, response.body, response.headers)
+        with wrap_malformed(self.provider):
+            return _message(wirejson.loads_object(response.body), ReplyBuilder(context, self.provider))
+
+    def decoder(self, context: RequestContext) -> StreamDecoder:
+        return _Decoder(self, context)
+
+    def from_wire_request(
+        self, body: bytes | Mapping[str, Any], context: RequestContext
+    ) -> tuple[list[Message], list[ToolDefinition], AdapterOptions]:
+        native = parse_request(body)
+        with wrap_malformed(self.provider, request=True):
+            reader = HistoryReader(self.provider, self.model, context)
+            for item in native["messages"]:
+                _read_turn(item, reader)
+            tools = [ToolDefinition.model_validate(each) for each in native.get("tools", [])]
+            return reader.messages, tools, self._options(native, context)
+
+    def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        return self.failure(parse_error_body(body), status, body, headers)
+
+    def failure(
+        self, native: Mapping[str, Any], status: int | None = None, body: bytes = b"", headers: Mapping[str, str] = {}
+    ) -> ProviderError:
+        """The error of an error object."""
+        error_field = native.get("error")
+        error = error_field if isinstance(error_field, dict) else {}
+        kind = _CODES.get(str(error.get("type")))
+        message = error.get("message") or body
+        failure = Failure(self.provider, self.model, message, status, error.get("type"), headers=headers)
+        return failure.error(kind or (None if status else ServerError))
+
+    def _options(self, native: Mapping[str, Any], context: RequestContext) -> AdapterOptions:
+        choice = native.get("tool_choice")
+        named: dict[str, Any] = {name: native.get(name) for name in _OPTIONS}
+        read = AdapterOptions(
+            **named,
+            stop_sequences=tuple(native.get("stop", ())),
+            tool_choice=NamedTool(choice["name"]) if isinstance(choice, dict) else choice,
+            output_schema=native.get("output_schema"),
+            stream=native["stream"],
+            context=context,
+        )
+        written = _parameters(RequestBuilder(self, read, context, (), []))
+        extra = extra_fields(native, written, ("model", "messages", "tools", "tool_choice"))
+        return replace(read, extra={self.provider: extra} if extra else {})
+
+
+def _parameters(request: RequestBuilder) -> dict[str, Any]:
+    options = request.options
+    body = {name: value for name in _OPTIONS if (value := getattr(options, name)) is not None}
+    if stop := option_support.stop_sequences(request):
+        body["stop"] = stop
+    if structured_output.should_send_schema(request, tools=False):
+        body["output_schema"] = schemas.fit_output_schema(request)
+    return body | {"stream": options.stream}
+
+
+def _turn(request: RequestBuilder, turn: Turn) -> dict[str, Any]:
+    channel = {} if turn.message.channel is None else {"channel": turn.message.channel}
+    return {"role": turn.role, "content": [_block(request, block) for block in turn.blocks], **channel}
+
+
+def _block(request: RequestBuilder, block: ContentBlock) -> dict[str, Any]:
+    written = block.model_dump(mode="json")
+    if isinstance(block, ToolUseBlock):
+        written["id"] = request.tool_id(block.id)
+    elif isinstance(block, ToolResultBlock):
+        written["tool_use_id"] = request.tool_id(block.tool_use_id)
+    return written
+
+
+def _read_turn(item: Mapping[str, Any], reader: HistoryReader) -> None:
+    blocks: list[ContentBlock] = []
+    for each in item["content"]:
+        block = _BLOCK.validate_python(each)
+        if isinstance(block, ToolUseBlock):
+            block = block.model_copy(update={"id": reader.call_id(block.id)})
+        elif isinstance(block, ToolResultBlock):
+            block = block.model_copy(update={"tool_use_id": reader.result_id(block.tool_use_id)})
+        blocks.append(block)
+    channel = Channel(item["channel"]) if "channel" in item else None
+    reader.add(Role(item["role"]), blocks, channel=channel)
+
+
+def _message(native: Mapping[str, Any], reply: ReplyBuilder, status: MessageStatus = MessageStatus.COMPLETE) -> Message:
+    """A whole reply, or the one that a stream has gathered, in which a call may be ``open``."""
+    content: list[ContentBlock] = []
+    for index, part in enumerate(native["content"]):
+        if part["type"] == "text":
+            content.append(TextBlock(text=part["text"]))
+        elif part["type"] == "thinking":
+            content.append(ThinkingBlock(text=part["text"]))
+        else:
+            parsed, raw = wirejson.parse_arguments(part["arguments"])
+            if part.get("open"):
+                parsed, raw = {}, part["arguments"]
+            call_id = reply.call_id(index, part["id"])
+            content.append(ToolUseBlock(id=call_id, name=part["name"], input=parsed, raw_input=raw))
+    stop = _ABNORMAL_STOPS.get(status) or StopReason(native["stop"])
+    return reply.build(content, model=native["model"], stop_reason=stop, usage=_usage(native), raw={}, status=status)
+
+
+def _usage(native: Mapping[str, Any]) -> TokenUsage | None:
+    if (count := UsageReader.of(native.get("usage"))) is None:
+        return None
+    fresh, cached, output = count("input"), count("cached"), count("output")
+    return TokenUsage(
+        input_tokens=fresh, cached_input_tokens=cached, output_tokens=output, unread=count.unread, raw=native["usage"]
+    )
+
+
+class _Decoder(StreamDecoder):
+    def __init__(self, adapter: ScriptedAdapter, context: RequestContext) -> None:
+        super().__init__(adapter.provider, NdjsonDecoder(context.frame_cap, context.body_cap))
+        self._adapter = adapter
+        self._reply = ReplyBuilder(context, adapter.provider)
+        self._native: dict[str, Any] = {}
+
+    def read(self, frame: Frame) -> Iterable[StreamEvent]:
+        event = wirejson.loads_object(frame.data, what="a line")
+        message_id, kind = self._reply.message_id, event["type"]
+        if kind == "error":
+            raise self._adapter.failure(event)
+        if (kind == "start") is bool(self._native):
+            raise MalformedReplyError("a reply starts once, with its first line")
+        match kind:
+            case "start":
+                self._native = {"model": event["model"], "content": []}
+                yield MessageStart(message_id, event["model"])
+            case "text" | "thinking":
+                index = event["index"]
+                self._part_at(index, kind, {"type": kind, "text": ""})["text"] += event["text"]
+                delta = TextDelta if kind == "text" else ThinkingDelta
+                yield delta(message_id, index, event["text"])
+            case "tool_use":
+                index, fresh = event["index"], {**event, "arguments": "", "open": True}
+                if self._part_at(index, kind, fresh) is not fresh:
+                    raise MalformedReplyError(f"part {index} begins twice")
+                yield ToolUseStart(message_id, index, self._reply.call_id(index, event["id"]), event["name"])
+            case "arguments" | "tool_use_end":
+                yield from self._continue_call(event)
+            case "end":
+                self._native |= {"stop": event["stop"], "usage": event.get("usage")}
+                if (counted := _usage(self._native)) is not None:
+                    yield UsageUpdate(message_id, counted)
+                yield MessageComplete(_message(self._native, self._reply))
+            case other:
+                yield from self.skip_unknown(other)
+
+    def partial(self, status: MessageStatus) -> Message | None:
+        return _message(self._native, self._reply, status) if self._native else None
+
+    def _continue_call(self, event: Mapping[str, Any]) -> Iterable[StreamEvent]:
+        index = event["index"]
+        part = self._part_at(index, "tool_use")
+        if "open" not in part:
+            raise MalformedReplyError(f"the call at {index} has ended")
+        call = self._reply.call_id(index, part["id"])
+        if event["type"] == "arguments":
+            part["arguments"] += event["text"]
+            yield ToolUseInputDelta(self._reply.message_id, index, call, event["text"])
+            return
+        del part["open"]
+        parsed, malformed = wirejson.parse_arguments(part["arguments"])
+        if malformed is None:
+            yield ToolUseEnd(self._reply.message_id, index, call, parsed)
+
+    def _part_at(self, index: int, kind: str, new: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The part at an index; a new one begins right behind the last."""
+        parts: list[dict[str, Any]] = self._native["content"]
+        if new is not None and index == len(parts):
+            parts.append(new)
+        if not (0 <= index < len(parts) and parts[index]["type"] == kind):
+            raise MalformedReplyError(f"there is no {kind} at {index}")
+        return parts[index]

@@ -1,0 +1,118 @@
+"""How requests reach a scripted provider: not at all further than this process."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import ProviderError, RequestTimeoutError
+from dragoman.adapter.wire import Headers, WireRequest, WireResponse
+from dragoman.testing.doubles import scripted_wire
+from dragoman.transport.contract import AsyncStreamedReply, Attempt, StreamedReply
+
+if TYPE_CHECKING:
+    from dragoman.testing.doubles.scripted_provider import ScriptedReply
+
+_OK = (Attempt(1, 200, None),)
+_JSON = {"content-type": "application/json"}
+_LINES = Headers({"content-type": "application/x-ndjson"})
+
+
+class ReplySource(Protocol):
+    """Who is asked."""
+
+    def next_reply(self, request: WireRequest) -> "ScriptedReply | Exception": ...
+
+
+def _next_reply(
+    find_source: ReplySource, adapter: Adapter, request: WireRequest, timeout: float | None
+) -> "tuple[ScriptedReply, float]":
+    """The next reply, and the seconds to wait for it. Raises the error that the script has in its place."""
+    reply = find_source.next_reply(request)
+    if isinstance(reply, Exception):
+        raise _complete_error(reply, adapter)
+    if reply.delay > (math.inf if timeout is None else timeout):
+        raise _complete_error(
+            RequestTimeoutError(f"no reply in {timeout:g} s: the script waits for {reply.delay:g} s"), adapter
+        )
+    if not request.stream and reply.error is not None:
+        raise _complete_error(reply.error, adapter)
+    return reply, reply.delay
+
+
+def _complete_error(error: Exception, adapter: Adapter) -> Exception:
+    if isinstance(error, ProviderError):
+        error.provider = error.provider or adapter.provider
+        error.attempts = (Attempt(1, error.status, error.error_class),)
+    return error
+
+
+class ScriptedTransport:
+    """Plays the script of whoever has the adapter's provider name. Nothing is retried: the script is what happens."""
+
+    def __init__(self, find_source: Callable[[str], ReplySource]) -> None:
+        self._find_source = find_source
+
+    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
+        time.sleep(delay)
+        return WireResponse(200, scripted_wire.whole(reply.sample), _JSON, _OK)
+
+    @contextmanager
+    def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> Iterator[StreamedReply]:
+        reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
+        time.sleep(delay)
+        yield StreamedReply(200, _LINES, self._reply_chunks(reply, adapter), _OK)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def _reply_chunks(self, reply: "ScriptedReply", adapter: Adapter) -> Iterator[bytes]:
+        for number, chunk in enumerate(_reply_chunks(reply)):
+            if number:
+                time.sleep(reply.chunk_delay)
+            yield chunk
+        if reply.error is not None:
+            raise _complete_error(reply.error, adapter)
+
+
+class AsyncScriptedTransport:
+    """The async twin of `ScriptedTransport`."""
+
+    def __init__(self, find_source: Callable[[str], ReplySource]) -> None:
+        self._find_source = find_source
+
+    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
+        await asyncio.sleep(delay)
+        return WireResponse(200, scripted_wire.whole(reply.sample), _JSON, _OK)
+
+    @asynccontextmanager
+    async def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> AsyncIterator[AsyncStreamedReply]:
+        reply, delay = _next_reply(self._find_source(adapter.provider), adapter, request, timeout)
+        await asyncio.sleep(delay)
+        yield AsyncStreamedReply(200, _LINES, self._reply_chunks(reply, adapter), _OK)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    async def _reply_chunks(self, reply: "ScriptedReply", adapter: Adapter) -> AsyncIterator[bytes]:
+        for number, chunk in enumerate(_reply_chunks(reply)):
+            if number:
+                await asyncio.sleep(reply.chunk_delay)
+            yield chunk
+        if reply.error is not None:
+            raise _complete_error(reply.error, adapter)
+
+
+def _reply_chunks(reply: "ScriptedReply") -> list[bytes]:
+    """The chunks; without the last one, which ends the reply, where it breaks."""
+    chunks = list(scripted_wire.chunks(reply.sample))
+    return chunks[:-1] if reply.error is not None else chunks

@@ -1,0 +1,267 @@
+"""A small HTTP server on 127.0.0.1 that fails as it is told to: cuts, resets, stalls, lies about lengths.
+
+::
+
+    from dragoman.testing.fault_plans import Cut
+    from dragoman.testing.faulty_server import FaultyServer, replayed
+
+    with FaultyServer(replayed(exchange, Cut(100, reset=True))) as server:
+        ...  # a program of any language asks `server.url`
+    assert len(server.requests) == 1
+
+Here are real sockets and real time, for what a transport in the process cannot show: connections that stay open, a
+client with another HTTP library, a reset on the wire. It keeps every request as the bytes that arrived, so that tests
+judge what was sent and not what was meant.
+"""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.testing.cassettes.file import Exchange
+from dragoman.testing.cassettes.replay import Cassette
+from dragoman.testing.faults.replies import (
+    HANG_UP,
+    RESET,
+    STALL,
+    ConnectionFault,
+    HttpReply,
+    Pause,
+    ReplyStep,
+    encode_head,
+    json_reply,
+    recorded_reply,
+    sse_reply,
+)
+from dragoman.testing.faults.transport import Refusals
+
+__all__ = [
+    "HANG_UP",
+    "RESET",
+    "STALL",
+    "ConnectionFault",
+    "FaultyServer",
+    "HttpReply",
+    "Pause",
+    "ReceivedRequest",
+    "ReplyStep",
+    "ServerAnswer",
+    "ServerScript",
+    "json_reply",
+    "recorded_reply",
+    "sse_reply",
+]
+
+_JOIN_TIMEOUT = 5.0
+"""Seconds that a thread has to end once its socket is shut."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedRequest:
+    """One request: ``head`` is everything before the body, as it arrived; ``connection`` counts from 0."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    head: bytes
+    connection: int
+
+
+ServerAnswer = HttpReply | Refusals | Exchange | Cassette
+ServerScript = Sequence[ServerAnswer] | Callable[[ReceivedRequest], HttpReply]
+
+
+class FaultyServer:
+    """Answers by a script: answers in turn, the last one again and again, or a function of the request.
+
+    ``[status_then_success(429, {"retry-after": "0"}, times=2), exchange]`` refuses twice, then serves what was
+    recorded. A cassette answers with its exchanges in turn, whatever is asked.
+
+    It serves inside of ``with`` only; at its end all connections are shut. ``url`` has neither path nor slash;
+    ``requests`` are all that arrived, in order; ``connections`` counts those ever opened. Raises ConfigurationError for
+    a script that answers nothing.
+    """
+
+    def __init__(self, script: ServerScript | ServerAnswer) -> None:
+        self._script = _expand_script(script)
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._connections: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.requests: list[ReceivedRequest] = []
+        self.connections = 0
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections the clients have not closed."""
+        with self._lock:
+            return len(self._connections)
+
+    def wait_until_closed(self, at_most_open: int = 0, seconds: float = 10.0) -> int:
+        """The connections still open once there are few enough, or once time is up."""
+        end = time.monotonic() + seconds
+        while self.open_connections > at_most_open and time.monotonic() < end:
+            time.sleep(0.01)
+        return self.open_connections
+
+    def __enter__(self) -> Self:
+        self._start(self._accept_connections)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        for thread in list(self._threads):
+            thread.join(timeout=_JOIN_TIMEOUT)
+
+    def _start(self, target: Callable[..., None], *arguments: Any) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept_connections(self) -> None:
+        while not self._closing.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._connections.add(connection)
+                number, self.connections = self.connections, self.connections + 1
+            self._start(self._serve, connection, number)
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        try:
+            reader = connection.makefile("rb")
+            with reader:
+                while (request := _read_request(reader.readline, reader.read, number)) is not None:
+                    with self._lock:
+                        reply = self._next_reply(request)
+                    if not self._send_reply(connection, reply):
+                        return
+        except OSError:
+            pass
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
+            connection.close()
+
+    def _next_reply(self, request: ReceivedRequest) -> HttpReply:
+        self.requests.append(request)
+        if callable(self._script):
+            return self._script(request)
+        return self._script[min(len(self.requests), len(self._script)) - 1]
+
+    def _send_reply(self, connection: socket.socket, reply: HttpReply) -> bool:
+        """Whether the connection is still good for another request."""
+        if reply.before is not None and not self._send_step(connection, reply.before, chunked=False):
+            return False
+        if reply.raw is not None:
+            connection.sendall(reply.raw)
+            return False
+        connection.sendall(encode_head(reply) + (b"" if reply.steps is not None else reply.body))
+        if reply.steps is None:
+            return reply.length in (None, len(reply.body))
+        for step in reply.steps:
+            if not self._send_step(connection, step, chunked=True):
+                return False
+        connection.sendall(b"0\r\n\r\n")
+        return True
+
+    def _send_step(self, connection: socket.socket, step: ReplyStep, *, chunked: bool) -> bool:
+        match step:
+            case b"":  # as a chunk it would end the reply
+                return True
+            case bytes():
+                connection.sendall(b"%x\r\n%s\r\n" % (len(step), step) if chunked else step)
+                return True
+            case Pause():
+                return not self._closing.wait(step.seconds)
+            case ConnectionFault.STALL:
+                # Ends when the client hangs up, or when the server does.
+                connection.recv(1)
+                return False
+            case ConnectionFault.RESET:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                return False
+            case ConnectionFault.HANG_UP:
+                return False
+
+
+def _expand_script(script: ServerScript | ServerAnswer) -> Sequence[HttpReply] | Callable[[ReceivedRequest], HttpReply]:
+    if callable(script):
+        return script
+    answers = [script] if isinstance(script, ServerAnswer) else script
+    if not isinstance(answers, Sequence) or not answers:
+        raise ConfigurationError("a server without answers: give it a reply, a list of them or a function")
+    replies: list[HttpReply] = []
+    for answer in answers:
+        match answer:
+            case HttpReply():
+                replies.append(answer)
+            case Refusals():
+                refusal = HttpReply(status=answer.status, headers=answer.headers, body=answer.body)
+                replies += [refusal] * answer.times
+            case Exchange():
+                replies.append(recorded_reply(answer))
+            case Cassette():
+                replies += map(recorded_reply, answer.exchanges)
+            case _:
+                raise ConfigurationError(f"{answer!r:.80} is no answer of a server")
+    return replies
+
+
+def _read_request(
+    readline: Callable[[], bytes], read: Callable[[int], bytes], connection: int
+) -> ReceivedRequest | None:
+    lines: list[bytes] = []
+    while (line := readline()) not in (b"\r\n", b"\n", b""):
+        lines.append(line)
+    if not lines:
+        return None
+    headers = dict(_parse_header(line) for line in lines[1:])
+    if "transfer-encoding" in headers:
+        body = _read_chunks(readline, read)
+    else:
+        body = read(_parse_size(headers.get("content-length", "0"), 10))
+    method, _, rest = lines[0].decode("latin-1").partition(" ")
+    return ReceivedRequest(method, rest.rpartition(" ")[0], headers, body, b"".join(lines), connection)
+
+
+def _read_chunks(readline: Callable[[], bytes], read: Callable[[int], bytes]) -> bytes:
+    body = b""
+    while size := _parse_size(readline().decode("latin-1").partition(";")[0], 16):
+        body += read(size)
+        readline()
+    readline()
+    return body
+
+
+def _parse_size(text: str, base: int) -> int:
+    """Raises OSError, as for a connection that is lost: such a request cannot be read to its end."""
+    try:
+        return int(text.strip(), base)
+    except ValueError:
+        raise ConnectionAbortedError(f"{text!r:.80} is no size") from None
+
+
+def _parse_header(line: bytes) -> tuple[str, str]:
+    name, _, value = line.decode("latin-1").partition(":")
+    return name.strip().lower(), value.strip()

@@ -1,0 +1,123 @@
+"""Fault plans below an HTTP client: httpx transports that answer as another one does, but worse."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import httpx
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.testing.faults.plan import Plan
+
+BODY_HEADERS = ("content-length", "content-encoding", "transfer-encoding")
+"""Headers that are no longer true of a body that was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """The first ``times`` requests are refused with this status; from then on all is well."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    times: int = 1
+    body: bytes = b""
+
+    def __post_init__(self) -> None:
+        if not 400 <= self.status <= 599:
+            raise ConfigurationError(f"a refusal has a status from 400 to 599, not {self.status}")
+        if self.times < 1:
+            raise ConfigurationError(f"a request is refused once or more often, not {self.times} times")
+
+
+def status_then_success(
+    status: int, headers: Mapping[str, str] | None = None, times: int = 1, body: bytes = b""
+) -> Refusals:
+    """A plan for `FaultyTransport`: ``status_then_success(429, {"retry-after": "1"}, times=2)``.
+
+    Raises ConfigurationError where the status is none of a refusal.
+    """
+    return Refusals(status, dict(headers or {}), times, body)
+
+
+class FaultyTransport(httpx.BaseTransport):
+    """``httpx.Client(transport=FaultyTransport(CassetteTransport(cassette), Cut(100)))``.
+
+    The plan is applied to the body of every response that the inner transport gives. A refused request does not reach
+    it. ``refused`` counts them. A plan that does not fit a body raises ConfigurationError where the body is read.
+    """
+
+    def __init__(self, inner: httpx.BaseTransport, plan: Plan | Refusals) -> None:
+        _check(inner, httpx.BaseTransport, plan)
+        self._inner = inner
+        self._plan = plan
+        self.refused = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if isinstance(self._plan, Refusals):
+            if self.refused < self._plan.times:
+                self.refused += 1
+                return _refusal_response(self._plan)
+            return self._inner.handle_request(request)
+        response = self._inner.handle_request(request)
+        return _faulty_response(response, self._plan, response.read())
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class AsyncFaultyTransport(httpx.AsyncBaseTransport):
+    """The async twin of `FaultyTransport`."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, plan: Plan | Refusals) -> None:
+        _check(inner, httpx.AsyncBaseTransport, plan)
+        self._inner = inner
+        self._plan = plan
+        self.refused = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if isinstance(self._plan, Refusals):
+            if self.refused < self._plan.times:
+                self.refused += 1
+                return _refusal_response(self._plan)
+            return await self._inner.handle_async_request(request)
+        response = await self._inner.handle_async_request(request)
+        return _faulty_response(response, self._plan, await response.aread())
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """What is left of a body, with the HTTP library's own errors for what broke it off."""
+
+    def __init__(self, plan: Plan, body: bytes) -> None:
+        self._plan = plan
+        self._body = body
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._plan.apply(self._body)
+        except ConnectionResetError as error:
+            raise httpx.ReadError(str(error)) from error
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(str(error)) from error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self:
+            yield chunk
+
+
+def _check(inner: object, kind: type, plan: object) -> None:
+    """Raises ConfigurationError."""
+    if not isinstance(inner, kind):
+        raise ConfigurationError(f"faults are put above an httpx.{kind.__name__}, not a {type(inner).__name__}")
+    if isinstance(plan, type) or not isinstance(plan, Plan | Refusals):
+        raise ConfigurationError(f"{plan!r:.80} is no fault plan")
+
+
+def _faulty_response(response: httpx.Response, plan: Plan, body: bytes) -> httpx.Response:
+    kept = [(name, value) for name, value in response.headers.items() if name not in BODY_HEADERS]
+    return httpx.Response(response.status_code, headers=kept, stream=_Chunks(plan, body))
+
+
+def _refusal_response(plan: Refusals) -> httpx.Response:
+    return httpx.Response(plan.status, headers=dict(plan.headers), content=plan.body)

@@ -1,0 +1,154 @@
+"""A tool's schema and its arguments' types, from a Python function's signature."""
+
+import functools
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticErrorMixin
+from pydantic_core import to_jsonable_python
+
+from dragoman.canonical.guard import copy_json
+from dragoman.tools import docstring
+
+_SCHEMA_KEYWORDS = {"items", "additionalProperties", "not"}
+"""Keywords whose value is a schema."""
+_SCHEMA_LIST_KEYWORDS = {"anyOf", "oneOf", "allOf", "prefixItems"}
+"""Keywords whose value is a list of schemas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a model needs to know to call a function. ``problems`` keep it from becoming a tool."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    arguments: Mapping[str, TypeAdapter[Any]]
+    problems: tuple[str, ...]
+
+
+def read(function: Callable[..., Any]) -> Signature:
+    """Reads a signature and its docstring. Never raises for what it finds there."""
+    unwrapped = _unwrap(function)
+    doc = inspect.getdoc(unwrapped) or ""
+    parameters = inspect.signature(function).parameters
+    hints, problems = _resolve_hints(unwrapped)
+    descriptions = docstring.parameters(doc, parameters)
+    arguments: dict[str, TypeAdapter[Any]] = {}
+    properties: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        try:
+            arguments[name], properties[name] = _argument(parameter, hints)
+        except _UnsupportedParameterError as problem:
+            problems.append(f"$.properties.{name}: {problem}")
+            continue
+        if name in descriptions:
+            properties[name].setdefault("description", descriptions[name])
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required := [name for name in properties if parameters[name].default is inspect.Parameter.empty]:
+        schema["required"] = required
+    name = str(getattr(function, "__name__", unwrapped.__name__))
+    return Signature(name, docstring.summary(doc), schema, arguments, tuple(problems))
+
+
+class _UnsupportedParameterError(Exception):
+    """Why a parameter cannot be an argument of a tool."""
+
+
+def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that holds name, docstring and annotations: that of a partial, or the call of an object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _resolve_hints(function: Callable[..., Any]) -> tuple[dict[str, Any], list[str]]:
+    """The annotations, those written as strings resolved; or what keeps them from being resolved."""
+    try:
+        return get_type_hints(function, include_extras=True), []
+    except Exception as error:  # whatever the evaluation of an annotation raises
+        return {}, [f"annotations: {type(error).__name__}: {error}"]
+
+
+def _argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    """The type that checks an argument, and its schema. Raises _ProblemError."""
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise _UnsupportedParameterError("a model can only pass single arguments, by name")
+    if parameter.name not in hints:
+        raise _UnsupportedParameterError("needs a type annotation")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(hints[parameter.name])
+        schema = adapter.json_schema()
+    except Exception as error:  # pydantic has many ways to say that it does not know a type
+        reason = error.message if isinstance(error, PydanticErrorMixin) else str(error)
+        raise _UnsupportedParameterError(reason.partition("\n")[0]) from None
+    definitions = schema.pop("$defs", {})
+    simplified = _simplify(schema, definitions)
+    if parameter.default is not parameter.empty and parameter.default is not None:
+        _add_default(simplified, parameter.default)
+    return adapter, simplified
+
+
+def _add_default(schema: dict[str, Any], default: Any) -> None:
+    """A default that is no JSON stays the function's own business."""
+    try:
+        schema["default"] = copy_json(to_jsonable_python(default))
+    except ValueError:
+        return
+
+
+def _simplify(schema: dict[str, Any], definitions: Mapping[str, Any], inside: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The schema brought into the subset as far as it means the same: references inlined, titles left out,
+    ``X | None`` as a list of types. What refers to itself stays as it is, for the subset's check to name."""
+    reference = schema.get("$ref", "").removeprefix("#/$defs/")
+    if reference and reference not in inside:
+        merged = {**definitions[reference], **{key: value for key, value in schema.items() if key != "$ref"}}
+        return _simplify(merged, definitions, (*inside, reference))
+    simplified: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            simplified[key] = {name: _simplify(inner, definitions, inside) for name, inner in value.items()}
+        elif key in _SCHEMA_KEYWORDS and isinstance(value, dict):
+            simplified[key] = _simplify(value, definitions, inside)
+        elif key in _SCHEMA_LIST_KEYWORDS:
+            simplified[key] = [_simplify(inner, definitions, inside) for inner in value]
+        elif key != "title":
+            simplified[key] = value
+    return _merge_union(simplified)
+
+
+_ANNOTATION_KEYWORDS = {"description", "default", "examples"}
+"""Keywords that restrict nothing."""
+
+
+def _merge_union(schema: dict[str, Any]) -> dict[str, Any]:
+    """``anyOf`` of types becomes a list of types where that means the same; any other union is left as it is.
+
+    Most keywords speak of values of one type only, so those of different types can stand side by side. An enum speaks
+    of all values: it can only be joined by null.
+    """
+    branches: list[dict[str, Any]] = schema.get("anyOf", [])
+    types = [branch.get("type") for branch in branches]
+    if not branches or not all(isinstance(kind, str) for kind in types):
+        return schema
+    merged = {key: value for key, value in schema.items() if key != "anyOf"}
+    kinds = Counter("number" if kind == "integer" else kind for kind in types)
+    for branch, kind in zip(branches, types, strict=True):
+        for key in branch:
+            if key == "type":
+                continue
+            if key in _ANNOTATION_KEYWORDS:
+                merged.setdefault(key, branch[key])
+            elif key in merged or kinds["number" if kind == "integer" else kind] > 1:
+                return schema
+            else:
+                merged[key] = branch[key]
+    if merged.keys() & {"enum", "const"}:
+        if len(types) != 2 or "null" not in types:
+            return schema
+        merged["enum"] = [*merged.get("enum", [merged.pop("const", None)]), None]
+    return {**merged, "type": types}

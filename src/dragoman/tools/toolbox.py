@@ -1,0 +1,177 @@
+"""Tools that a session runs itself: how a function becomes one, and what a model may ask of it."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from pydantic import TypeAdapter, ValidationError
+
+from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
+from dragoman.canonical.blocks import ToolUseBlock
+from dragoman.canonical.tools import SideEffects, ToolDefinition
+from dragoman.tools import signature
+from dragoman.tools.calls import PreparedCall
+
+logger = logging.getLogger("dragoman.tools")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A definition and the function behind it. Calling the tool calls the function.
+
+    ``arguments`` are the types that the model's arguments are brought to, by name; an argument without one is passed
+    as the JSON value that it is.
+    """
+
+    definition: ToolDefinition
+    function: Callable[..., Any]
+    arguments: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def is_async(self) -> bool:
+        call = getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, side_effects: SideEffects | str = ...
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    side_effects: SideEffects | str = SideEffects.EXECUTE,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Makes a function a tool: the schema comes from its signature, the descriptions from its docstring.
+
+    ``side_effects`` says what a run does to the world (none, read, write, execute, network) and must be honest;
+    the default is the most careful one that fits any code. Raises ToolSchemaError with every problem at once, and
+    ConfigurationError on a side effect that is none.
+    """
+
+    try:
+        effects = SideEffects(side_effects)
+    except ValueError:
+        listed = ", ".join(SideEffects)
+        raise ConfigurationError(f"{side_effects!r:.80} is no side effect: there are {listed}") from None
+
+    def make(function: Callable[..., Any]) -> Tool:
+        if not callable(function):
+            raise ConfigurationError(f"a tool is a function, not a value of the class {type(function).__name__}")
+        read = signature.read(function)
+        tool_name = name or read.name
+        definition = ToolDefinition(
+            name=tool_name,
+            description=description or read.description,
+            input_schema=read.schema,
+            side_effects=effects,
+        )
+        if problems := [*read.problems, *definition.problems()]:
+            raise ToolSchemaError(tool_name, problems)
+        return Tool(definition, function, read.arguments)
+
+    return make if function is None else make(function)
+
+
+class Toolbox:
+    """A session's tools by name. Raises ToolSchemaError on a definition outside the subset or a name used twice."""
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._validators: dict[str, Any] = {}
+        for item in tools:
+            self.add(item)
+
+    def add(self, item: Tool | Callable[..., Any]) -> None:
+        """Registers a tool; a plain function becomes one."""
+        added = item if isinstance(item, Tool) else tool(item)
+        problems = added.definition.problems()
+        if added.name in self._tools:
+            problems.append(f"name: {added.name!r} is registered already")
+        validator = None if problems else _validator(added.definition, problems)
+        if problems:
+            raise ToolSchemaError(added.name, problems)
+        self._tools[added.name] = added
+        self._validators[added.name] = validator
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        return tuple(item.definition for item in self._tools.values())
+
+    @property
+    def async_names(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self._tools.values() if item.is_async)
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def side_effects(self, name: str) -> SideEffects | None:
+        """What a run of that tool does to the world; None where there is no such tool."""
+        found = self._tools.get(name)
+        return None if found is None else found.definition.side_effects
+
+    def prepare(self, call: ToolUseBlock) -> PreparedCall:
+        """Checks a call before anything runs: its name, that its arguments are whole, and that they fit the schema."""
+        found = self._tools.get(call.name)
+        if found is None:
+            known = ", ".join(self._tools) or "none"
+            return PreparedCall(
+                call, refusal=f"There is no tool {call.name!r}. Known tools: {known}.", fault="not_found"
+            )
+        if call.raw_input is not None:
+            incomplete = "The arguments were no complete JSON object, so the tool was not run."
+            return PreparedCall(call, refusal=incomplete, fault="validation_error")
+        violations = [
+            _violation(error.instance_path, error.message)
+            for error in self._validators[call.name].iter_errors(call.input)
+        ]
+        # Only what the model gave: the function's own defaults serve for the rest.
+        arguments = dict(call.input)
+        for name in () if violations else [name for name in arguments if name in found.arguments]:
+            try:
+                arguments[name] = found.arguments[name].validate_python(arguments[name])
+            except ValidationError as error:
+                violations += [_violation((name, *fault["loc"]), fault["msg"]) for fault in error.errors()]
+            except Exception as error:  # a validator of the tool's own types
+                violations.append(_violation((name,), f"{type(error).__name__}: {error}"))
+        if violations:
+            logger.warning("tool.input_invalid: %s: %d violations", call.name, len(violations))
+            misfit = "The arguments do not fit the schema: " + "; ".join(violations)
+            return PreparedCall(call, refusal=misfit, fault="validation_error")
+        return PreparedCall(call, found, arguments)
+
+
+def _validator(definition: ToolDefinition, problems: list[str]) -> Any:
+    """What checks arguments against the definition's schema. A keyword with a senseless value is a problem."""
+    import jsonschema_rs  # imported late: only sessions with tools need it
+
+    try:
+        return jsonschema_rs.validator_for(definition.input_schema)
+    except jsonschema_rs.ValidationError as error:
+        problems.append(f"{'.'.join(('$', *map(str, error.instance_path)))}: {error.message}")
+    return None
+
+
+def _violation(path: Iterable[Any], message: str) -> str:
+    return f"{'.'.join(map(str, path)) or 'input'}: {message}"

@@ -1,0 +1,225 @@
+"""aiohttp: the fastest engine, for callers who await. It reads HTTP/1.1 in C.
+
+Bodies are handed on as they came, still compressed. Cookies, redirects, .netrc and its own reading of the environment,
+which looks for proxies in another thread at every request, are off.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import io
+import math
+import os
+import socket
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.request import getproxies, proxy_bypass
+
+from dragoman.transport.call import AsyncResponse, Call
+from dragoman.transport.engines.engine import ConnectionSettings, Engine, proxy_scheme
+from dragoman.transport.engines.httpx_engine import default_ssl_context
+from dragoman.transport.engines.pool import IDLE_SECONDS
+
+if TYPE_CHECKING:
+    import httpx
+
+_MAX_HEADER_LINE = 64 * 1024
+"""Bytes of a reply's status line, or of one of its headers; aiohttp's own limit is an eighth of it."""
+_LARGE_BODY = 1024 * 1024
+"""Bytes from which on aiohttp warns of a body in one piece; a file in memory it writes in small ones."""
+_MAX_CHUNK = 256 * 1024
+"""Bytes that are handed on at once: what is there, and no more than this."""
+_NO_PROXY = "no"
+"""What Python calls the list of hosts without a proxy, among the proxies that it finds."""
+_GRACE_SECONDS = 1.0
+"""Seconds after the time limits of aiohttp, which say better what was late, until its request is given up."""
+
+
+class AiohttpEngine(Engine):
+    """One session for all calls: its pool finds a connection without looking at the others."""
+
+    name: ClassVar[str] = "aiohttp"
+    install_hint: ClassVar[str] = "dragoman[speed]"
+
+    def missing_feature(self, connection_settings: ConnectionSettings) -> str:
+        if connection_settings.http2:
+            return "HTTP/2"
+        proxies = _find_proxies(connection_settings.proxy)
+        unsupported = {proxy_scheme(proxy) for use, proxy in proxies.items() if use != _NO_PROXY} - {"http"}
+        return f"way through a proxy of the kind {min(unsupported)}" if unsupported else ""
+
+    def client_size(self, connection_settings: ConnectionSettings) -> int | None:
+        return None
+
+    def async_client(self, size: int, connection_settings: ConnectionSettings) -> "AiohttpClient":
+        context = connection_settings.verify or default_ssl_context("httpx")
+        context.set_alpn_protocols(["http/1.1"])  # It may have been through a client of HTTP/2 before.
+        aiohttp = _aiohttp()
+        connector = aiohttp.TCPConnector(limit=size, ssl=context, keepalive_timeout=IDLE_SECONDS)
+        session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, timeout=aiohttp.ClientTimeout()
+        )
+        return AiohttpClient(session, _find_proxies(connection_settings.proxy), owned=True)
+
+    def wrap_client(self, client: Any) -> "AiohttpClient":
+        return AiohttpClient(client, {}, owned=False)
+
+    async def send_async(self, client: "AiohttpClient", call: Call) -> AsyncResponse:
+        prepared, timeouts = call.prepared, call.new_attempt()
+        remaining = timeouts["read"]
+        aiohttp = _aiohttp()
+        try:
+            # aiohttp itself has no limit for the writing of a request.
+            async with asyncio.timeout(None if remaining is None else remaining + _GRACE_SECONDS):
+                response = await client.session.request(
+                    prepared.method,
+                    _to_yarl_url(prepared.url),
+                    headers=prepared.headers,
+                    data=io.BytesIO(prepared.body) if len(prepared.body) >= _LARGE_BODY else prepared.body or None,
+                    timeout=aiohttp.ClientTimeout(
+                        connect=timeouts["pool"],
+                        sock_connect=timeouts["connect"],
+                        sock_read=remaining,
+                        ceil_threshold=math.inf,
+                    ),
+                    allow_redirects=False,
+                    auto_decompress=False,
+                    raise_for_status=False,
+                    max_line_size=_MAX_HEADER_LINE,
+                    max_field_size=_MAX_HEADER_LINE,
+                    **client.proxy_arguments(prepared.url),
+                )
+        except aiohttp.ClientConnectorError as error:
+            raise ConnectionError(_describe_failure(error)) from None
+        return AiohttpResponse(response)
+
+
+class AiohttpClient:
+    """A session, and the proxies that lead out of here, by the scheme of the address or ``all``."""
+
+    def __init__(self, session: Any, proxies: Mapping[str, str], *, owned: bool) -> None:
+        self.session = session
+        self._proxies = proxies
+        self._owned = owned
+
+    def proxy_arguments(self, url: "httpx.URL") -> dict[str, str]:
+        """The proxy for an address, as the argument of a request; none where there is no proxy."""
+        if not self._proxies:
+            return {}
+        proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
+        if proxy is None or (_NO_PROXY in self._proxies and proxy_bypass(url.netloc.decode("ascii"))):
+            return {}
+        return {"proxy": proxy if "://" in proxy else f"http://{proxy}"}
+
+    async def aclose(self) -> None:
+        await self.session.close()
+
+    def __del__(self) -> None:
+        # Left unclosed, a session would complain in the log of the event loop; httpx lets go without a word.
+        if not self._owned or self.session.closed:
+            return
+        connector = self.session.connector
+        self.session.detach()
+        closing = connector.close().__await__()
+        with contextlib.suppress(RuntimeError, StopIteration):
+            next(closing)  # The connections are closed in its first step; the others wait for that.
+
+
+class AiohttpResponse:
+    """A response as the transports read one; see `RawResponse`."""
+
+    is_stream_consumed = False
+    content = b""
+    extensions: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        self.status_code: int = response.status
+        self.headers = _headers(response)
+
+    @property
+    def is_closed(self) -> bool:
+        closed: bool = self._response.closed
+        return closed
+
+    async def aiter_raw(self) -> AsyncIterator[bytes]:
+        stream = self._response.content
+        broken: Exception | None = None
+        while broken is None:
+            try:
+                chunk = await stream.read(_MAX_CHUNK)
+            except Exception as raised:
+                broken, chunk = raised, _take_buffered(stream)
+            if chunk:
+                yield chunk
+            elif broken is None:
+                return
+        raise broken
+
+    async def aclose(self) -> None:
+        """Gives the connection back where the body was read to its end, and cuts it else. Never waits."""
+        self._response.close()
+
+
+def _take_buffered(stream: Any) -> bytes:
+    """What had arrived before the connection broke: aiohttp would raise at once, and it would be lost."""
+    buffer = getattr(stream, "_buffer", None)
+    if not isinstance(buffer, deque):
+        return b""
+    left = b"".join(buffer)[stream._buffer_offset :]
+    buffer.clear()
+    return left
+
+
+def _headers(response: Any) -> dict[str, str]:
+    """Names in lower case; values of the same name are joined, as httpx does."""
+    headers: dict[str, str] = {}
+    # A response that vcrpy plays has no raw ones.
+    for name, value in response.raw_headers or _encode_items(response.headers.items()):
+        lower = name.decode("latin-1").lower()
+        text = _decode_value(value)
+        headers[lower] = f"{headers[lower]}, {text}" if lower in headers else text
+    return headers
+
+
+def _encode_items(items: Iterable[tuple[str, str]]) -> Iterator[tuple[bytes, bytes]]:
+    return ((name.encode("latin-1"), value.encode("utf-8", "surrogateescape")) for name, value in items)
+
+
+def _decode_value(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _describe_failure(error: Any) -> str:
+    """Why no connection came about, without the address: that is the caller's, and may be nobody else's business."""
+    cause = getattr(error, "certificate_error", None) or error.os_error
+    if isinstance(cause, ssl.SSLError):
+        parts = (cause.reason or "", getattr(cause, "verify_message", ""))
+        return ": ".join(part for part in parts if part) or "TLS failed"
+    if isinstance(cause, socket.gaierror) and cause.strerror:
+        return cause.strerror
+    return os.strerror(cause.errno) if cause.errno else type(cause).__name__
+
+
+def _find_proxies(proxy: str | None) -> dict[str, str]:
+    """Proxies by the scheme of the addresses that they are for, as they were given or as the environment has them."""
+    if proxy is not None:
+        return {"all": proxy}
+    found = getproxies()
+    return {use: found[use] for use in ("http", "https", "all", _NO_PROXY) if found.get(use)}
+
+
+@lru_cache(maxsize=256)
+def _to_yarl_url(url: "httpx.URL") -> Any:
+    return importlib.import_module("yarl").URL(str(url), encoded=True)
+
+
+@cache
+def _aiohttp() -> Any:
+    return importlib.import_module("aiohttp")

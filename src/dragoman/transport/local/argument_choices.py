@@ -1,0 +1,48 @@
+"""Arguments that are taken from the user's words, where the model is too small to find its own.
+
+A model of 135 million parameters invents paths and addresses, or copies the tool's name (measured). It copies well
+where it can do nothing else: so each free string among the arguments is limited to runs of words of the message,
+or, where its name says what it is and the message holds such things, to these: a path to what looks like one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dragoman.transport.local.tool_selection import find_pieces
+
+MAX_WORDS = 60
+"""The last words of a longer message; the number of runs grows with the number of words."""
+MAX_RUN = 8
+
+_LEADING = "\"'`([{<,;:!?"
+_SENTENCE_ENDS = ".!?;:"
+"""What a run does not go on behind."""
+_TRAILING = "\"'`)]}>,;:!?."
+_CONSTRAINT_KEYS = frozenset({"enum", "const", "pattern", "format"})
+
+
+def limit_arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with each free string limited to pieces of the text; as it is where the text has none."""
+    runs = list(dict.fromkeys(_runs(text)))
+    return _limit(schema, "", text, runs) if runs else dict(schema)
+
+
+def _limit(schema: Mapping[str, Any], name: str, text: str, runs: list[str]) -> dict[str, Any]:
+    limited = dict(schema)
+    if schema.get("type") == "string" and not _CONSTRAINT_KEYS & schema.keys():
+        limited["enum"] = list(dict.fromkeys(find_pieces(name.lower().rpartition("_")[2], text))) or runs
+    if isinstance(schema.get("properties"), dict):
+        limited["properties"] = {key: _limit(inner, key, text, runs) for key, inner in schema["properties"].items()}
+    if isinstance(schema.get("items"), dict):
+        limited["items"] = _limit(schema["items"], name, text, runs)
+    return limited
+
+
+def _runs(text: str) -> Iterator[str]:
+    words = text.split()[-MAX_WORDS:]
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + MAX_RUN, len(words)) + 1):
+            if run := " ".join(words[start:end]).lstrip(_LEADING).rstrip(_TRAILING):
+                yield run
+            if words[end - 1][-1] in _SENTENCE_ENDS:
+                break

@@ -1,0 +1,101 @@
+"""The last check before the wire: a header value or a path never becomes a second header or another path.
+
+httpx builds requests from values with line ends in them; whether the engine below it refuses them depends on the
+engine. So they are refused here, whatever the engine is.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from dragoman.adapter.contract import Endpoint
+from dragoman.adapter.errors import ConfigurationError, RequestError
+from dragoman.adapter.wire import WireRequest
+from dragoman.transport.credentials import Target
+
+if TYPE_CHECKING:
+    import httpx
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
+_PATH = re.compile(r"/[A-Za-z0-9!$%&'()*+,\-./:;=@_~]*(?:\?[A-Za-z0-9!$%&'()*+,\-./:;=?@_~]*)?")
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f\\]")
+_TRANSPORT_HEADERS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive", "expect"}
+) | {"accept-encoding"}
+"""Headers that decide where a request goes, where it ends and how its reply is packed: the transport's business."""
+
+ACCEPT_ENCODING = "gzip, deflate"
+"""The compressions that `inflate` reads."""
+
+
+def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers with lower-case names. Raises RequestError for what is no header or is not the caller's to set."""
+    checked: dict[str, str] = {}
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise RequestError(f"{name!r:.80} is not the name of a header")
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+            raise RequestError(f"the header {name} has a value with line ends, control or non-ASCII characters")
+        if name.lower() in _TRANSPORT_HEADERS:
+            raise RequestError(f"the header {name} belongs to the transport and cannot be set")
+        checked[name.lower()] = value
+    return checked
+
+
+def validate_method(method: str) -> str:
+    if not (method.isascii() and method.isalpha() and method.isupper()):
+        raise RequestError(f"{method!r:.40} is not the name of an HTTP method")
+    return method
+
+
+@lru_cache(maxsize=256)
+def validate_path(path: str) -> str:
+    """The path as it is. Raises RequestError where it could mean another place than it says."""
+    if not _PATH.fullmatch(path) or path.startswith("//"):
+        raise RequestError(f"{path!r:.120} is not a path: is a model name in it that no URL can hold?")
+    decoded_path = unquote_to_bytes(path.partition("?")[0])
+    if _CONTROL.search(unquote_to_bytes(path)) or {b".", b".."} & set(decoded_path.split(b"/")):
+        raise RequestError(f"{path!r:.120} leads to another path than it shows")
+    return path
+
+
+@lru_cache(maxsize=256)
+def full_url(base_url: str, path: str) -> "httpx.URL":
+    """Base URL and path as one. Raises RequestError and ConfigurationError; see `checked_path`."""
+    import httpx
+
+    try:
+        url = httpx.URL(base_url + validate_path(path))
+        _ = url.host  # Decodes an international name, which may turn out to be none.
+    except (httpx.InvalidURL, ValueError):
+        raise ConfigurationError("the base URL has a host that no network knows") from None
+    return url
+
+
+def http_headers(request: WireRequest, endpoint: Endpoint, target: Target) -> dict[str, str]:
+    """All headers of a request. Those of the request itself win, its key too."""
+    headers = {
+        "user-agent": user_agent(),
+        "accept": "application/json",
+        "accept-encoding": "identity" if request.stream else ACCEPT_ENCODING,
+        "content-type": "application/json",
+        **validate_headers(request.headers),
+    }
+    if target.key is not None:
+        headers.setdefault(endpoint.key_header.lower(), endpoint.key_prefix + target.key.reveal())
+    return headers
+
+
+@cache
+def user_agent() -> str:
+    return f"dragoman/{version('dragoman')}"
+
+
+def has_own_key(request: WireRequest, endpoint: Endpoint) -> bool:
+    """Whether the caller has put a credential among the headers, in the endpoint's way or as an Authorization."""
+    header_names = (endpoint.key_header.lower(), "authorization")
+    return any(name.lower() in header_names for name in request.headers)

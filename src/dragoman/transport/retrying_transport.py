@@ -1,0 +1,273 @@
+"""Sending, retrying and streaming over anything that answers with an httpx response: with await and without."""
+
+import contextlib
+import math
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Self, TypedDict
+
+from dragoman.adapter.contract import Adapter
+from dragoman.adapter.errors import DragomanError
+from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP
+from dragoman.adapter.wire import WireRequest, WireResponse
+from dragoman.transport.call import AsyncResponse, BodyReader, Call, PreparedRequest, SyncResponse, validate_timeout
+from dragoman.transport.contract import AsyncStreamedReply, StreamedReply
+from dragoman.transport.drain import drain, drain_async
+from dragoman.transport.inflate import Inflater
+from dragoman.transport.retry import RetryPolicy, RetryQuota, RetryState, Timing
+
+
+class TransportSettings(TypedDict, total=False):
+    """What every transport over HTTP may be told.
+
+    ``timeout``: seconds for a whole call, its retries and waits included; of a stream, until it begins, and from then
+    on the longest silence. None leaves time limits to the client below. ``connect_timeout``: seconds for making one
+    connection. ``body_cap``: the most bytes, decompressed, of a whole reply.
+    """
+
+    timeout: float | None
+    connect_timeout: float
+    retry: RetryPolicy
+    body_cap: int
+    timing: Timing
+
+
+class _TransportBase(ABC):
+    """What both drivers do alike."""
+
+    def __init__(
+        self,
+        *,
+        timeout: float | None = 600.0,
+        connect_timeout: float = 5.0,
+        retry: RetryPolicy | None = None,
+        body_cap: int = DEFAULT_BODY_CAP,
+        timing: Timing | None = None,
+    ) -> None:
+        self._timeout = math.inf if timeout is None else validate_timeout(timeout)
+        self._connect_timeout = validate_timeout(connect_timeout)
+        self._retry = retry or RetryPolicy()
+        self._body_cap = body_cap
+        self._timing = timing or Timing()
+        self._quotas: defaultdict[str, RetryQuota] = defaultdict(RetryQuota)
+
+    @abstractmethod
+    def _prepare(self, adapter: Adapter, request: WireRequest) -> PreparedRequest:
+        """The request as it will be sent. Raises RequestError and ConfigurationError."""
+
+    def _new_call(self, adapter: Adapter, request: WireRequest, timeout: float | None) -> Call:
+        seconds = self._timeout if timeout is None else validate_timeout(timeout)
+        prepared = self._prepare(adapter, request)
+        retry_state = RetryState(self._retry, self._quotas[adapter.provider], self._timing, seconds)
+        return Call(adapter, prepared, retry_state, self._connect_timeout, self._body_cap)
+
+
+class RetryingTransport(_TransportBase):
+    """The sync driver; a subclass says how one attempt is sent."""
+
+    @abstractmethod
+    def _open(self, call: Call) -> AbstractContextManager[SyncResponse]:
+        """One attempt: a response whose body is still to come, and which is released at the end of the context."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes the connections that belong to this transport."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError at once."""
+        call = self._new_call(adapter, request, timeout)
+        while True:
+            try:
+                with self._open(call) as response:
+                    call.set_headers(response)
+                    body = self._read_body(call, response)
+                outcome = call.classify(response.status_code, body)
+            except Exception as raised:
+                outcome = call.to_error(raised)
+            if isinstance(outcome, WireResponse):
+                return outcome
+            self._timing.sleep(call.retry_delay(outcome))
+
+    @contextlib.contextmanager
+    def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> Iterator[StreamedReply]:
+        """A reply that has begun: its first bytes are there. Raises as `send` does, and while its chunks are read."""
+        call = self._new_call(adapter, request, timeout)
+        while True:
+            with contextlib.ExitStack() as stack:
+                try:
+                    response = stack.enter_context(self._open(call))
+                    outcome = self._start_stream(call, response)
+                except Exception as raised:
+                    outcome = call.to_error(raised)
+                if isinstance(outcome, StreamedReply):
+                    yield outcome
+                    if call.delivered:
+                        drain(response, outcome.chunks)
+                    return
+            self._timing.sleep(call.retry_delay(outcome))
+
+    def _start_stream(self, call: Call, response: SyncResponse) -> StreamedReply | DragomanError:
+        headers = call.set_headers(response)
+        if response.status_code >= 300:
+            error = call.classify(response.status_code, self._read_body(call, response))
+            assert isinstance(error, DragomanError)
+            return error
+        inflater = call.new_inflater(response)
+        rest = _raw_chunks(response)
+        first = next(rest, b"")
+        call.retry_state.record_success(response.status_code)
+        chunks = _decoded_chunks(call, first, rest, inflater)
+        return StreamedReply(response.status_code, headers, chunks, call.retry_state.attempts, call.idle_timeout)
+
+    def _read_body(self, call: Call, response: SyncResponse) -> bytes:
+        body = BodyReader(call, response)
+        try:
+            for raw in _raw_chunks(response):
+                if not body.feed(raw):
+                    break
+            return body.finish()
+        except Exception as raised:
+            return body.on_error(raised)
+
+
+class AsyncRetryingTransport(_TransportBase):
+    """The async driver: `Carrier`, with await."""
+
+    @abstractmethod
+    def _open(self, call: Call) -> AbstractAsyncContextManager[AsyncResponse]:
+        """One attempt: a response whose body is still to come, and which is released at the end of the context."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Closes the connections that belong to this transport."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None) -> WireResponse:
+        """The whole reply. Raises the last attempt's ProviderError, or RequestError or ConfigurationError at once."""
+        call = self._new_call(adapter, request, timeout)
+        while True:
+            try:
+                async with self._open(call) as response:
+                    call.set_headers(response)
+                    body = await self._read_body(call, response)
+                outcome = call.classify(response.status_code, body)
+            except Exception as raised:
+                outcome = call.to_error(raised)
+            if isinstance(outcome, WireResponse):
+                return outcome
+            await self._timing.sleep_async(call.retry_delay(outcome))
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, adapter: Adapter, request: WireRequest, *, timeout: float | None = None
+    ) -> AsyncIterator[AsyncStreamedReply]:
+        """A reply that has begun: its first bytes are there. Raises as `send` does, and while its chunks are read."""
+        call = self._new_call(adapter, request, timeout)
+        while True:
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    response = await stack.enter_async_context(self._open(call))
+                    outcome = await self._start_stream(call, response)
+                except Exception as raised:
+                    outcome = call.to_error(raised)
+                if isinstance(outcome, AsyncStreamedReply):
+                    yield outcome
+                    if call.delivered:
+                        await drain_async(response, outcome.chunks)
+                    return
+            await self._timing.sleep_async(call.retry_delay(outcome))
+
+    async def _start_stream(self, call: Call, response: AsyncResponse) -> AsyncStreamedReply | DragomanError:
+        headers = call.set_headers(response)
+        if response.status_code >= 300:
+            error = call.classify(response.status_code, await self._read_body(call, response))
+            assert isinstance(error, DragomanError)
+            return error
+        inflater = call.new_inflater(response)
+        rest = _araw_chunks(response)
+        first = await anext(rest, b"")
+        call.retry_state.record_success(response.status_code)
+        chunks = _adecoded_chunks(call, first, rest, inflater)
+        return AsyncStreamedReply(response.status_code, headers, chunks, call.retry_state.attempts, call.idle_timeout)
+
+    async def _read_body(self, call: Call, response: AsyncResponse) -> bytes:
+        body = BodyReader(call, response)
+        try:
+            async for raw in _araw_chunks(response):
+                if not body.feed(raw):
+                    break
+            return body.finish()
+        except Exception as raised:
+            return body.on_error(raised)
+
+
+def _raw_chunks(response: SyncResponse) -> Iterator[bytes]:
+    """The body as it comes; at once where somebody, such as a hook of the caller's client, has read it already."""
+    return iter((response.content,)) if response.is_stream_consumed else response.iter_raw()
+
+
+def _araw_chunks(response: AsyncResponse) -> AsyncIterator[bytes]:
+    return _single_chunk(response.content) if response.is_stream_consumed else response.aiter_raw()
+
+
+async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+def _decoded_chunks(call: Call, first: bytes, rest: Iterator[bytes], inflater: Inflater | None) -> Iterator[bytes]:
+    """The decompressed chunks. What breaks them off is raised as the error that it is."""
+    call.delivered = True
+    error: DragomanError | None = None
+    try:
+        if inflater is None:
+            if first:
+                yield first
+            yield from rest
+        else:
+            yield from inflater.feed(first)
+            for raw in rest:
+                yield from inflater.feed(raw)
+            inflater.finish()
+    except Exception as raised:
+        error = call.on_stream_error(call.to_error(raised))
+    if error is not None:
+        raise error
+
+
+async def _adecoded_chunks(
+    call: Call, first: bytes, rest: AsyncIterator[bytes], inflater: Inflater | None
+) -> AsyncIterator[bytes]:
+    call.delivered = True
+    error: DragomanError | None = None
+    try:
+        if inflater is None:
+            if first:
+                yield first
+            async for raw in rest:
+                yield raw
+        else:
+            for piece in inflater.feed(first):
+                yield piece
+            async for raw in rest:
+                for piece in inflater.feed(raw):
+                    yield piece
+            inflater.finish()
+    except Exception as raised:
+        error = call.on_stream_error(call.to_error(raised))
+    if error is not None:
+        raise error

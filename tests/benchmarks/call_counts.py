@@ -1,0 +1,161 @@
+"""Work counted instead of timed: how many functions a fixed piece of work calls, and which modules an import loads.
+
+Both counts are the same in every run and on every machine, so that a test can hold them to a budget. The budgets
+stand in `budgets.toml`; `python -m tests.benchmarks.call_counts` counts anew and writes them.
+"""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from dragoman import AdapterOptions, Message, RequestContext, WireResponse, get_adapter
+from tests.benchmarks.wires import SENTENCE, WIRES, MockWire, arguments, words
+
+BUDGETS = Path(__file__).with_name("budgets.toml")
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+DELTAS, MESSAGES = 200, 200
+
+Work = Callable[[], object]
+
+
+def calls_of(work: Work) -> int:
+    """How many functions, Python's own included, the work calls; it has run once before, so that caches are warm."""
+    work()
+    total = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal total
+        total += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return total
+
+
+def works(wire: MockWire) -> dict[str, Work]:
+    """The pieces of work of one wire, without a network below."""
+    adapter = get_adapter(wire.model)
+    body = json.dumps(wire.text_reply(SENTENCE)).encode()
+    question = [Message.user("What is the capital of France?")]
+    frames = list(wire.text_stream(words(DELTAS)))
+    fragments = list(wire.call_stream([arguments(1000)] * 2))
+    history = [
+        message
+        for number in range(MESSAGES // 2)
+        for message in (Message.user(f"Question {number}?"), Message.assistant(f"Answer {number}."))
+    ]
+    session, turns = _context(wire), count()
+    growing = list(history)
+
+    def request(messages: list[Message], context: RequestContext) -> object:
+        return adapter.to_wire(messages, [], AdapterOptions(max_output_tokens=100, context=context))
+
+    def one_call() -> object:
+        context = _context(wire)
+        request(question, context)
+        return adapter.from_wire_response(WireResponse(200, body), context)
+
+    def stream(chunks: list[bytes]) -> Work:
+        return lambda: [event.type for event in adapter.iter_stream(chunks, _context(wire))]
+
+    def next_turn() -> object:
+        number = next(turns)
+        growing.extend((Message.user(f"More {number}?"), Message.assistant(f"More {number}.")))
+        return request([*growing, Message.user("And?")], session)
+
+    next_turn()
+    return {
+        "one call": one_call,
+        f"{DELTAS} deltas at once": stream([b"".join(frames)]),
+        f"{DELTAS} deltas one by one": stream(frames),
+        "2 calls of 1 KB in fragments": stream([b"".join(fragments)]),
+        f"first request of {MESSAGES} messages": lambda: request([*history, *question], _context(wire)),
+        f"next turn after {MESSAGES} messages": next_turn,
+    }
+
+
+def _context(wire: MockWire) -> RequestContext:
+    """A context without clock or chance: the count may depend on neither."""
+    numbers, now = count(), datetime(2026, 11, 1, tzinfo=UTC)
+    return RequestContext.for_model(
+        wire.model, session_id="ses_1", request_id="req_1", new_id=lambda: f"msg_{next(numbers)}", clock=lambda: now
+    )
+
+
+STAGES = {
+    "import dragoman": "import dragoman",
+    "a session": "import dragoman; dragoman.Session('anthropic:claude-sonnet-4-6')",
+    "one ask": """
+import httpx, json
+from dragoman import Session
+from tests.benchmarks.wires import SENTENCE, WIRES
+body = json.dumps(WIRES["messages"].said(SENTENCE)).encode()
+client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, content=body)))
+session = Session("anthropic:claude-sonnet-4-6", providers={"anthropic": {"client": client, "api_key": "none"}})
+assert session.ask("What is the capital of France?").text == SENTENCE
+""",
+}
+"""What a fresh process does, and then its modules are counted."""
+
+
+def modules_of(code: str) -> tuple[list[str], list[str]]:
+    """The house's modules that a fresh process has loaded after it ran the code, and the packages of others."""
+    tell = """
+import sys
+house = sorted(name for name in sys.modules if name.partition(".")[0].startswith("dragoman"))
+known = {*sys.stdlib_module_names, *sys.builtin_module_names, "tests"}
+named = {name.partition(".")[0] for name in sys.modules if not name.startswith("dragoman")}
+import json
+print(json.dumps([house, sorted(name for name in named - known if not name.startswith("_"))]))
+"""
+    done = subprocess.run([sys.executable, "-c", code + tell], capture_output=True, text=True, check=True, cwd=ROOT)
+    house, others = json.loads(done.stdout)
+    return house, others
+
+
+def budgets() -> dict[str, Any]:
+    return tomllib.loads(BUDGETS.read_text("utf-8"))
+
+
+def recorded() -> str:
+    """Python's version whose budgets hold here: this one, or the latest one before it that has any."""
+    calls: dict[str, Any] = budgets()["calls"]
+    known = [version for version in calls if _order(version) <= sys.version_info[:2]]
+    return max(known, key=_order)
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def main() -> None:
+    """Writes the budgets: those of this version of Python, beside those of the others."""
+    calls: dict[str, dict[str, dict[str, int]]] = budgets()["calls"] if BUDGETS.exists() else {}
+    calls[VERSION] = {
+        name: {what: calls_of(work) for what, work in works(wire).items()} for name, wire in WIRES.items()
+    }
+    lines = [f'# Written by "python -m {__spec__.name}": see there.' if __spec__ else "", ""]
+    for version in sorted(calls, key=_order):
+        for name, counted in calls[version].items():
+            lines += [f'[calls."{version}".{name}]', *(f'"{what}" = {number}' for what, number in counted.items()), ""]
+    for stage, code in STAGES.items():
+        house, others = modules_of(code)
+        lines += [f'[modules."{stage}"]', f"others = {json.dumps(others)}", "house = ["]
+        lines += [*(f'  "{name}",' for name in house), "]", ""]
+    BUDGETS.write_text("\n".join(lines), "utf-8")
+    sys.stdout.write(f"{BUDGETS.name} is written for Python {VERSION}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,288 @@
+"""The pytest plugin in suites of its own: what passes, what fails, and with which words."""
+
+import datetime
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.adapter.errors import MissingExtraError
+from dragoman.testing import plugin_cassettes
+from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
+from dragoman.testing.cassettes.file import Recording, dump_exchanges, dumps, loads
+from tests.cassettes.planted_keys import key
+from tests.cassettes.plugin.loading import LOADING, PLUGIN
+
+# A run within this process forgets the modules that it imported, and would meet two of each the next time.
+assert plugin_cassettes
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestAssertRewriteWarning")
+
+HEAD = """
+import asyncio
+import httpx
+import pytest
+
+URL = "https://api.anthropic.com/v1/messages"
+
+def body(text):
+    return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": text}]}
+
+def ask(text):
+    with httpx.Client() as client:
+        return client.post(URL, json=body(text)).json()["content"][0]["text"]
+"""
+
+
+def exchange(question: str, answer: str) -> Exchange:
+    sent = f'{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"{question}"}}]}}'
+    reply = (
+        '{"id":"msg_1","type":"message","role":"assistant","model":"m","stop_reason":"end_turn","content":'
+        f'[{{"type":"text","text":"{answer}"}}],"usage":{{"input_tokens":1,"output_tokens":1}}}}'
+    )
+    headers = {"content-type": "application/json"}
+    return Exchange(
+        RecordedRequest("POST", "/v1/messages", sent.encode()), RecordedResponse(200, reply.encode(), headers)
+    )
+
+
+def suite(pytester: pytest.Pytester, code: str, **cassettes: list[Exchange]) -> None:
+    """A module `test_it.py` with recordings in its own folder."""
+    pytester.makepyfile(test_it=HEAD + code)
+    for name, exchanges in cassettes.items():
+        path = pytester.path / "cassettes" / "test_it" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dump_exchanges(exchanges, server="by hand"), encoding="utf-8")
+
+
+def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist", *LOADING, *options)
+
+
+def test_marked_tests_are_played_their_recordings(pytester: pytest.Pytester) -> None:
+    """By the mark alone, with the fixture, in a class, with parameters, by a name of one's own, and asynchronously."""
+    suite(
+        pytester,
+        """
+@pytest.mark.cassette
+def test_marked(): assert ask("q") == "a"
+
+@pytest.mark.cassette
+def test_fixture(cassette):
+    assert cassette.unplayed == 2
+    assert [ask("r"), ask("q")] == ["b", "a"]
+
+class TestClass:
+    @pytest.mark.cassette
+    @pytest.mark.parametrize("text", ["q"])
+    def test_case(self, text): assert ask(text) == "a"
+
+@pytest.mark.cassette("test_it/{id}.yaml")
+@pytest.mark.parametrize("text", ["q"], ids=["named"])
+def test_named(text): assert ask(text) == "a"
+
+@pytest.mark.cassette
+def test_tasks():
+    async def one(client, text): return (await client.post(URL, json=body(text))).json()["content"][0]["text"]
+    async def all_of_them():
+        async with httpx.AsyncClient() as client:
+            return await asyncio.gather(*(one(client, text) for text in "rqq"))
+    assert asyncio.run(all_of_them()) == ["b", "a", "A"]
+
+def test_unmarked(): pass
+""",
+        test_marked=[exchange("q", "a")],
+        test_fixture=[exchange("q", "a"), exchange("r", "b")],
+        named=[exchange("q", "a")],
+        test_tasks=[exchange("q", "a"), exchange("r", "b"), exchange("q", "A")],
+        **{"TestClass.test_case[q]": [exchange("q", "a")]},
+    )
+    run(pytester).assert_outcomes(passed=6)
+
+
+def test_a_miss_fails_even_where_it_is_swallowed(pytester: pytest.Pytester) -> None:
+    """With the difference by its path; so does a request without any recording, with the way to make one."""
+    suite(
+        pytester,
+        """
+@pytest.mark.cassette
+def test_swallowed():
+    try: ask("Q")
+    except Exception: pass
+
+@pytest.mark.cassette
+def test_missing(): ask("q")
+""",
+        test_swallowed=[exchange("q", "a")],
+    )
+    done = run(pytester)
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(["*$.messages[[]0].content: 'q' -> 'Q'*"])
+    done.stdout.fnmatch_lines(["*there is no recording test_missing.yaml*--record-mode=once*"])
+
+
+def test_a_rest_that_is_not_played_fails(pytester: pytest.Pytester) -> None:
+    """A recording that is only half asked for shows something else than it claims."""
+    code = """
+@pytest.mark.cassette
+def test_half(): ask("q")
+"""
+    suite(pytester, code, test_half=[exchange("q", "a"), exchange("r", "b")])
+    done = run(pytester)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*test_half.yaml: 1 of 2 recorded exchanges were not asked for*"])
+
+
+def test_orphans_fail_a_whole_run(pytester: pytest.Pytester) -> None:
+    """A part of a module says nothing of them; files of other recorders are not ours to judge."""
+    code = """
+@pytest.mark.cassette
+def test_one(): ask("q")
+"""
+    suite(pytester, code, test_one=[exchange("q", "a")], test_gone=[exchange("q", "a")])
+    folder = pytester.path / "cassettes" / "test_it"
+    (folder / "vcr.yaml").write_text("version: 1\ninteractions: []\n", encoding="utf-8")
+    gone = pytester.path / "cassettes" / "test_deleted" / "x.yaml"
+    gone.parent.mkdir()
+    gone.write_bytes((folder / "test_one.yaml").read_bytes())
+    done = run(pytester)
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["*no test plays these recordings*", "*test_deleted/x.yaml", "*test_gone.yaml"])
+    assert "vcr.yaml" not in done.stdout.str()
+    run(pytester, "test_it.py::test_one").assert_outcomes(passed=1)
+    run(pytester, "test_it.py").assert_outcomes(passed=1, failed=1)
+
+
+def test_what_is_stale_is_told(pytester: pytest.Pytester) -> None:
+    """By its date, by the API's version and by the adapter's; the tests pass all the same."""
+    code = """
+@pytest.mark.cassette
+def test_old(): ask("q")
+"""
+    suite(pytester, code)
+    old = exchange("q", "a")
+    request = RecordedRequest("POST", "/v1/messages", old.request.body, {"anthropic-version": "2020-01-01"})
+    recording = Recording(
+        "s", [Exchange(request, old.response)], datetime.date(2020, 1, 1), None, {"anthropic": "0.0.1"}
+    )
+    path = pytester.path / "cassettes" / "test_it" / "test_old.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(dumps(recording), encoding="utf-8")
+    done = run(pytester)
+    done.assert_outcomes(passed=1)
+    name = "cassettes/test_it/test_old.yaml"
+    done.stdout.fnmatch_lines(
+        [
+            "*stale recordings*",
+            f"{name}: recorded on 2020-01-01, * days ago",
+            f"{name}: recorded with version 0.0.1 of the adapter anthropic*",
+            f"{name}: recorded with anthropic-version 2020-01-01*",
+        ]
+    )
+
+
+RECORDED = """
+def answer(request):
+    return httpx.Response(200, json={"echo": SAID})
+
+@pytest.mark.cassette
+def test_recorded():
+    with httpx.Client(transport=httpx.MockTransport(answer)) as client:
+        client.post(URL, json=body("q"), headers={"x-api-key": "whatever-it-is"})
+"""
+
+
+def test_a_test_is_recorded_and_then_replayed(pytester: pytest.Pytester) -> None:
+    """`once` writes what is missing, with date and versions; after that, the network is not asked."""
+    suite(pytester, f"SAID = 'yes'\n{RECORDED}")
+    path = pytester.path / "cassettes" / "test_it" / "test_recorded.yaml"
+    run(pytester, "--record-mode=once").assert_outcomes(passed=1)
+    recording = loads(path.read_text(encoding="utf-8"))
+    assert recording.server == "api.anthropic.com"
+    assert recording.exchanges[0].request.provider == "anthropic"
+    assert recording.recorded is not None
+    assert set(recording.adapters) == {"anthropic"}
+    assert "whatever" not in path.read_text(encoding="utf-8")
+    suite(pytester, f"SAID = 'no'\n{RECORDED}")
+    written = path.read_bytes()
+    run(pytester).assert_outcomes(passed=1)
+    run(pytester, "--record-mode=once").assert_outcomes(passed=1)
+    assert path.read_bytes() == written
+    run(pytester, "--record-mode=rewrite").assert_outcomes(passed=1)
+    assert b"echo: 'no'" in path.read_bytes()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_secret_is_not_recorded(pytester: pytest.Pytester) -> None:
+    """The run fails, and neither the file nor what is printed has it."""
+    secret = key("Anthropic", 3)
+    half = len(secret) // 2
+    suite(pytester, f"SAID = {secret[:half]!r} + {secret[half:]!r}\n{RECORDED}")
+    done = run(pytester, "--record-mode=once", "--showlocals", "-vv")
+    assert done.ret == 1
+    done.stdout.fnmatch_lines(["*SecretFoundError: the cassette is not written*"])
+    assert secret not in done.stdout.str() + done.stderr.str()
+    assert not (pytester.path / "cassettes").exists()
+
+
+def test_faults_are_played_and_counted(pytester: pytest.Pytester) -> None:
+    """The test that looks at its answer breaks where its client does not tell; the mark's run itself passes."""
+    code = """
+@pytest.mark.cassette
+def test_asks(): assert ask("q") == "answer"
+"""
+    suite(pytester, code, test_asks=[exchange("q", "answer")])
+    done = run(pytester, "--llm-faults=cut,reset,status429")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "*what survives*", "test_it.py::test_asks", "*survived*told*broken*",
+            "  Cut *0 *0 *2", "  Reset *0 *2 *0", "  Status429 *0 *0 *1", "  in all *0 *2 *3",
+        ]
+    )  # fmt: skip
+    assert run(pytester, "--llm-faults=earthquake").ret != 0
+
+
+def test_loading_the_plugin_is_light() -> None:
+    """Everybody's runs load it: no HTTP client, no YAML, no recorder comes with it."""
+    heavy = ("httpx", "yaml", "vcr", "typer")
+    code = f"import pytest, sys; import {PLUGIN}; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without vcrpy, the error says what to install."""
+    monkeypatch.setitem(sys.modules, "dragoman.testing.cassettes.recorder", None)
+    monkeypatch.delitem(sys.modules, "dragoman.testing.plugin_cassettes")
+    with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[testing\]'"):
+        importlib.import_module("dragoman.testing.plugin_cassettes")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_of_every_format_are_read(version: int, tmp_path: Path) -> None:
+    """Format 1 has one stream event an entry, format 2 one a line; the bytes are the same."""
+    old = """
+format: 1
+server: s
+exchanges:
+  - request: {method: POST, path: /x, json: {a: 1}}
+    response:
+      status: 200
+      stream:
+        - |+
+          event: a
+          data: 1
+
+        - "data: 2\\n\\n"
+"""
+    recording = loads(old)
+    if version == 2:
+        text = dumps(recording)
+        assert "event: a ⏎ data: 1\n        data: 2" in text
+        recording = loads(text)
+    assert recording.exchanges[0].response.body == b"event: a\ndata: 1\n\ndata: 2\n\n"
+    assert recording.exchanges[0].request.body == b'{"a":1}'

@@ -1,0 +1,33 @@
+"""Every name that leaves the process is the one that is written down."""
+
+import pytest
+
+from tests.compatibility.frozen import names
+
+ADVICE = f"""If this is meant, say in CHANGELOG.md what it changes for users, and accept the names:
+    {names.COMMAND}"""
+
+
+GROUPS: dict[str, list[str]] = {}
+for kind, collector in names.KINDS.items():
+    GROUPS.setdefault(collector.__module__.rpartition(".")[2], []).append(kind)
+"""Kinds by the module of their collectors, which share what is slow to make."""
+
+
+@pytest.mark.parametrize("kinds", GROUPS.values(), ids=list(GROUPS))
+def test_the_names_are_the_kept_ones(kinds: list[str]) -> None:
+    """A name changes only with its line, and so under a reviewer's eyes."""
+    found = [f"{kind}: {line}" for kind in kinds for line in names.differences(names.read(kind), names.collect(kind))]
+    assert found == [], "\n".join(["names went (-) or came (+):", *found, ADVICE])
+
+
+def test_every_file_is_of_a_kind() -> None:
+    """A kind that is renamed takes its file with it, and none is empty."""
+    assert {file.stem for file in names.FOLDER.iterdir()} == set(names.KINDS)
+    assert all(names.read(kind) for kind in names.KINDS)
+
+
+def test_differences_say_what_went_and_what_came() -> None:
+    """A name that is renamed is both."""
+    assert names.differences(["a", "b"], ["b", "c"]) == ["- a", "+ c"]
+    assert names.differences(["a"], ["a"]) == []

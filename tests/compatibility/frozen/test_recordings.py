@@ -1,0 +1,72 @@
+"""What is read from the recorded exchanges, and written of them to every target, is what it was."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.compatibility.frozen.exchange_parts import RECORDED, parts
+from tests.compatibility.frozen.recordings import (
+    COMMAND,
+    EVERY,
+    PROVIDERS,
+    SAMPLE,
+    WHOLE,
+    cells,
+    chosen,
+    differences,
+    digests,
+    read,
+)
+from tests.exchanges import Exchange, load_or_skip
+
+pytestmark = pytest.mark.exchanges
+
+ADVICE = f"""If the cell {RECORDED} differs, the recordings are not those that the digests are of. Else find the
+exchanges that differ: `{COMMAND} --help` says how.
+If this is meant, list the differences in the commit's message, and accept them:
+    {COMMAND} --write"""
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_cell_is_what_it_was(provider: str, exhaustive: bool) -> None:
+    """Replies, streams, errors, requests, their projections to every target and their other formats."""
+    load_or_skip(provider)
+    section = WHOLE if exhaustive else SAMPLE
+    found = differences(read(section, [provider]), cells(provider, digests(provider, EVERY[section])))
+    assert found == [], "\n".join(["cells differ:", *found, ADVICE])
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    """A reply with text that answers a conversation."""
+    load_or_skip("anthropic")
+    return next(each for each in chosen("anthropic") if each.status == 200 and not each.streamed and each.request)
+
+
+@pytest.mark.parametrize(
+    ("changed", "cell"),
+    [({"status": 429}, "errors"), ({"response": {"type": "message"}}, "errors"), ({"request": {}}, "requests")],
+)
+def test_a_change_shows_in_its_cell(exchange: Exchange, changed: dict[str, object], cell: str) -> None:
+    """The digests are of what the exchange says."""
+    before, now = list(parts(exchange)), list(parts(replace(exchange, **changed)))  # type: ignore[arg-type]
+    assert [part for name, part in now if name == cell] != [part for name, part in before if name == cell]
+
+
+def test_parts_are_the_same_each_time(exchange: Exchange) -> None:
+    """No part depends on what was read before it."""
+    assert list(parts(exchange)) == list(parts(exchange))
+
+
+def test_the_kept_digests_are_of_all_providers() -> None:
+    """A provider that is added needs its digests."""
+    for section in EVERY:
+        assert {name.partition(":")[0] for name in read(section)} == set(PROVIDERS)
+
+
+def test_differences_name_the_cell() -> None:
+    """What went, what came and what changed."""
+    before, now = {"a: x": "1 aa", "a: y": "1 bb"}, {"a: x": "1 cc", "a: z": "2 dd"}
+    assert differences(before, now) == ["a: x: 1 aa -> 1 cc", "a: y: 1 bb -> nothing", "a: z: nothing -> 2 dd"]
+    assert differences(before, json.loads(json.dumps(before))) == []

@@ -1,0 +1,78 @@
+"""Messages of schema version 1 load for ever, and nothing in them is lost."""
+
+import hashlib
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.blocks import ThinkingBlock, UnknownBlock
+from dragoman.canonical.message import SCHEMA_VERSION, Message, MessageStatus, Role, StopReason
+from dragoman.canonical.serialization import read_message, write_message
+
+FOLDER = Path(__file__).parent / "messages" / "v1"
+DIGESTS = {
+    "least": "6f3e84c874059a13",
+    "question": "29b7bbacadc4db3a",
+    "tool_call": "e6ac4873d0f91b62",
+    "tool_answer": "8f76bc45d79c7226",
+    "cut_off": "58e0dd10ba0f790f",
+    "every_block": "1d034c4a06624619",
+    "from_the_future": "238cbb96c9c62c28",
+}
+"""The first 16 hex digits of each file's SHA-256: an exhibit is never touched."""
+
+every_fixture = pytest.mark.parametrize("name", DIGESTS)
+
+
+def read(name: str) -> Message:
+    return read_message((FOLDER / f"{name}.json").read_bytes())
+
+
+@every_fixture
+def test_fixture_is_unchanged(name: str) -> None:
+    """A test that fails here has found an edit, not a bug: add a file instead."""
+    assert hashlib.sha256((FOLDER / f"{name}.json").read_bytes()).hexdigest().startswith(DIGESTS[name])
+
+
+def test_every_file_is_a_known_fixture() -> None:
+    """Files that nobody reads prove nothing."""
+    assert {path.stem for path in FOLDER.iterdir()} == set(DIGESTS)
+
+
+@every_fixture
+def test_fixture_round_trips(name: str) -> None:
+    """At the current version, with every field that it had; only defaults may come in addition."""
+    message = read(name)
+    assert message.schema_version == SCHEMA_VERSION
+    assert is_contained(json.loads(write_message(message)), json.loads((FOLDER / f"{name}.json").read_bytes()))
+    assert read_message(write_message(message)) == message
+
+
+def is_contained(written: Any, fixture: Any) -> bool:
+    if isinstance(fixture, dict):
+        return all(key in written and is_contained(written[key], value) for key, value in fixture.items())
+    if isinstance(fixture, list):
+        return len(written) == len(fixture) and all(map(is_contained, written, fixture))
+    return bool(written == fixture)
+
+
+def test_what_was_said_means_what_it_meant() -> None:
+    """Roles, ids, money, time and thinking are read as what they were."""
+    assert read("least").role is Role.USER
+    assert read("question").text == "Was ist das? \u2028 😀"
+    assert read("question").metadata.critical == (1,)
+    message = read("tool_call")
+    assert message.content[0] == ThinkingBlock(text="I should read the file.", signature="EqQBCkYIBxgCKkBz")
+    assert message.tool_uses[0].input == {"path": "a.txt", "lines": [1, 2.5, None, True]}
+    assert message.stop_reason is StopReason.TOOL_USE
+    assert message.usage is not None
+    assert (message.usage.total_tokens, message.usage.cost_usd) == (1070, Decimal("0.000654"))
+    assert message.created_at.isoformat() == "2026-11-21T08:00:00.123456+00:00"
+    assert read("tool_answer").tool_results[0].tool_use_id == message.tool_uses[0].id
+    assert read("cut_off").metadata.status is MessageStatus.ERROR
+    assert read("cut_off").tool_uses[0].raw_input == '{"path": "notes/ra'
+    assert len({block.type for block in read("every_block").content}) == 14
+    assert [type(block) for block in read("from_the_future").content].count(UnknownBlock) == 1

@@ -1,0 +1,117 @@
+"""Stores and exported sessions of every version open for ever, and nothing in them is lost."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from dragoman.canonical.blocks import ThinkingBlock, UnknownBlock
+from dragoman.canonical.message import Message, MessageStatus
+from dragoman.canonical.serialization import write_message
+from dragoman.store import Store
+from dragoman.store.schema import HEAD, VERSION_TABLE
+from tests.compatibility.test_messages import is_contained
+from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
+from tests.store.load import integrity
+from tests.store.turns import rows
+
+FOLDER = Path(__file__).parent / "stores"
+DIGESTS = {"v0001.db": "b6cbaa7e0146b3be", "v0001.sql": "f47c24fba6ae33ce", "lines_v1.jsonl": "a53a9b981facae12"}
+"""The first 16 hex digits of each file's SHA-256: an exhibit is never touched."""
+CALL, WAITING = "tu_01M7YJFK7P2ZFT4X2CGGZPP000", "tu_01M7YJFK7P2ZFT4X2CGGZPP001"
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_fixture_is_unchanged(name: str) -> None:
+    """A test that fails here has found an edit, not a bug: add a file instead."""
+    assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest().startswith(DIGESTS[name])
+
+
+def test_every_file_is_a_known_fixture() -> None:
+    """Files that nobody reads prove nothing."""
+    assert {path.name for path in FOLDER.iterdir()} == set(DIGESTS)
+
+
+@pytest.fixture(params=sorted(name for name in DIGESTS if not name.endswith(".jsonl")))
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A copy, migrated."""
+    with _copy(FOLDER / request.param, tmp_path) as url, Store(url) as store:
+        yield store
+
+
+@contextmanager
+def _copy(fixture: Path, folder: Path) -> Iterator[str]:
+    if fixture.suffix == ".db":
+        shutil.copy(fixture, folder / "sessions.db")
+        yield f"sqlite:///{folder / 'sessions.db'}"
+        return
+    server = postgres_url()
+    if server is None:
+        pytest.skip(SKIP_REASON)
+    with postgres_place(server) as url:
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.connection.cursor().execute(fixture.read_text(encoding="utf-8"))
+        engine.dispose()
+        yield url
+
+
+def test_a_store_is_at_the_newest_version_then(opened: Store) -> None:
+    """As one that was made today."""
+    assert rows(opened, f"SELECT version_num FROM {VERSION_TABLE}") == [(HEAD,)]
+
+
+def test_an_older_store_opens_and_migrates(opened: Store) -> None:
+    """Every session, as it was."""
+    assert {record.id for record in opened.list().sessions} == {"sess_first", "sess_fork", "sess_empty"}
+    found = opened.load("sess_first")
+    record = found.record
+    assert (record.version, record.model, record.title) == (2, "openai:gpt-6.1-sol", "Files")
+    assert (record.workspace, record.metadata, record.routing_policy) == ("C:\\work", {"tags": ["a"]}, {"rules": []})
+    assert (record.user_id, record.team_id) == ("usr_1", "team_1")
+    question, call_message, answer, done, future, cut = found.messages
+    assert question.text == "Lies die Datei auf der Straße 😀 \0 天気"
+    assert question.created_at.isoformat() == "2026-11-21T08:00:01.123456+00:00"
+    assert call_message.content[0] == ThinkingBlock(text="Read it.", signature="EqQB")
+    assert call_message.metadata.provider_raw == {"sealed_prefix": {"frame": "9f2c", "length": 12, "items": "aa01"}}
+    assert answer.tool_results[0].tool_use_id == call_message.tool_uses[0].id == CALL
+    assert done.usage is not None
+    assert done.usage.cost_usd == Decimal("0.000654")
+    assert isinstance(future.content[0], UnknownBlock)
+    assert cut.metadata.status is MessageStatus.CANCELLED
+    assert found.extensions == {question.id: {"labels": ["secret"]}}
+    assert [attempt.metadata.status for attempt in found.attempts] == [MessageStatus.ERROR]
+    ids = ToolIdMap.load(found.tool_ids)
+    assert ids.native_id(CALL, "anthropic") == "toolu_01A09q90qw90lq917835lq9"
+    assert set(ids.dump()["sent"]["openai"]) == {CALL}
+    fork = opened.load("sess_fork")
+    assert (fork.inherited, len(fork.messages), fork.record.parent_message_id) == (2, 2, call_message.id)
+
+
+def test_an_older_store_is_written_on(opened: Store) -> None:
+    """Searches find what was there, calls get their results, and it can be deleted."""
+    assert {(hit.session_id, hit.seq) for hit in opened.search("STRASSE")} == {("sess_first", 0), ("sess_fork", 0)}
+    opened.append("sess_first", [Message.tool(WAITING, "ran")], expected_version=2)
+    query = "SELECT id, status FROM tool_calls WHERE session_id = 'sess_first' ORDER BY seq"
+    assert rows(opened, query) == [(CALL, "succeeded"), (WAITING, "succeeded")]
+    assert integrity.faults(opened) == []
+    opened.delete("sess_first")
+    assert len(opened.search("straße")) == 1
+
+
+def test_exported_lines_are_read(opened: Store) -> None:
+    """All of what they say, as the store of that time has it too."""
+    lines = (FOLDER / "lines_v1.jsonl").read_text(encoding="utf-8").splitlines()
+    with Store("sqlite://") as store:
+        store.import_lines(lines)
+        found = store.load("sess_first")
+    assert found == opened.load("sess_first")
+    for message, line in zip(found.messages, lines[1:7], strict=True):
+        assert is_contained(json.loads(write_message(message)), json.loads(line)["message"])

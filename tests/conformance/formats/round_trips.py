@@ -1,0 +1,258 @@
+"""Recorded conversations through every format and back: `python -m tests.conformance.formats.round_trips`.
+
+A row is a format: how many conversations went through it, in how many something came back changed that no loss names,
+how many documents were not written again as they were, and the losses by their kinds. The last row is of cassettes:
+every recording as one of vcrpy's, and whether each exchange in it is recognised and read.
+"""
+
+import argparse
+import json
+import logging
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+from dragoman import Adapter, DragomanError, Message, RequestContext, WireResponse
+from dragoman.adapter.errors import ProviderError
+from dragoman.adapter.registry import adapter_class
+from dragoman.canonical.events import MessageComplete
+from dragoman.formats import (
+    Conversion,
+    FormatError,
+    from_acp,
+    from_cassette,
+    from_chatml,
+    from_cmf,
+    from_message_body,
+    from_messages,
+    from_native,
+    from_umf,
+    to_acp,
+    to_chatml,
+    to_cmf,
+    to_message_body,
+    to_messages,
+    to_native,
+    to_umf,
+)
+from dragoman.formats.importers.wires import wire_at
+from dragoman.testing.conformance.round_trip import RoundTrip, iterate_blocks
+from tests.conformance.adapters import create_adapter, create_context
+from tests.conformance.scope import adapter_name, model_name, skip_reason
+from tests.conformance.swaps.histories import TARGETS, target_adapter
+from tests.exchanges import RecordedExchange, exchanges_folder, load
+
+Writer = Callable[[list[Message]], Conversion[Any]]
+Reader = Callable[[Any, list[Message]], list[Message]]
+"""From the document, and from the history that it was written from, for what a format leaves to its users."""
+
+NATIVE = ("openai-chat", "openai", "anthropic", "ollama", "google", "mistral", "cohere", "bedrock")
+WHOLE = ("messages", "cmf")
+"""What comes back from these is equal to what was there, metadata and all."""
+FORMATS = ("messages", "cmf", "umf", "chatml", "acp", "message-body", *NATIVE)
+_OWN = "http://127.0.0.1:8080"
+SOURCES = tuple(source for source in TARGETS if source != "local")
+
+
+def writer_for(name: str) -> Writer:
+    shapes: dict[str, Writer] = {
+        "messages": to_messages, "cmf": to_cmf, "umf": to_umf, "chatml": to_chatml, "acp": to_acp,
+        "message-body": _bodies,
+    }  # fmt: skip
+    return shapes.get(name) or (lambda history: to_native(name, history, model=_model(name)))
+
+
+def reader_for(name: str) -> Reader:
+    shapes: dict[str, Callable[[Any], list[Message]]] = {
+        "messages": from_messages, "cmf": from_cmf, "umf": from_umf, "chatml": from_chatml, "acp": from_acp,
+    }  # fmt: skip
+    if name in shapes:
+        return lambda data, _: shapes[name](data)
+    if name == "message-body":
+        return lambda data, history: [
+            from_message_body(body, role=message.role)
+            for body, message in zip(json.loads(data), history, strict=True)
+        ]  # fmt: skip
+    return lambda data, _: from_native(name, data, model=_model(name))
+
+
+def _bodies(history: list[Message]) -> Conversion[Any]:
+    """Each message as a body."""
+    written = [to_message_body(message) for message in history]
+    return Conversion(
+        [body.data.as_json() for body in written], tuple(loss for body in written for loss in body.losses)
+    )
+
+
+@dataclass(slots=True)
+class FormatRow:
+    """What became of conversations in one format."""
+
+    name: str
+    tried: int = 0
+    unnamed: int = 0
+    rewritten: int = 0
+    losses: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+
+def check_conversation(row: FormatRow, name: str, history: list[Message]) -> None:
+    """One conversation, there and back and there again."""
+    to, of = writer_for(row.name), reader_for(row.name)
+    row.tried += 1
+    written = to(history)
+    row.losses.update(f"{loss.kind} ({loss.severity})" for loss in written.losses)
+    back = of(written.data if row.name == "chatml" else json.dumps(written.data), history)
+    unsaid = RoundTrip(
+        list(iterate_blocks(history)), [block for _, block in iterate_blocks(back)], written.losses
+    ).unreported
+    if unsaid or (row.name in WHOLE and back != history):
+        row.unnamed += 1
+        row.faults.append(f"{row.name} {name}: came back changed, {str(unsaid)[:300]}")
+    if to(back).data != written.data:
+        row.rewritten += 1
+        row.faults.append(f"{row.name} {name}: was not written again as it was")
+
+
+def conversations(source: str, most: int | None) -> Iterator[tuple[str, list[Message]]]:
+    """All that were recorded with a provider, each with the reply; none where the recordings are absent."""
+    if (exchanges_folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
+        yield from islice(_read(load(source)), most)
+
+
+def _read(exchanges: Iterable[RecordedExchange]) -> Iterator[tuple[str, list[Message]]]:
+    for exchange in exchanges:
+        if not _is_conversation(exchange):
+            continue
+        adapter, context = create_adapter(model_name(exchange)), create_context(model_name(exchange))
+        messages, _, _ = adapter.from_wire_request(exchange.request, context)
+        reply = _reply(exchange, adapter, context)
+        yield exchange.id, [*messages, *([reply] if reply and reply.content else [])]
+
+
+def _reply(exchange: RecordedExchange, adapter: Adapter, context: RequestContext) -> Message | None:
+    """None where the provider refused, be it with the status of a success, or where the recording breaks off."""
+    if exchange.streamed:
+        *_, last = adapter.iter_stream([exchange.body], context)
+        return last.message if isinstance(last, MessageComplete) else None
+    try:
+        response = WireResponse(exchange.status, exchange.body, exchange.headers)
+        return adapter.from_wire_response(response, context) if exchange.response else None
+    except ProviderError:
+        return None
+
+
+def _is_conversation(exchange: RecordedExchange) -> bool:
+    return exchange.request is not None and exchange.status < 400 and skip_reason(exchange) is None
+
+
+@dataclass(slots=True)
+class CassetteRow:
+    """What became of recordings as cassettes."""
+
+    read: int = 0
+    exchanges: int = 0
+    conversations: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def check_cassettes(source: str, most: int | None, row: CassetteRow) -> None:
+    """Every recording of a provider as a cassette of vcrpy's, with the host that the provider's adapter names."""
+    if not (exchanges_folder() / f"{source.removesuffix('-interactions')}.jsonl.gz").is_file():
+        return
+    recordings: dict[str, list[RecordedExchange]] = defaultdict(list)
+    for exchange in load(source):
+        recordings[exchange.source].append(exchange)
+    conversations_by_source = {
+        name: list(filter(_is_conversation, exchanges)) for name, exchanges in recordings.items()
+    }
+    for name, known in islice(((name, known) for name, known in conversations_by_source.items() if known), most):
+        row.faults += [f"cassette {name}: {fault}" for fault in filter(None, map(_misidentified, known))]
+        row.read += 1
+        row.exchanges += len(known)
+        try:
+            found = from_cassette({"version": 1, "interactions": list(map(_interaction, known))})
+        except (FormatError, DragomanError) as error:
+            row.faults.append(f"cassette {name}: {error}")
+            continue
+        row.conversations += len(found)
+        if not found:
+            row.faults.append(f"cassette {name}: nothing was said in it")
+
+
+def _misidentified(exchange: RecordedExchange) -> str | None:
+    """What is wrong with whom the address is taken for. At an address of one's own, anybody may answer."""
+    wire = wire_at(_url(exchange))
+    if wire is None:
+        return f"nobody is recognised at {exchange.url_path}"
+    if wire.provider != adapter_name(exchange) and not _url(exchange).startswith((_OWN, "http://localhost")):
+        return f"{adapter_name(exchange)} at {exchange.url_path} is taken for {wire.provider}"
+    return None
+
+
+def _interaction(exchange: RecordedExchange) -> dict[str, Any]:
+    return {
+        "request": {
+            "method": exchange.method, "uri": _url(exchange), "body": json.dumps(exchange.request), "headers": {},
+        },
+        "response": {
+            "status": {"code": exchange.status, "message": ""},
+            "headers": {name: [value] for name, value in exchange.headers.items()},
+            "body": {"string": exchange.body},
+        },
+    }  # fmt: skip
+
+
+def _url(exchange: RecordedExchange) -> str:
+    base = urlsplit(adapter_class(adapter_name(exchange)).endpoint.base_url)
+    host = f"{base.scheme}://{base.netloc}" if base.scheme and "{" not in base.netloc else _OWN
+    return host + exchange.url_path
+
+
+def check_all(sources: Iterable[str], most: int | None, formats: Iterable[str] = FORMATS) -> list[FormatRow]:
+    rows = [FormatRow(name) for name in formats]
+    for source in sources:
+        for name, history in conversations(source, most):
+            for row in rows:
+                check_conversation(row, f"{source} {name}", history)
+    return rows
+
+
+def _model(provider: str) -> str:
+    by_adapter = {target_adapter(target): model for target, model in TARGETS.items()}
+    return by_adapter[provider].partition(":")[2]
+
+
+def main() -> int:
+    """The exit status: 1 where something was changed that no loss names, or was not written again as it was."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.formats.round_trips", description=__doc__)
+    parser.add_argument("--most", type=int, help="of each source (default: all)")
+    parser.add_argument("--show", type=int, default=20, help="how many faults to show")
+    parser.add_argument("sources", nargs="*", metavar="source", help=f"only these of {', '.join(SOURCES)}")
+    chosen = parser.parse_args()
+    logging.getLogger("dragoman").setLevel(logging.CRITICAL)  # losses are the point here
+    sources = chosen.sources or SOURCES
+    rows = check_all(sources, chosen.most)
+    for row in rows:
+        sys.stdout.write(f"{row.name:<14}{row.tried:>6} tried{row.unnamed:>6} unnamed{row.rewritten:>6} rewritten\n")
+        for kind, times in row.losses.most_common():
+            sys.stdout.write(f"{'':<14}{times:>6} {kind}\n")
+    cassettes = CassetteRow()
+    for source in sources:
+        check_cassettes(source, chosen.most, cassettes)
+    sys.stdout.write(
+        f"{'cassettes':<14}{cassettes.read:>6} read{cassettes.exchanges:>6} exchanges"
+        f"{cassettes.conversations:>6} conversations{len(cassettes.faults):>6} faults\n"
+    )
+    faults = [*(fault for row in rows for fault in row.faults), *cassettes.faults]
+    for fault in faults[: chosen.show]:
+        sys.stdout.write(fault + "\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Costs against genai-prices, an independent calculator over the same public prices, wherever it knows the model."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from genai_prices import Usage, calc_price, extract_usage
+
+from dragoman import Message
+from tests.conformance.adapters import NOW, prices
+from tests.conformance.outcomes import Aspect, Difference, Outcome
+from tests.conformance.recordings.oracle.expected import Expected
+from tests.conformance.scope import model_name
+from tests.exchanges import RecordedExchange
+
+_EXTRACTORS: dict[str, tuple[str, str]] = {
+    "anthropic": ("anthropic", "default"),
+    "openai-responses": ("openai", "responses"),
+    "openai-chat": ("openai", "chat"),
+    "google": ("google", "default"),
+    "google-vertex": ("google", "default"),
+    "google-interactions": ("google", "default"),
+    "cohere": ("cohere", "default"),
+    "bedrock": ("aws", "default"),
+    "azure-openai": ("azure", "chat"),
+    "groq": ("groq", "default"),
+    "deepseek": ("deepseek", "chat"),
+    "xai": ("x-ai", "chat"),
+}
+"""The provider and the flavour of reply by which genai-prices knows a recorded provider."""
+_NAMELESS = frozenset({"cohere", "bedrock"})
+"""Whose replies do not name the model, or not by the name that has the price."""
+
+
+def judge(exchange: RecordedExchange, expected: Expected, message: Message) -> Iterator[Outcome]:
+    """Nothing where there is no price table of ours, or where the oracle has no price."""
+    bill = expected.bill
+    if _is_special(exchange.response):
+        return
+    if exchange.provider in _NAMELESS:
+        bill = {**bill, "model": model_name(exchange).partition(":")[2]}
+    due = oracle_price(exchange.provider, bill)
+    if prices() is None or due is None:
+        return
+    cost = message.usage.cost_usd if message.usage else None
+    status = message.usage.cost_status if message.usage else None
+    same = cost == due
+    yield Outcome(exchange, Aspect.COST, () if same else (Difference("cost", f"{due} -> {cost} ({status})"),))
+
+
+def _is_special(reply: Any) -> bool:
+    """Whether Bedrock served the reply at rates that genai-prices does not know: those of a tier, or of low latency."""
+    if not isinstance(reply, dict):
+        return False
+    tier = (reply.get("serviceTier") or {}).get("type", "default")
+    latency = (reply.get("performanceConfig") or {}).get("latency", "standard")
+    return (tier, latency) != ("default", "standard")
+
+
+def _searches(bill: dict[str, Any], *, listed: bool) -> int:
+    """The searches that the reply counts, else those that its output lists; xAI's are counted in the usage."""
+    counted = ((bill.get("tool_usage") or {}).get("web_search") or {}).get("num_requests")
+    if not listed or counted is not None or "server_side_tool_usage_details" in bill["usage"]:
+        return counted or 0
+    actions = [item.get("action") for item in bill.get("output", ()) if item.get("type") == "web_search_call"]
+    return sum(action is None or action["type"] == "search" for action in actions)
+
+
+def oracle_price(provider: str, bill: dict[str, Any]) -> Decimal | None:
+    """The price that genai-prices calculates, None where it does not know the provider or the model."""
+    if provider not in _EXTRACTORS or not bill.get("usage"):
+        return None
+    name, flavour = _EXTRACTORS[provider]
+    if provider == "bedrock" and "input_tokens" in bill["usage"]:
+        flavour = "anthropic"
+    if flavour == "chat" and "input_tokens" in bill["usage"]:
+        flavour = "responses"
+    try:
+        extracted = extract_usage(bill, provider_id=name, api_flavor=flavour)
+        usage = extracted.usage
+        # It reads no tool_usage, and prices a tier only when told: the reply names the one that served it.
+        if searches := _searches(bill, listed=flavour == "responses"):
+            usage = usage + Usage(web_searches=searches)
+        tier = {"service_tier": str(bill["service_tier"])} if bill.get("service_tier") else None
+        return calc_price(
+            usage,
+            str(bill["model"]),
+            provider_id=name,
+            genai_request_timestamp=NOW,
+            price_context=tier,
+        ).total_price
+    except (LookupError, ValueError):
+        return None

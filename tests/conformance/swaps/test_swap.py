@@ -1,0 +1,75 @@
+"""Histories handed to every other model: each gives a request that its provider accepts, with its losses named."""
+
+from collections import Counter
+from functools import cache
+from itertools import islice
+
+import pytest
+
+from tests.conformance.adapters import missing_adapter
+from tests.conformance.scope import ADAPTERS
+from tests.conformance.swaps.histories import (
+    TARGETS,
+    History,
+    faults,
+    generated_histories,
+    recorded_histories,
+    recorded_messages,
+)
+from tests.exchanges import exchanges_folder, load_or_skip
+
+SOURCES = (*ADAPTERS, "local")
+_SHARE, _SAMPLE = 2, 30
+"""One recorded history in so many goes to a target, exhaustively and by default."""
+_GENERATED = 20
+"""For each pair of a source and a target; `python -m tests.conformance.swaps.matrix` tries thousands."""
+
+
+@pytest.mark.exchanges
+@pytest.mark.parametrize("target", list(TARGETS))
+@pytest.mark.parametrize("source", list(ADAPTERS))
+def test_every_recorded_conversation_fits_every_other_wire(source: str, target: str, exhaustive: bool) -> None:
+    """The projected request passes the other wire's rules and its SDK's types, and what it lacks is named as lost.
+
+    Every beginning of a history is a history: also one that stops between a call and its result. Here each goes to
+    every other target; `python -m tests.conformance.swaps.matrix` hands all of them to all.
+    """
+    load_or_skip(source)
+    _skip_without(source, target)
+    histories = _recorded(source)
+    assert histories
+    share = _SHARE if exhaustive else _SAMPLE
+    turn = (list(ADAPTERS).index(source) + list(TARGETS).index(target)) % share
+    _assert_accepted(histories[turn::share], target)
+
+
+@pytest.mark.parametrize("target", list(TARGETS))
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_goes_wrong_in_a_session_fits_every_other_wire(source: str, target: str, exhaustive: bool) -> None:
+    """Broken turns, orphans, double and look-alike ids, media everywhere: the request is accepted all the same."""
+    _skip_without(source, target)
+    _assert_accepted(_generated(source)[: None if exhaustive else 5], target)
+
+
+@cache
+def _recorded(source: str) -> tuple[History, ...]:
+    return tuple(recorded_histories(source, prefixes=True))
+
+
+@cache
+def _generated(source: str) -> tuple[History, ...]:
+    mixed = recorded_messages(source) if (exchanges_folder() / f"{source}.jsonl.gz").is_file() else ()
+    return tuple(generated_histories(source, _GENERATED, mixed=mixed))
+
+
+def _skip_without(*providers: str) -> None:
+    for provider in providers:
+        if provider in ADAPTERS and (missing := missing_adapter(provider)):
+            pytest.skip(missing)
+
+
+def _assert_accepted(histories: tuple[History, ...], target: str) -> None:
+    found = [(history.name, fault) for history in histories for fault in islice(faults(history, target), 3)]
+    kinds = Counter(fault.partition(":")[0] for _, fault in found)
+    lines = [f"{name} {fault}" for name, fault in found[:15]]
+    assert not found, "\n".join([f"{len(found)} faults: {kinds.most_common(8)}", *lines])

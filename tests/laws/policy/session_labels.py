@@ -1,0 +1,269 @@
+"""Labels in sessions: what plugins and data policies said of the data stays, whatever the session goes through."""
+
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from dragoman.adapter.errors import CompactionError, ProviderError
+from dragoman.policy import (
+    Capability,
+    CheckResult,
+    DataPolicy,
+    Declassification,
+    Extensions,
+    Hook,
+    Pipeline,
+    Plugin,
+    PluginResult,
+    PolicyDeniedError,
+    SecurityExtension,
+    Step,
+    labels_of,
+    with_labels,
+)
+from dragoman.session import Session, tool
+from dragoman.store import SessionNotFoundError, Store
+from tests.unit.session.drivers import ANTHROPIC, OLLAMA, SyncDriver, Wire
+from tests.unit.session.handwritten_replies import Call, Part, Reply, handwritten_anthropic, handwritten_ollama
+
+LABELS = ("PII", "SECRET", "EU")
+TOOL_LABEL = "FINANCIAL"
+
+words = st.sampled_from(["hello", *(f"label:{label}" for label in LABELS)])
+drop_modes = st.sampled_from(["nothing", "no security", "an empty security", "custom alone", "fewer labels"])
+models = st.sampled_from([ANTHROPIC, OLLAMA])
+
+
+@tool(side_effects="none")
+def look() -> str:
+    """Looks at what the data policy labels."""
+    return "42"
+
+
+class LabelPlugin(Plugin):
+    """Labels what holds ``label:X`` with X."""
+
+    name = "labelling"
+    hooks = tuple(Hook)
+
+    def check(self, step: Step) -> CheckResult:
+        texts = " ".join(view.content for view in step.views() if view.content)
+        found = {label for label in LABELS if f"label:{label}" in texts}
+        return with_labels(step.extensions, found) if found else None
+
+
+class LabelDroppingPlugin(Plugin):
+    """Returns extensions without what it should have carried along; ``how`` is for the machine to say."""
+
+    name = "careless"
+    hooks = tuple(Hook)
+    capabilities = (Capability.READ_LABELS, Capability.APPEND_LABELS, Capability.DECLASSIFY_LABELS)
+    how = "nothing"
+
+    def check(self, step: Step) -> CheckResult:
+        shown = step.extensions
+        match self.how:
+            case "no security":
+                return shown.model_copy(update={"security": None})
+            case "an empty security":
+                return PluginResult(extensions=Extensions(security=SecurityExtension()))
+            case "custom alone":
+                return PluginResult(extensions=Extensions(custom={"n": 1}))
+            case "fewer labels":
+                return shown.model_copy(update={"security": SecurityExtension(labels=frozenset())})
+        return None
+
+
+HOST = Extensions(security=SecurityExtension(data={"look": DataPolicy(apply_labels=[TOOL_LABEL])}))
+
+
+class SessionLabels(RuleBasedStateMachine):
+    """One conversation, what its labels must be, and the records of those that were taken away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store("sqlite://")
+        self.wires = {"anthropic": Wire([]), "ollama": Wire([])}
+        self.drop_modes = LabelDroppingPlugin()
+        self.due: set[str] = set()
+        self.kept: set[str] = set()
+        """Labels of what the history holds: what a turn that failed had said is not in it."""
+        self.in_store = True
+        self.spoke = False
+        self.length = 0
+        self.records: list[Declassification] = []
+        self.declassified = 0
+        self.session = self._new()
+
+    def _new(self, **settings: Any) -> Session:
+        self.extensions = settings.pop("extensions", HOST)
+        given = {"store": self.store, **self._settings(), **settings}
+        given.pop("session_id", None)
+        made = SyncDriver().session(self.wires, session_id=None, new_id=self._new_id, **given)
+        self._providers = made.providers
+        return made
+
+    _numbers = 0
+
+    def _new_id(self) -> str:
+        self._numbers += 1
+        return f"id_{self._numbers}"
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "policy": Pipeline([LabelPlugin(), self.drop_modes], grants=[Capability.DECLASSIFY_LABELS]),
+            "extensions": self.extensions,
+            "tools": [look],
+        }
+
+    def teardown(self) -> None:
+        self.session.close()
+        self.store.close()
+
+    def _will_answer(self, *replies: list[Part] | Exception) -> None:
+        for name, write in (("anthropic", handwritten_anthropic), ("ollama", handwritten_ollama)):
+            wire = self.wires[name]
+            scripted: list[Any] = [each if isinstance(each, Exception) else _written(write, each) for each in replies]
+            wire.replies = [*([Exception()] * len(wire.requests)), *scripted]
+
+    def _turn(self, prompt: str, *, streamed: bool, left: bool) -> bool:
+        """Whether it ended well."""
+        try:
+            if streamed:
+                SyncDriver().stream(self.session, prompt, until="text_delta" if left else None)
+            else:
+                self.session.ask(prompt)
+        except (PolicyDeniedError, ProviderError):
+            return False
+        return True
+
+    @rule(prompt=words, answered=words, called=st.booleans(), streamed=st.booleans(), left=st.booleans())
+    def say(self, prompt: str, answered: str, called: bool, streamed: bool, left: bool) -> None:
+        """A turn: labels come from what is said and answered, and from the tool's data policy."""
+        replies: list[list[Part]] = [["I look.", Call("call_1", "look")]] if called else []
+        self._will_answer(*replies, [answered])
+        before = set(self.session.labels)
+        if self._turn(prompt, streamed=streamed, left=left and streamed):
+            expected = {TOOL_LABEL} if called else set()
+            expected |= {text.partition(":")[2] for text in (prompt, answered) if ":" in text}
+            seen = set(self.session.labels)
+            assert seen <= before | expected
+            assert left or seen == before | expected
+        self._grow()
+
+    @rule(prompt=words, streamed=st.booleans())
+    def fail(self, prompt: str, streamed: bool) -> None:
+        """A provider that is down: what was said came in all the same."""
+        self._will_answer(*[ConnectionError()] * 4)
+        self._turn(prompt, streamed=streamed, left=False)
+        self._grow()
+
+    @rule(how=drop_modes, prompt=words)
+    def drop_labels(self, how: str, prompt: str) -> None:
+        """A plugin loses what it was shown, in one turn."""
+        self.drop_modes.how = how
+        self._will_answer(["Fine."])
+        bearing = bool(self.session.labels) or ":" in prompt
+        ended = self._turn(prompt, streamed=False, left=False)
+        assert ended is not (bearing and how in ("fewer labels", "an empty security"))
+        self.drop_modes.how = "nothing"
+        self._grow()
+
+    @rule(model=models)
+    def swap(self, model: str) -> None:
+        self.session.swap(model)
+
+    @rule(keep_last=st.integers(0, 2))
+    def compact(self, keep_last: int) -> None:
+        self._will_answer(["A summary."])
+        with suppress(CompactionError, PolicyDeniedError, ProviderError):
+            self.session.compact(keep_last=keep_last)
+        self._grow()
+
+    @rule()
+    def dump_and_load(self) -> None:
+        kept = self.session.dump()
+        self.in_store = False
+        self._go_on(Session.load(kept, providers=self._providers, new_id=self._new_id, **self._settings()))
+
+    @rule()
+    def resume_from_the_store(self) -> None:
+        """What a turn added is there when it ends; a session without one is not there yet."""
+        if not self.in_store:
+            return
+        try:
+            found = Session.resume(
+                self.session.session_id,
+                self.store,
+                providers=self._providers,
+                new_id=self._new_id,
+                **self._settings(),
+            )
+        except SessionNotFoundError:
+            assert self.session.messages == () or not self.spoke
+            return
+        self._go_on(found)
+
+    def _go_on(self, session: Session) -> None:
+        """What is gone with a program is what failed there. Beside no message there is no place for a record: what the
+        program itself says of the data then holds again."""
+        before, self.session = self.session, session
+        before.close()
+        initial_labels = frozenset() if session.messages else labels_of(self.extensions)
+        assert self.kept <= session.labels <= self.due | initial_labels
+        self.due = set(session.labels)
+
+    @rule(labels=st.frozensets(st.sampled_from([*LABELS, TOOL_LABEL]), max_size=2))
+    def split_off(self, labels: frozenset[str]) -> None:
+        """Another session goes on with the history and the labels, some of which an officer takes away before."""
+        self.declassify(labels)
+        left = with_labels(HOST, self.session.labels)
+        self.kept = set(self.due)
+        messages = [message.model_copy(update={"session_id": ""}) for message in self.session.messages]
+        # What names a label is not said again, or it would be labelled again.
+        history = [
+            message for message in messages if "label:" not in message.model_dump_json() and not message.tool_uses
+        ]
+        plain = [message for message in history if message.role == "user"]
+        self.session.close()
+        self.in_store, self.spoke = True, False
+        self.session = self._new(messages=plain, extensions=left)
+        self.length = len(plain)
+
+    @rule(labels=st.frozensets(st.sampled_from([*LABELS, TOOL_LABEL]), max_size=2), audit=st.booleans())
+    def declassify(self, labels: frozenset[str], audit: bool = True) -> None:
+        """An officer takes labels away; where the record cannot be given, they stay."""
+
+        def failing(_: Declassification) -> None:
+            raise OSError
+
+        gone = self.due & labels
+        try:
+            record = self.session.declassify(
+                labels, actor="officer", reason="published", audit=self.records.append if audit else failing
+            )
+        except OSError:
+            return
+        assert (set() if record is None else set(record.labels)) == gone
+        self.declassified += bool(gone)
+        self.due -= gone
+        self.kept -= gone
+
+    def _grow(self) -> None:
+        """Labels that came are due from here on; where a message came with them, for good."""
+        self.due |= self.session.labels
+        if len(self.session.messages) > self.length:
+            self.kept, self.length, self.spoke = set(self.due), len(self.session.messages), True
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        assert self.session.labels == self.due
+        assert len(self.records) == self.declassified
+
+
+def _written(write: Any, parts: list[Part]) -> Reply:
+    reply: Reply = partial(write)(*parts)
+    return reply

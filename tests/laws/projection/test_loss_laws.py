@@ -1,0 +1,65 @@
+"""Laws of losses: the list is empty exactly where the conversation comes back from the wire as it went in."""
+
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from dragoman import Message, get_adapter
+from dragoman.adapter.losses import Severity
+from dragoman.testing.conformance.round_trip import RoundTrip
+from dragoman.testing.strategies import conversations
+from tests.conformance.swaps.histories import TARGETS, recorded_histories, target_adapter
+from tests.exchanges import load_or_skip
+from tests.laws.projection.sources import SOURCES, histories_of
+from tests.sampling import examples
+
+targets = pytest.mark.parametrize("target", list(TARGETS))
+
+
+@st.composite
+def two_model_histories(draw: st.DrawFn, target: str) -> list[Message]:
+    """What two models leave behind, one of them often the target's own: whole and broken turns, media, channels."""
+    own = target_adapter(target)
+    names = st.sampled_from(sorted(SOURCES))
+    first, second = (draw(names | st.just(own) if own in SOURCES else names) for _ in range(2))
+    scenes = [*draw(histories_of(SOURCES[first], max_scenes=3)), *draw(histories_of(SOURCES[second], max_scenes=3))]
+    return [message.model_copy(update={"id": f"{index:026d}"}) for index, message in enumerate(scenes)]
+
+
+@targets
+@examples(30)
+@given(history=conversations())
+def test_nothing_is_lost_exactly_where_all_comes_back(target: str, history: list[Message]) -> None:
+    """A difference without a loss would be silent; a loss without a difference would cry wolf.
+
+    What a wire wants beyond what was said, such as a word that stands for a missing signature, is no difference.
+    """
+    trip = RoundTrip.of(get_adapter(TARGETS[target]), history)
+    assert trip.unchanged == (not [loss for loss in trip.losses if loss.message_id]), trip
+
+
+@targets
+@examples(20)
+@given(data=st.data())
+def test_what_changes_is_a_loss_of_its_message(target: str, data: st.DataObject) -> None:
+    """Of any history: without a loss it comes back the same, and what comes back changed has a loss of its own.
+
+    A warning is never for nothing: where content is said to be gone or reduced, the history comes back changed.
+    """
+    trip = RoundTrip.of(get_adapter(TARGETS[target]), data.draw(two_model_histories(target)))
+    note(f"{trip.losses}")
+    assert trip.losses or trip.unchanged
+    assert not trip.unreported
+    assert not trip.unchanged or all(loss.severity is Severity.INFO for loss in trip.losses if loss.message_id)
+
+
+@pytest.mark.exchanges
+@targets
+def test_what_changes_of_recorded_conversations_is_a_loss(target: str, exhaustive: bool) -> None:
+    """The same of what was really said, native blocks, sources and signatures included."""
+    for source in ("anthropic", "openai-responses", "openai-chat", "google", "bedrock", "cohere"):
+        load_or_skip(source)
+        for history in list(recorded_histories(source, prefixes=False))[:: 12 if exhaustive else 120]:
+            trip = RoundTrip.of(get_adapter(TARGETS[target]), history.messages)
+            assert not trip.unreported, (history.name, trip.unreported)
+            assert trip.losses or trip.unchanged, history.name

@@ -1,0 +1,183 @@
+"""The prefix ledger: what is void when something before signed thinking has changed, said before it is sent."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dragoman import (
+    AdapterOptions,
+    Message,
+    RequestContext,
+    TextBlock,
+    ThinkingBlock,
+    ToolDefinition,
+    WireRequest,
+    WireResponse,
+    get_adapter,
+)
+from dragoman.adapter.errors import CriticalLossError, ProjectionError
+from dragoman.adapter.losses import LossKind
+from dragoman.canonical.serialization import read_message, write_message
+
+MODEL = "anthropic:claude-opus-5-5"
+TOOL = ToolDefinition(name="read_file", description="Reads.")
+RULES = Message.system("Be brief.")
+
+
+def handwritten_reply(text: str, **fields: Any) -> bytes:
+    content = [{"type": "thinking", "thinking": "", "signature": f"sig of {text}"}, {"type": "text", "text": text}]
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return json.dumps(
+        {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-5-5", "content": content,
+         "stop_reason": "end_turn", "usage": usage, **fields}
+    ).encode()  # fmt: skip
+
+
+class SignedConversation:
+    """A conversation with one model; each question gets a signed answer."""
+
+    def __init__(self, tools: Sequence[ToolDefinition] = (TOOL,), model: str = MODEL) -> None:
+        self.model, self.tools = model, tools
+        self.messages: list[Message] = [RULES]
+        self.context = RequestContext(model=model, session_id="s")
+
+    def ask(self, text: str, **fields: Any) -> Message:
+        self.messages.append(Message.user(text))
+        self.wire()
+        reply = get_adapter(self.model).from_wire_response(
+            WireResponse(200, handwritten_reply(f"Re {text}", **fields)), self.context
+        )
+        self.messages.append(reply)
+        return reply
+
+    def wire(self, messages: Sequence[Message] | None = None, **options: Any) -> WireRequest:
+        request_options = AdapterOptions(context=self.context, **options)
+        return get_adapter(self.model).to_wire(messages or self.messages, self.tools, request_options)
+
+
+@pytest.fixture
+def conversation() -> SignedConversation:
+    conversation = SignedConversation()
+    for text in ("One?", "Two?", "Three?"):
+        conversation.ask(text)
+    conversation.messages.append(Message.user("Four?"))
+    return conversation
+
+
+def voided_losses(wire: WireRequest) -> list[str]:
+    return [loss.message_id for loss in wire.losses if loss.kind is LossKind.THINKING]
+
+
+def test_a_history_that_only_grows_loses_nothing(conversation: SignedConversation) -> None:
+    """Nothing is reported, and the provider is asked for nothing, also after a restart and with other options."""
+    assert voided_losses(conversation.wire()) == []
+    assert voided_losses(conversation.wire(max_output_tokens=7, effort="low", prompt_cache="5m")) == []
+    assert b"block_binding" not in conversation.wire().body
+    conversation.messages = [read_message(write_message(message)) for message in conversation.messages]
+    conversation.context = RequestContext(model=MODEL, session_id="s")
+    assert voided_losses(conversation.wire()) == []
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["kept encodings", "a fresh context"])
+def test_whatever_changes_before_it_voids_signed_thinking(conversation: SignedConversation, known: bool) -> None:
+    """A tool, the system prompt, an earlier message: each is noticed from where it is."""
+    replies = [message.id for message in conversation.messages if message.role == "assistant"]
+    if not known:
+        conversation.context = RequestContext(model=MODEL, session_id="s")
+    changed = list(conversation.messages)
+    assert voided_losses(conversation.wire([Message.system("Be long."), *changed[1:]])) == replies
+    assert voided_losses(conversation.wire([*changed[:3], Message.user("2?"), *changed[4:]])) == replies[1:]
+    assert voided_losses(conversation.wire([*changed[:5], *changed[7:]])) == []
+    assert voided_losses(conversation.wire([*changed[:3], *changed[5:]])) == replies[2:]
+    conversation.tools = (TOOL, ToolDefinition(name="write_file"))
+    assert voided_losses(conversation.wire(changed)) == replies
+
+
+def test_the_provider_is_asked_to_drop_what_is_void(conversation: SignedConversation) -> None:
+    """It would refuse the request otherwise; the caller's own beta headers stay."""
+    conversation.tools = ()
+    wire = conversation.wire(headers={"anthropic-beta": "other-2026-01-01"}, thinking=True)
+    assert json.loads(wire.body)["thinking"] == {
+        "type": "adaptive",
+        "display": "summarized",
+        "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+    }
+    assert wire.headers["anthropic-beta"] == "other-2026-01-01,thinking-binding-controls-2026-08-01"
+
+
+def test_strictly_such_a_request_is_refused(conversation: SignedConversation) -> None:
+    """With the message in question named, and before anything is sent."""
+    assert conversation.wire(strict_prefix=True).body
+    conversation.tools = ()
+    with pytest.raises(ProjectionError, match=conversation.messages[2].id):
+        conversation.wire(strict_prefix=True)
+
+
+def test_critical_thinking_is_not_lost_this_way(conversation: SignedConversation) -> None:
+    """A block that may not be lost fails the request instead."""
+    reply = conversation.messages[2]
+    marked = reply.model_copy(update={"metadata": reply.metadata.model_copy(update={"critical": True})})
+    conversation.messages[2] = marked
+    assert conversation.wire().body
+    conversation.tools = ()
+    with pytest.raises(CriticalLossError):
+        conversation.wire()
+
+
+def test_models_that_bind_nothing_are_not_watched() -> None:
+    """There is no note on their replies."""
+    conversation = SignedConversation(model="anthropic:claude-sonnet-4-6")
+    reply = conversation.ask("One?")
+    assert "sealed_prefix" not in (reply.metadata.provider_raw or {})
+    conversation.tools = ()
+    assert voided_losses(conversation.wire([*conversation.messages, Message.user("Two?")])) == []
+
+
+def test_a_way_to_another_model_and_back_voids_nothing(conversation: SignedConversation) -> None:
+    """What another provider said in between stands behind the thinking that was signed before."""
+    conversation.messages.append(
+        Message.assistant(
+            [ThinkingBlock(text="Hm", signature="theirs"), TextBlock(text="4.")],
+            metadata=conversation.messages[2].metadata.model_copy(
+                update={"model": "openai:gpt-6.1-sol", "provider": "openai", "provider_raw": None}
+            ),
+        )
+    )
+    conversation.ask("Five?")
+    wire = conversation.wire([*conversation.messages, Message.user("Six?")])
+    assert [loss.reason for loss in wire.losses if "void" in loss.reason] == []
+    assert b"sig of Re Five?" in wire.body
+    assert b"theirs" not in wire.body
+
+
+@pytest.mark.parametrize(
+    ("model", "reported", "expected"),
+    [
+        (
+            MODEL,
+            {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "prefix_binding_mismatch"},
+            ("thinking_dropped", "prefix_binding_mismatch", "messages.1.content.0"),
+        ),
+        (
+            "openai:gpt-6.1-sol",
+            {"type": "reasoning", "action": "removed", "id": "rs_1", "reason": "prefix_mismatch"},
+            ("reasoning_removed", "prefix_mismatch", "rs_1"),
+        ),
+    ],
+)
+def test_what_the_provider_says_it_changed_is_read(
+    model: str, reported: dict[str, str], expected: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stands on the reply, survives storing, and is a warning."""
+    body = json.loads(handwritten_reply("Yes."))
+    if model.startswith("openai"):
+        body = {"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-6.1-sol", "output": []}
+    body["input_transformations"] = [reported, "nonsense"]
+    reply = get_adapter(model).from_wire_response(
+        WireResponse(200, json.dumps(body).encode()), RequestContext(model=model, session_id="s")
+    )
+    (change,) = read_message(write_message(reply)).metadata.input_transformations or ()
+    assert (change.kind, change.reason, change.where) == expected
+    assert expected[1] in caplog.text

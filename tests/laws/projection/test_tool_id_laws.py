@@ -1,0 +1,171 @@
+"""Laws of tool ids: every provider sees legal ids that never change and never meet."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.adapter.facts.capabilities import ToolIdRule
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from tests.laws.projection import targets
+from tests.laws.projection.tool_ids import all_rules, broken_law, digest, digests_of_other_processes, id_sets
+from tests.laws.strategies import TOOL_IDS
+
+RULES = all_rules()
+providers = st.sampled_from(sorted(RULES))
+natives = st.sampled_from(TOOL_IDS) | st.text(max_size=12)
+calls = st.lists(st.tuples(providers, natives), max_size=12)
+"""Who issued a call, and under which id: empty and repeated ones included."""
+
+
+def received(issued: list[tuple[str, str]]) -> tuple[ToolIdMap, list[str]]:
+    ids = ToolIdMap()
+    return ids, [ids.receive(provider, native) for provider, native in issued]
+
+
+@pytest.mark.parametrize("target", sorted(RULES))
+def test_sets_of_ids_break_no_law(target: str) -> None:
+    """Over-long, empty, repeated, Unicode and look-alike ids; `python -m tests.laws.projection.tool_ids` tries ten thousand sets."""
+    assert {broken_law(issued, later, target, RULES[target]) for issued, later in id_sets(100, 0)} == {None}
+
+
+def test_sets_of_ids_are_the_same_elsewhere() -> None:
+    """Neither the process nor its hash seed shows in the ids of any declared rule."""
+    here = digest(list(id_sets(20, 0)), RULES)
+    assert list(digests_of_other_processes(20, 0)) == [here] * 2
+
+
+@given(issued=calls, target=providers)
+def test_ids_are_injective_both_ways(issued: list[tuple[str, str]], target: str) -> None:
+    """Two calls never share an id, neither ours nor that of a target."""
+    ids, canonical = received(issued)
+    sent = [ids.id_for(one, target, RULES[target]) for one in canonical]
+    assert len(set(canonical)) == len(set(sent)) == len(issued)
+
+
+@given(issued=calls, target=providers)
+def test_ids_of_others_are_legal_and_the_issuer_gets_its_own(issued: list[tuple[str, str]], target: str) -> None:
+    """The first call of an id goes back under it, whatever it looks like; all others get an id by the rule."""
+    ids, canonical = received(issued)
+    rule = RULES[target]
+    returned: set[str] = set()
+    for one, (issuer, native) in zip(canonical, issued, strict=True):
+        wire = ids.id_for(one, target, rule)
+        if issuer == target and native and native not in returned:
+            assert wire == native
+            returned.add(native)
+        else:
+            assert rule.accepts(wire)
+            assert wire.startswith(rule.prefix)
+
+
+@given(issued=calls, later=calls, target=providers, data=st.data())
+def test_an_id_once_sent_never_changes(
+    issued: list[tuple[str, str]], later: list[tuple[str, str]], target: str, data: st.DataObject
+) -> None:
+    """Not by further turns, not by a restart, not by the order in which ids are asked for after it.
+
+    And it stays its call's own: calls that come after the restart get others.
+    """
+    ids, canonical = received(issued)
+    sent = {one: ids.id_for(one, target, RULES[target]) for one in canonical}
+    restored = ToolIdMap.load(json.loads(json.dumps(ids.dump())))
+    new = [restored.receive(provider, native) for provider, native in later]
+    for one in data.draw(st.permutations(canonical)):
+        assert restored.id_for(one, target, RULES[target]) == sent[one]
+    fresh = {restored.id_for(one, target, RULES[target]) for one in new}
+    assert len(fresh) == len(new)
+    assert fresh.isdisjoint(sent.values())
+
+
+@given(issued=calls, target=providers)
+def test_a_made_id_needs_no_memory(issued: list[tuple[str, str]], target: str) -> None:
+    """An id that is made rather than returned follows from the canonical id alone: losing the map is harmless."""
+    ids, canonical = received([call for call in issued if call[0] != target])
+    for one in canonical:
+        assert ids.id_for(one, target, RULES[target]) == ToolIdMap().id_for(one, target, RULES[target])
+
+
+@given(native_id=natives.filter(bool), repeats=st.integers(2, 5))
+def test_a_repeated_id_means_another_call(native: str, repeats: int) -> None:
+    """A provider that uses its id again, as some count from zero in every reply, gets two calls kept apart."""
+    ids, canonical = received([("mistral", native)] * repeats)
+    assert len(set(canonical)) == repeats
+    assert ids.find("mistral", native) == canonical[-1]
+    assert [ids.native_id(one, "mistral") for one in canonical] == [native] * repeats
+
+
+def test_a_native_id_is_kept_free_for_its_call() -> None:
+    """An id that a provider issued is not made up for another call, even where that one is sent first."""
+    made = ToolIdMap().id_for("tu_foreign", "openai", RULES["openai"])
+    ids = ToolIdMap()
+    own = ids.receive("openai", made)
+    assert ids.id_for("tu_foreign", "openai", RULES["openai"]) != made
+    assert ids.id_for(own, "openai", RULES["openai"]) == made
+
+
+def test_an_empty_id_is_no_id() -> None:
+    """A call that came without an id is sent with a made one, and is not found by the empty text."""
+    ids, (first, second) = received([("ollama", ""), ("ollama", "")])
+    assert first != second
+    assert ids.find("ollama", "") is None
+    assert ids.native_id(first, "ollama") is None
+    assert all(RULES["openai"].accepts(ids.id_for(one, "ollama", RULES["openai"])) for one in (first, second))
+
+
+def test_an_empty_map_is_still_a_map() -> None:
+    """``given or ToolIdMap()`` keeps the caller's map, although nothing is in it yet."""
+    ids = ToolIdMap()
+    assert (ids or ToolIdMap()) is ids
+    assert len(ids) == 0
+
+
+def test_a_rule_without_a_free_id_is_named() -> None:
+    """A rule with a single possible id serves one call; the second is told why it cannot be sent."""
+    rule = ToolIdRule(alphabet="a", min_length=6, max_length=6)
+    ids = ToolIdMap()
+    assert ids.id_for("tu_1", "tiny", rule) == "aaaaaa"
+    with pytest.raises(ConfigurationError, match="tiny leaves no free id: 1 are in use"):
+        ids.id_for("tu_2", "tiny", rule)
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        {"max_length": 5},
+        {"prefix": "call_", "max_length": 10},
+        {"prefix": "call:"},
+        {"min_length": 65},
+    ],
+)
+def test_a_rule_that_leaves_no_room_is_refused(impossible: dict[str, object]) -> None:
+    """A prefix outside the alphabet or limits that contradict each other show when the rule is read."""
+    with pytest.raises(ValueError, match=r"outside the alphabet|too little room"):
+        ToolIdRule.model_validate(impossible)
+
+
+PROGRAM = """
+import json, sys
+from dragoman.adapter.tool_ids import ToolIdMap
+from tests.laws.targets import RULES
+print(json.dumps({name: [ToolIdMap().send(one, name, RULES[name]) for one in sys.argv[1:]] for name in sorted(RULES)}))
+"""
+
+
+def test_another_process_makes_the_same_ids() -> None:
+    """Neither the process nor its hash seed shows in an id."""
+    rules = targets.RULES
+    canonical = ["tu_01M7YJFK7P2ZFT4X2CGGZPP6M5", "call_1~2", "ünïcode"]
+    here = {name: [ToolIdMap().id_for(one, name, rules[name]) for one in canonical] for name in sorted(rules)}
+    for seed in ("0", "1"):
+        there = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *canonical],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path), "PYTHONUTF8": "1"},
+            capture_output=True,
+            check=True,
+        )
+        assert json.loads(there.stdout) == here

@@ -1,0 +1,323 @@
+"""Streams over real sockets: one that stalls ends, and one that is left in any way gives its connection back.
+
+The transport's own ways of being left are tried in `tests/unit/transport/test_streams.py`; here it is the events that
+are left, and the pool is full while that happens.
+"""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.contract import AdapterOptions, RequestContext
+from dragoman.adapter.errors import DragomanError, FrameTooLargeError, RequestTimeoutError
+from dragoman.adapter.replies.stream_decoder import decode_stream, decode_stream_async
+from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.events import ErrorEvent, MessageComplete, StreamEvent
+from dragoman.canonical.message import Message
+from dragoman.testing.event_bytes import split_events
+from dragoman.transport import AsyncHttpTransport, HttpTransport, RetryPolicy
+from dragoman.transport.inflate import Inflater
+from tests.laws.streams.subjects import create_adapter
+from tests.laws.wires import handwritten_anthropic
+from tests.laws.wires.sample_replies import short_reply
+from tests.sampling import examples
+from tests.servers import (
+    HANG_UP,
+    RESET,
+    STALL,
+    FaultyServer,
+    HttpReply,
+    Pause,
+    ReceivedRequest,
+    ReplyStep,
+    json_reply,
+    sse_reply,
+)
+from tests.unit.transport.drivers import requires
+
+ADAPTER = create_adapter("anthropic")
+BODY = handwritten_anthropic.handwritten_stream(short_reply())
+EVENTS = [event for event in split_events(BODY) if b'"ping"' not in event]
+PING = handwritten_anthropic.WIRE.keep_alive
+COMMENT = b": keep-alive\n\n"
+POOL = 20
+WAVES = 15
+"""Of as many streams as the pool has connections: three hundred in all, for each way of leaving them."""
+
+NO_RETRY = RetryPolicy(max_retries=0)
+
+
+def context() -> RequestContext:
+    return RequestContext(model=str(ADAPTER.model_id))
+
+
+def request(**options: object) -> WireRequest:
+    request_options = AdapterOptions(max_output_tokens=9, context=context(), **options)  # type: ignore[arg-type]
+    return ADAPTER.to_wire([Message.user("hi")], [], request_options)
+
+
+STREAM, WHOLE = request(stream=True), request()
+
+
+# ---- A stream that says nothing any more
+
+
+class VirtualClock:
+    """Seconds pass only while chunks are waited for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def arriving(self, *chunks: tuple[float, bytes]) -> Iterator[bytes]:
+        """Each chunk after the seconds it takes."""
+        for seconds, chunk in chunks:
+            self.now += seconds
+            yield chunk
+
+    async def arriving_async(self, *chunks: tuple[float, bytes]) -> AsyncIterator[bytes]:
+        for chunk in self.arriving(*chunks):
+            yield chunk
+
+
+def both_ways(*chunks: tuple[float, bytes]) -> list[list[StreamEvent]]:
+    """The events, sync and async, of a reader who waits ten seconds."""
+
+    async def collect() -> list[StreamEvent]:
+        decoder = ADAPTER.decoder(context())
+        return [
+            event
+            async for event in decode_stream_async(later.arriving_async(*chunks), decoder, idle_timeout=10, clock=later)
+        ]
+
+    clock, later = VirtualClock(), VirtualClock()
+    return [
+        list(decode_stream(clock.arriving(*chunks), ADAPTER.decoder(context()), idle_timeout=10, clock=clock)),
+        asyncio.run(collect()),
+    ]
+
+
+@pytest.mark.parametrize(
+    "silent", [PING, COMMENT, b"\n", PING[:9], b":"], ids=["ping", "comment", "blank", "half", "colon"]
+)
+def test_keep_alives_do_not_keep_a_stalled_stream_alive(silent: bytes) -> None:
+    """Ten seconds without content are a stall, however often the server says that it is still there."""
+    for events in both_ways((1, EVENTS[0]), *[(3, silent)] * 3, (3, silent), (1, b"".join(EVENTS[1:]))):
+        last = events[-1]
+        assert isinstance(last, ErrorEvent)
+        assert isinstance(last.error, RequestTimeoutError)
+        assert "said nothing for 10 s" in str(last.error)
+        assert last.partial is not None
+
+
+def test_content_keeps_a_slow_stream_alive() -> None:
+    """An event every nine seconds is slow and no more, with pings between or without; so are large pieces of one."""
+    slow = [(9.0, event) for event in EVENTS]
+    with_pings = [pair for event in EVENTS for pair in ((8.0, PING), (1.0, event))]
+    huge = BODY.replace(b" it ", b" it " * 1000)
+    in_pieces = [(9.0, huge[start : start + 500]) for start in range(0, len(huge), 500)]
+    for chunks in (slow, with_pings, in_pieces):
+        for events in both_ways(*chunks):
+            assert isinstance(events[-1], MessageComplete)
+
+
+def test_a_reader_without_a_limit_waits() -> None:
+    """Without a silence to end it, a stream of pings goes on."""
+    clock = VirtualClock()
+    chunks = [(1.0, EVENTS[0]), *[(1000.0, PING)] * 20, (1.0, b"".join(EVENTS[1:]))]
+    events = list(decode_stream(clock.arriving(*chunks), ADAPTER.decoder(context()), clock=clock))
+    assert isinstance(events[-1], MessageComplete)
+
+
+def test_a_stream_of_pings_ends_at_the_time_limit_of_its_transport() -> None:
+    """A server that would ping for a minute is left long before, sync and async."""
+    pings: list[ReplyStep] = [step for _ in range(1200) for step in (PING, Pause(0.05))]
+
+    async def read_async() -> list[StreamEvent]:
+        async with (
+            AsyncHttpTransport(api_key="k", base_url=server.url, timeout=0.4) as transport,
+            transport.stream(ADAPTER, STREAM) as reply,
+        ):
+            decoder = ADAPTER.decoder(context())
+            return [
+                event async for event in decode_stream_async(reply.chunks, decoder, idle_timeout=reply.idle_timeout)
+            ]
+
+    with FaultyServer(sse_reply(EVENTS[0], *pings)) as server:
+        with (
+            HttpTransport(api_key="k", base_url=server.url, timeout=0.4) as transport,
+            transport.stream(ADAPTER, STREAM) as reply,
+        ):
+            sync = list(decode_stream(reply.chunks, ADAPTER.decoder(context()), idle_timeout=reply.idle_timeout))
+        for events in (sync, asyncio.run(read_async())):
+            last = events[-1]
+            assert isinstance(last, ErrorEvent)
+            assert isinstance(last.error, RequestTimeoutError)
+        assert server.wait_until_closed() == 0
+
+
+def test_a_streamed_bomb_stops_at_the_cap() -> None:
+    """A gigabyte of blank lines in a megabyte of gzip members is opened no further than the decoder reads."""
+    member = gzip.compress(b" " * (8 * 1024 * 1024) + b"\n", compresslevel=9)
+    ollama = create_adapter("ollama")
+    request_options = AdapterOptions(stream=True, context=RequestContext(model="ollama:m"))
+    bomb = HttpReply(headers={"content-encoding": "gzip"}, body=member * 128)
+    with (
+        FaultyServer(bomb) as server,
+        HttpTransport(base_url=server.url) as transport,
+        transport.stream(ollama, ollama.to_wire([Message.user("hi")], [], request_options)) as reply,
+    ):
+        (event,) = ollama.iter_stream(reply.chunks, RequestContext(model="ollama:m"))
+    assert isinstance(event, ErrorEvent)
+    assert isinstance(event.error, FrameTooLargeError)
+
+
+@given(
+    sizes=st.lists(st.sampled_from([1, 262_143, 262_144, 262_145, 700_000]), min_size=1, max_size=4),
+    cut=st.integers(50, 900),
+)
+@examples(30)
+def test_members_of_any_size_are_opened_once(sizes: list[int], cut: int) -> None:
+    """Of a body of several gzip members, of which some fill a piece to the last byte, no byte comes twice."""
+    packed = b"".join(gzip.compress(b"x" * size) for size in sizes)
+    inflater, opened = Inflater("gzip"), 0
+    for start in range(0, len(packed), cut):
+        for piece in inflater.feed(packed[start : start + cut]):
+            opened += len(piece)
+            assert opened <= sum(sizes)
+    inflater.finish()
+    assert opened == sum(sizes)
+
+
+# ---- Streams that are left
+
+
+OVERLOADED = handwritten_anthropic.WIRE.errors[0][0]
+
+ENDINGS: dict[str, HttpReply] = {
+    "stall": sse_reply(EVENTS[0], EVENTS[1], STALL),
+    "reset": sse_reply(EVENTS[0], EVENTS[1], RESET),
+    "hang up": sse_reply(EVENTS[0], HANG_UP),
+    "error event": sse_reply(EVENTS[0], OVERLOADED, STALL),
+    "error status": json_reply({"type": "error", "error": {"type": "overloaded_error", "message": "no"}}, status=529),
+    "whole": sse_reply(*EVENTS),
+    "whole and on": sse_reply(*EVENTS, PING * 20_000, STALL),
+}
+"""What the server does with each stream; the whole replies between them it answers as asked."""
+
+
+def server_of(ending: str) -> FaultyServer:
+    def script(received: ReceivedRequest) -> HttpReply:
+        if b'"stream":true' in received.body:
+            return ENDINGS[ending]
+        return HttpReply(body=handwritten_anthropic.handwritten_whole(short_reply()))
+
+    return FaultyServer(script)
+
+
+def all_events(transport: HttpTransport) -> None:
+    with transport.stream(ADAPTER, STREAM, timeout=0.05) as reply:
+        list(ADAPTER.iter_stream(reply.chunks, context()))
+
+
+def no_event(transport: HttpTransport) -> None:
+    with transport.stream(ADAPTER, STREAM) as reply:
+        ADAPTER.iter_stream(reply.chunks, context())
+
+
+def kept_events(transport: HttpTransport, kept: list[Iterator[StreamEvent]] = []) -> None:  # noqa: B006
+    """The caller keeps the events, which must not keep the connection."""
+    with transport.stream(ADAPTER, STREAM) as reply:
+        kept.append(ADAPTER.iter_stream(reply.chunks, context()))
+        next(kept[-1], None)
+
+
+@pytest.mark.parametrize("leave", [all_events, no_event, kept_events], ids=lambda leave: leave.__name__)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_events_that_a_sync_caller_leaves(
+    ending: str, leave: Callable[[HttpTransport], None], exhaustive: bool
+) -> None:
+    """More streams than there are connections, and every connection is free or closed behind them."""
+    pool = POOL if exhaustive else 3
+    rounds = pool + 5
+    with (
+        server_of(ending) as server,
+        HttpTransport(api_key="k", base_url=server.url, max_connections=pool, retry=NO_RETRY) as transport,
+    ):
+        for _ in range(rounds):
+            with suppress(DragomanError):
+                leave(transport)
+        assert transport.send(ADAPTER, WHOLE, timeout=5).status == 200
+        assert server.wait_until_closed(at_most_open=1) <= 1
+
+
+async def cancelled(transport: AsyncHttpTransport) -> None:
+    await _cancelled(transport, times=1)
+
+
+async def cancelled_twice(transport: AsyncHttpTransport) -> None:
+    await _cancelled(transport, times=2)
+
+
+async def _cancelled(transport: AsyncHttpTransport, *, times: int) -> None:
+    async def read() -> None:
+        async with transport.stream(ADAPTER, STREAM) as reply:
+            async for _ in ADAPTER.stream_response(reply.chunks, context()):
+                started.set()
+                await asyncio.sleep(0)
+
+    started = asyncio.Event()
+    task = asyncio.create_task(read())
+    await asyncio.wait([task, asyncio.create_task(started.wait())], return_when=asyncio.FIRST_COMPLETED)
+    started.set()
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+    with suppress(asyncio.CancelledError, DragomanError):
+        await task
+
+
+async def left_at_once(transport: AsyncHttpTransport) -> None:
+    async with transport.stream(ADAPTER, STREAM) as reply:
+        async for _ in ADAPTER.stream_response(reply.chunks, context()):
+            break
+
+
+async def never_iterated(transport: AsyncHttpTransport) -> None:
+    async with transport.stream(ADAPTER, STREAM) as reply:
+        ADAPTER.stream_response(reply.chunks, context())
+
+
+ASYNC = [cancelled, cancelled_twice, left_at_once, never_iterated]
+
+
+@pytest.mark.parametrize(("engine", "waves"), [("httpx", WAVES), pytest.param("aiohttp", 3, marks=requires("aiohttp"))])
+@pytest.mark.parametrize("leave", ASYNC, ids=lambda leave: leave.__name__)
+@pytest.mark.parametrize("ending", ["stall", "reset", "error status", "whole and on"])
+def test_three_hundred_streams_left_by_async_callers(
+    ending: str, leave: Callable[..., object], engine: str, waves: int, exhaustive: bool
+) -> None:
+    """Twenty at a time, so that the pool is full; then twenty whole calls at once find a connection each."""
+
+    async def main() -> None:
+        async with AsyncHttpTransport(
+            api_key="k", base_url=server.url, engine=engine, max_connections=POOL, retry=NO_RETRY
+        ) as transport:
+            for _ in range(waves if exhaustive else 1):
+                left = await asyncio.gather(*[leave(transport) for _ in range(POOL)], return_exceptions=True)  # type: ignore[call-overload]
+                assert all(error is None or isinstance(error, DragomanError) for error in left), left
+            replies = await asyncio.gather(*[transport.send(ADAPTER, WHOLE, timeout=10) for _ in range(POOL)])
+            assert {reply.status for reply in replies} == {200}
+            assert await asyncio.to_thread(server.wait_until_closed, POOL) <= POOL
+        assert await asyncio.to_thread(server.wait_until_closed) == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with server_of(ending) as server:
+        asyncio.run(main())

@@ -1,0 +1,78 @@
+"""The Chat Completions wire by hand (wire reference 4 and 7)."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.errors import ProviderError, RateLimitError, ServerError
+from tests.laws.streams.wire import Wire, compact, sse
+from tests.laws.wires.sample_replies import SampleReply
+
+_HEAD = {"id": "chatcmpl-1", "model": "gpt-5.1"}
+
+
+def _finish(sample: SampleReply) -> str:
+    return "tool_calls" if sample.calls else "length" if sample.truncated else "stop"
+
+
+def _usage(sample: SampleReply) -> dict[str, Any]:
+    prompt = sample.input_tokens + sample.cached_tokens
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": sample.output_tokens,
+        "total_tokens": prompt + sample.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": sample.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
+def handwritten_whole(sample: SampleReply) -> bytes:
+    message: dict[str, Any] = {"role": "assistant", "content": "".join(sample.text) if sample.text else None}
+    if sample.thinking:
+        message["reasoning_content"] = "".join(sample.thinking)
+    if sample.calls:
+        message["tool_calls"] = [
+            {"id": f"call_{call.id}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in sample.calls
+        ]
+    choice = {"index": 0, "message": message, "finish_reason": _finish(sample)}
+    return compact({**_HEAD, "choices": [choice], "usage": _usage(sample)}).encode()
+
+
+def handwritten_stream(sample: SampleReply) -> bytes:
+    return b"".join(sse(chunk) for chunk in _chunks(sample)) + sse("[DONE]")
+
+
+def _chunks(sample: SampleReply) -> Iterator[dict[str, Any]]:
+    def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+        return {**_HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+    yield chunk({"role": "assistant", "content": ""})
+    for piece in sample.thinking:
+        yield chunk({"reasoning_content": piece})
+    for piece in sample.text:
+        yield chunk({"content": piece})
+    for index, call in enumerate(sample.calls):
+        start = {"index": index, "id": f"call_{call.id}", "type": "function"}
+        yield chunk({"tool_calls": [{**start, "function": {"name": call.name, "arguments": ""}}]})
+        for piece in call.pieces:
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, _finish(sample))
+    yield {**_HEAD, "choices": [], "usage": _usage(sample)}
+
+
+ERRORS: tuple[tuple[bytes, type[ProviderError]], ...] = (
+    (
+        sse({"error": {"message": "The server had an error", "type": "server_error", "param": None, "code": None}}),
+        ServerError,
+    ),
+    (
+        sse({"error": {"message": "Slow down", "type": "requests", "code": "rate_limit_exceeded"}}),
+        RateLimitError,
+    ),
+)
+
+WIRE = Wire(handwritten_stream, handwritten_whole, re.compile(rb"(?m)^data: ?\[DONE\]"), ERRORS, b": keep-alive\n\n")
+UNMARKED = replace(WIRE, terminal=re.compile(rb'"finish_reason": ?"'))
+"""As it is spoken where the marker at the end may be missing: then it is the finish reason that tells."""

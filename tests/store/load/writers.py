@@ -1,0 +1,102 @@
+"""Programs that append turns, as many processes at once."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from dragoman.store import ConflictError, Store
+from dragoman.store.database import Synchronous
+from tests.store.load.anomalies import TurnJournal
+from tests.store.turns import ToolTurn, tool_turn
+from tests.systems import FORKS
+
+FORK_CONTEXT = multiprocessing.get_context("fork" if FORKS else None)
+"""A fork of a program that has imported everything is there at once; systems without it skip these tests."""
+
+
+def append_turns(
+    url: str, session_ids: Sequence[str], count: int | None, notes_file: Path, seed: int, synchronous: Synchronous
+) -> None:
+    """That many turns, or turns until it is killed; every second one on the version that it has just seen."""
+    journal, chance = TurnJournal(notes_file), random.Random(seed)
+    try:
+        with Store(url, synchronous=synchronous, pool_size=1, timeout=120) as store:
+            done = 0
+            while count is None or done < count:
+                session_id = chance.choice(session_ids)
+                turn = tool_turn("?" * chance.randint(1, 400), native=f"toolu_{seed}_{done}")
+                if done % 2:
+                    _append_to_any(store, session_id, turn, journal)
+                else:
+                    _append_to_seen(store, session_id, turn, journal)
+                done += 1
+    except BaseException as error:
+        journal.failed(error)
+        raise
+
+
+def _append_to_any(store: Store, session_id: str, turn: ToolTurn, journal: TurnJournal) -> None:
+    ids = [message.id for message in turn.messages]
+    journal.begin(session_id, ids)
+    journal.acknowledged(ids[0], store.append(session_id, turn.messages, expected_version=None, tool_ids=turn.tool_ids))
+
+
+def _append_to_seen(store: Store, session_id: str, turn: ToolTurn, journal: TurnJournal) -> None:
+    ids = [message.id for message in turn.messages]
+    journal.begin(session_id, ids)
+    seen = store.record(session_id).version
+    while (found := _append_on(store, session_id, turn, seen, journal)) is not None:
+        assert found > seen
+        seen = found
+
+
+def _append_on(store: Store, session_id: str, turn: ToolTurn, seen: int, journal: TurnJournal) -> int | None:
+    """None where the turn was kept, and otherwise the version that the session has by now."""
+    try:
+        version = store.append(session_id, turn.messages, expected_version=seen, tool_ids=turn.tool_ids)
+    except ConflictError as conflict:
+        journal.conflict()
+        return conflict.found
+    assert version == seen + 1
+    journal.acknowledged(turn.messages[0].id, version)
+    return None
+
+
+def run_all(count: int, start: Callable[[int], BaseProcess]) -> list[int | None]:
+    """The exit codes."""
+    programs = [start(number) for number in range(count)]
+    for program in programs:
+        program.start()
+    for program in programs:
+        program.join()
+    return [program.exitcode for program in programs]
+
+
+def kill_at_random(kills: int, at_once: int, start: Callable[[int], BaseProcess], seed: int) -> int:
+    """Kills that many programs, each at a moment of its own, while others go on. The result is how many were killed."""
+    chance, living, begun, killed = random.Random(seed), dict[BaseProcess, float](), 0, 0
+    while killed < kills:
+        while len(living) < at_once and begun < kills:
+            program = start(begun)
+            program.start()
+            begun += 1
+            living[program] = time.monotonic() + chance.uniform(0.02, 0.5)
+        due = min(living, key=living.__getitem__)
+        time.sleep(max(0.0, living.pop(due) - time.monotonic()))
+        assert due.pid is not None
+        os.kill(due.pid, signal.SIGKILL)
+        due.join()
+        killed += due.exitcode == -signal.SIGKILL
+        if due.exitcode != -signal.SIGKILL:
+            begun -= 1  # it had ended by itself: another one in its place
+    return killed
+
+
+def create_sessions(url: str, count: int) -> list[str]:
+    with Store(url) as store:
+        return [store.create("anthropic:claude-opus-5-5", user_id=f"usr_{number}").id for number in range(count)]

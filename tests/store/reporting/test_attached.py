@@ -1,0 +1,100 @@
+"""A report over a store that DuckDB reads where it is: the figures of the store's own, to the last digit."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
+from dragoman.canonical.message import Message
+from dragoman.cli.io.cost_sources import AttachedStore, Repricing, Span, StoreReplies
+from dragoman.store import Store, StoreError, StoreVersionError
+from dragoman.store.reports.attached import _BACKENDS, AttachedReplies
+from tests.sampling import examples
+from tests.store.databases import postgres_place, postgres_url
+from tests.store.reporting.test_exported import DAY, GROUPS, NOON, PRICES, filled, replies
+from tests.store.turns import change
+
+pytest.importorskip("duckdb", reason="the extra `report` is not installed")
+
+
+def attached(url: str) -> AttachedReplies:
+    """Skips where DuckDB has not the extension, as in most places: it is nobody's dependency."""
+    try:
+        return AttachedReplies(url)
+    except MissingExtraError as missing:
+        pytest.skip(str(missing))
+
+
+def test_a_report_is_that_of_the_store(lasting_place: str) -> None:
+    """For all groups, and times; a fork's copies are billed once."""
+    with Store(lasting_place) as store:
+        filled(store)
+        spent = store.total_spend()
+    assert attached(lasting_place).costs() == (spent,)
+    for by in (*([name] for name in GROUPS), ["team", "day"]):
+        for span in (Span(), Span(NOON + DAY), Span(None, NOON + DAY)):
+            for prices in PRICES:
+                found = AttachedStore(lasting_place, span).lines(by, prices)
+                assert tuple(found) == tuple(StoreReplies(lasting_place, span).lines(by, prices))
+
+
+@examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    messages=st.lists(replies(), min_size=1, max_size=12),
+    by=st.lists(st.sampled_from(GROUPS), max_size=2, unique=True),
+    prices=st.sampled_from(PRICES),
+)
+def test_whatever_was_said_by_whom_and_for_how_much(
+    tmp_path_factory: pytest.TempPathFactory, messages: list[Message], by: list[str], prices: Repricing
+) -> None:
+    """Backslashes, U+0000, counts and costs of any size."""
+    _compare(f"sqlite:///{tmp_path_factory.mktemp('attached') / 'sessions.db'}", messages, by, prices)
+    if (server := postgres_url()) is not None:
+        with postgres_place(server) as url:
+            _compare(url, messages, by, prices)
+
+
+def _compare(url: str, messages: list[Message], by: list[str], prices: Repricing) -> None:
+    with Store(url, synchronous="normal") as store:
+        store.create(messages=messages[:8], attempts=messages[8:], session_id="a\\0\0\\")
+    attached(url)
+    assert tuple(AttachedStore(url).lines(by, prices)) == tuple(StoreReplies(url).lines(by, prices))
+
+
+def test_an_older_store_is_not_guessed_at(lasting_place: str) -> None:
+    """Its tables may be others."""
+    with Store(lasting_place) as store:
+        store.create()
+        attached(lasting_place)
+        change(store, "UPDATE dragoman_version SET version_num = '0001'")
+    with pytest.raises(StoreVersionError, match="of version '0001'"):
+        AttachedReplies(lasting_place)
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    """Before anything is opened, or with a word on what is missing; no password is repeated."""
+    for url in ("chats.db", "mysql://ann:hunter2@h/x", "sqlite://", f"sqlite:///{tmp_path}/none.db"):
+        with pytest.raises(ConfigurationError) as refused:
+            AttachedReplies(url)
+        assert "hunter2" not in str(refused.value)
+    with Store(f"sqlite:///{tmp_path}/chats.db") as store:
+        store.create()
+    with pytest.raises(RequestError, match="costs can be grouped by"):
+        attached(f"sqlite:///{tmp_path}/chats.db").costs(["colour"])
+    (tmp_path / "other.db").write_bytes(b"SQLite format 3\0 or so")
+    with pytest.raises(StoreError, match="no store there"):
+        AttachedReplies(f"sqlite:///{tmp_path}/other.db")
+    with pytest.raises(StoreError, match="no store there") as hidden:
+        attached("postgresql://ann:hunter2@127.0.0.1:1/x")
+    assert "hunter2" not in str(hidden.value)
+
+
+def test_without_the_extension_it_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is fetched."""
+    monkeypatch.setitem(_BACKENDS, "sqlite", _BACKENDS["sqlite"]._replace(extension="nobody_has_this"))
+    with Store(f"sqlite:///{tmp_path}/chats.db") as store:
+        store.create()
+    with pytest.raises(MissingExtraError, match=r"INSTALL sqlite.*dragoman store export"):
+        AttachedReplies(f"sqlite:///{tmp_path}/chats.db")

@@ -1,0 +1,282 @@
+"""Replies as Parquet, one file a day: what a report over them says is what the store says, to the last digit."""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from dragoman.adapter.errors import ConfigurationError, MissingExtraError, RequestError
+from dragoman.canonical.message import Message, MessageMetadata, MessageStatus
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+from dragoman.cli.io.cost_sources import ExportedReplies, Repricing, Span, StoreReplies
+from dragoman.pricing import price_table
+from dragoman.pricing.analytics.replies import Replies, day_path
+from dragoman.store import AsyncStore, ExportResult, Store, StoreError
+from tests.sampling import examples
+from tests.store.reporting.test_bills import SONNET, reply
+
+duckdb = pytest.importorskip("duckdb", reason="the extra `report` is not installed")
+
+DAY = timedelta(days=1)
+NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
+DAYS = tuple(NOON.date() + number * DAY for number in range(3))
+GROUPS = ("model", "provider", "day", "user", "team", "session")
+
+
+def filled(store: Store) -> None:
+    """Three days, two sessions, a fork and an attempt."""
+    replies = [reply(NOON + number * DAY, tokens=1000 + number) for number in range(3)]
+    store.create(SONNET, replies, session_id="sess_1", attempts=[reply(NOON, user=None)])
+    store.create(SONNET, [Message.user("Hi"), reply(NOON + DAY, user="usr_2")], session_id="sess_2")
+    store.fork("sess_1", new_session_id="sess_3")
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store("sqlite://") as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "days"
+
+
+def rows(folder: Path, columns: str = "*") -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        found: list[tuple[Any, ...]] = connection.execute(
+            f"SELECT {columns} FROM read_parquet('{folder}/*/*.parquet', hive_partitioning = true) ORDER BY ALL"
+        ).fetchall()
+        return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_row_for_each_bill_in_the_folder_of_its_day(lasting_store: Store, folder: Path) -> None:
+    """With its figures; nothing that was said is in any file."""
+    filled(lasting_store)
+    done = lasting_store.export_replies(folder)
+    assert done == ExportResult(DAYS, (), (), 5)
+    assert sorted(contents(folder)) == [f"day={day}/part-0.parquet" for day in DAYS]
+    columns = 'day, session_id, seq, attempt, epoch_us("at"), model, user_id, input_tokens, cost_usd, pricing_version'
+    expected = [
+        (
+            bill.created_at.date(), bill.session_id, seq, attempt, int(1e6 * bill.created_at.timestamp()),
+            bill.metadata.model, bill.metadata.user_id, bill.usage.input_tokens, bill.usage.cost_usd,
+            bill.usage.pricing_version,
+        )
+        for bill, seq, attempt in zip(lasting_store.billed_replies(), (0, 1, 2, 1, 0), (False,) * 4 + (True,), strict=True)
+        if bill.usage is not None
+    ]  # fmt: skip
+    assert rows(folder, columns) == sorted(expected, key=lambda row: (row[0], row[1], row[2], row[3]))
+    assert not any(b"a secret" in content for content in contents(folder).values())
+
+
+def test_the_text_is_there_where_it_was_asked_for(store: Store, folder: Path) -> None:
+    """Days with and without it are read together."""
+    filled(store)
+    store.export_replies(folder)
+    store.export_replies(folder, since=DAYS[2], text=True)
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"SELECT text FROM read_parquet('{folder}/*/*.parquet', union_by_name = true) ORDER BY ALL"
+        ).fetchall()
+    assert found == [("a secret",), *[(None,)] * 4]
+    assert Replies(folder).costs()[0].replies == 5
+
+
+def test_an_export_again_writes_the_same_bytes_or_nothing(store: Store, folder: Path) -> None:
+    """A day that has not changed is left alone, and written byte for byte as before where it is asked for."""
+    filled(store)
+    store.export_replies(folder)
+    before = contents(folder)
+    assert store.export_replies(folder) == ExportResult((), DAYS, (), 0)
+    assert store.export_replies(folder, overwrite=True).replies == 5
+    assert contents(folder) == before
+
+
+def test_only_the_days_that_changed_are_written(lasting_store: Store, folder: Path) -> None:
+    """By a reply that came late, by one that was deleted; a day without any is taken away."""
+    filled(lasting_store)
+    lasting_store.export_replies(folder)
+    lasting_store.append("sess_2", [reply(NOON)], expected_version=None)
+    assert lasting_store.export_replies(folder) == ExportResult(DAYS[:1], DAYS[1:], (), 3)
+    lasting_store.delete("sess_1")
+    assert lasting_store.export_replies(folder) == ExportResult(DAYS[:2], (), DAYS[2:], 2)
+    assert not (folder / f"day={DAYS[2]}").exists()
+    lasting_store.delete("sess_2")
+    assert lasting_store.export_replies(folder).removed == DAYS[:2]
+    assert list(folder.iterdir()) == []
+
+
+def test_days_outside_are_left_alone(store: Store, folder: Path) -> None:
+    """Neither written nor taken away, whatever has become of them."""
+    filled(store)
+    assert store.export_replies(folder, since=DAYS[1], until=DAYS[2]).written == DAYS[1:2]
+    assert store.export_replies(folder).written == (DAYS[0], DAYS[2])
+    store.delete("sess_1")
+    assert store.export_replies(folder, since=DAYS[2]) == ExportResult((), (), DAYS[2:], 0)
+    assert day_path(folder, DAYS[0]).exists()
+
+
+def test_an_export_that_breaks_off_changes_no_day(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are moved to their places when they are whole; what lay beside them goes."""
+    filled(store)
+    store.export_replies(folder)
+    store.append("sess_2", [reply(NOON), reply(NOON + DAY)], expected_version=None)
+    before, moved = contents(folder), []
+
+    def breaks(self: Path, target: Path) -> None:
+        moved.append(target)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", breaks)
+        with pytest.raises(StoreError, match="No space left"):
+            store.export_replies(folder)
+    assert moved == [day_path(folder, DAYS[0])]
+    assert contents(folder) == before
+    assert store.export_replies(folder).written == DAYS[:2]
+
+
+def test_a_file_of_somebody_else_is_not_taken_away(store: Store, folder: Path) -> None:
+    """A damaged one of ours is written anew."""
+    filled(store)
+    store.export_replies(folder)
+    day_path(folder, DAYS[0]).write_bytes(b"PAR1 no more")
+    strange = day_path(folder, date(2020, 1, 1))
+    strange.parent.mkdir(parents=True)
+    strange.write_bytes(b"theirs")
+    (folder / "day=someday").mkdir()
+    (folder / "day=someday" / "part-0.parquet").write_bytes(b"theirs")
+    assert store.export_replies(folder) == ExportResult(DAYS[:1], DAYS[1:], (), 2)
+    assert strange.exists()
+
+
+def test_a_cost_that_a_column_would_round_is_refused(store: Store, folder: Path) -> None:
+    """And no file is written."""
+    cost = Decimal("0.0000000000000000000000001")
+    usage = Usage(cost_usd=cost, cost_status=CostStatus.PRICED)
+    store.create(messages=[Message.assistant("Hi", metadata=MessageMetadata(provider="a", usage=usage))])
+    with pytest.raises(StoreError, match="is not rounded"):
+        store.export_replies(folder)
+    assert list(folder.iterdir()) == []
+
+
+def test_the_report_opens_the_days_it_needs_alone(store: Store, folder: Path) -> None:
+    """The files of the others hold nonsense, and are not missed."""
+    filled(store)
+    store.export_replies(folder)
+    expected = store.billed_replies(since=NOON + DAY, until=NOON + DAY + timedelta(hours=1))
+    for day in (DAYS[0], DAYS[2]):
+        day_path(folder, day).write_bytes(b"nonsense")
+    found = Replies(folder, since=NOON + DAY, until=NOON + DAY + timedelta(hours=1))
+    assert found.days == DAYS[1:2]
+    assert found.costs()[0].replies == len(list(expected)) == 2
+    assert Replies(folder, since=NOON + DAY, until=NOON + DAY + timedelta(microseconds=1)).costs()[0].replies == 2
+    assert Replies(folder, since=NOON + DAY + timedelta(microseconds=1), until=NOON + 1.4 * DAY).costs() == ()
+    with pytest.raises(RequestError, match="cannot be read"):
+        Replies(folder).costs()
+
+
+def test_no_days_cost_nothing(store: Store, folder: Path) -> None:
+    """In a folder of other days; a folder without any is refused."""
+    filled(store)
+    store.export_replies(folder)
+    assert Replies(folder, since=NOON + 30 * DAY).costs() == ()
+    with pytest.raises(ConfigurationError, match="no exported replies"):
+        Replies(folder / "none")
+    with pytest.raises(RequestError, match="without a zone"):
+        Replies(folder, since=datetime(2026, 11, 19))  # noqa: DTZ001
+    with pytest.raises(RequestError, match="not by 'colour'"):
+        Replies(folder).costs(["colour"])
+
+
+TOKENS = st.none() | st.integers(0, 10**9)
+PLAIN = st.text(st.characters(codec="utf-8"), max_size=5)
+NAMES = st.none() | st.sampled_from(["usr_1", "a\0b", "Łódź", ""]) | PLAIN
+
+
+@st.composite
+def usages(draw: st.DrawFn) -> Usage:
+    model = draw(st.sampled_from([SONNET, "openai:o3", "google:gemini-2.5-pro", "nobody:knows"]))
+    used = TokenUsage(
+        input_tokens=draw(st.integers(0, 10**12)),
+        output_tokens=draw(st.integers(0, 2**62)),
+        cached_input_tokens=draw(st.integers(0, 10**6)),
+        reasoning_tokens=draw(TOKENS),
+        server_tools=draw(st.dictionaries(st.sampled_from(["web_search", "x"]), st.integers(0, 9), max_size=2)),
+        service_tier=draw(st.sampled_from([None, "flex", "standard"])),
+        raw=draw(st.sampled_from([None, {"inference_geo": "us"}, {"a": {"b": [1, "x\0"]}}])),
+        unread=draw(st.sampled_from([(), ("a",)])),
+    )
+    usage = price_table().price(model, used, NOON)
+    own = st.decimals(0, 10**13, allow_nan=False, allow_infinity=False, places=24)
+    return usage if draw(st.booleans()) else usage.model_copy(update={"cost_usd": draw(own)})
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> Message:
+    metadata = MessageMetadata(
+        model=draw(st.sampled_from([None, SONNET, "openai:o3", "nobody:knows", "local"])),
+        provider=draw(st.sampled_from([None, "anthropic", ""])),
+        user_id=draw(NAMES),
+        team_id=draw(NAMES),
+        status=draw(st.sampled_from(list(MessageStatus))),
+        usage=draw(st.none() | usages()),
+    )
+    at = NOON + timedelta(microseconds=draw(st.integers(-3 * 86_400_000_000, 3 * 86_400_000_000)))
+    return Message.assistant("a secret", metadata=metadata, created_at=at)
+
+
+PRICES = (Repricing(), Repricing(), Repricing(as_model="openai:o3"), Repricing(table=price_table()))
+
+
+@examples(8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    messages=st.lists(replies(), min_size=1, max_size=12),
+    by=st.lists(st.sampled_from(GROUPS), max_size=2, unique=True),
+    span=st.sampled_from([Span(), Span(NOON), Span(NOON - DAY, NOON + DAY / 3)]),
+    prices=st.sampled_from(PRICES),
+)
+def test_a_report_over_the_files_is_that_of_the_store(
+    tmp_path_factory: pytest.TempPathFactory, messages: list[Message], by: list[str], span: Span, prices: Repricing
+) -> None:
+    """Whatever was said, by whom and for how much: as recorded, and as another model; for all groups and times."""
+    place = tmp_path_factory.mktemp("exported")
+    url = f"sqlite:///{place / 'sessions.db'}"
+    with Store(url, synchronous="normal") as store:
+        store.create(messages=messages[:8], attempts=messages[8:], session_id="sess_1")
+        spent = store.total_spend()
+        done = store.export_replies(place / "days")
+    if not done.replies:
+        return
+    stored, exported = StoreReplies(url, span), ExportedReplies(place / "days", span)
+    assert tuple(exported.lines(by, prices)) == tuple(stored.lines(by, prices))
+    assert Replies(place / "days").costs() == (spent,)
+
+
+def test_everything_has_its_twin(store: Store, folder: Path) -> None:
+    """`AsyncStore` exports as `Store` does, and takes a name for a path."""
+    filled(store)
+
+    async def exported() -> ExportResult:
+        return await AsyncStore(store).export_replies(str(folder), since=DAYS[1])
+
+    assert anyio.run(exported).written == DAYS[1:]
+
+
+def test_without_duckdb(store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra is named."""
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(MissingExtraError, match=r"dragoman\[report\]"):
+        store.export_replies(folder)

@@ -1,0 +1,95 @@
+"""Capabilities are data: declared for each model, honest by default."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dragoman.adapter.facts.capabilities import (
+    ABSENT,
+    EMULATED,
+    NATIVE,
+    AdapterCapabilities,
+    ModelTable,
+    ThinkingPolicy,
+    ToolIdRule,
+)
+
+TABLE = ModelTable(
+    {
+        "default": {"supports_images": "native", "max_context_tokens": 1000, "wire": {"a": 1, "b": {"c": 2}}},
+        "model": [
+            {"match": "big-*", "listed": ["big-1"], "max_context_tokens": 9000, "wire": {"b": {"d": 3}}},
+            {"match": ["*-text", "old"], "listed": ["old"], "supports_images": "absent"},
+            {"match": "big-text", "tool_id_rule": {"prefix": "t_"}},
+        ],
+    }
+)
+
+
+def test_absent_is_falsy() -> None:
+    """And emulated is not: the adapter gets there."""
+    assert [bool(support) for support in (NATIVE, EMULATED, ABSENT)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "images", "wire", "prefix"),
+    [
+        ("small", 1000, True, {"a": 1, "b": {"c": 2}}, ""),
+        ("big-1", 9000, True, {"a": 1, "b": {"c": 2, "d": 3}}, ""),
+        ("old", 1000, False, {"a": 1, "b": {"c": 2}}, ""),
+        ("big-text", 9000, False, {"a": 1, "b": {"c": 2, "d": 3}}, "t_"),
+        ("BIG-1", 1000, True, {"a": 1, "b": {"c": 2}}, ""),
+    ],
+)
+def test_rows_apply_in_order(model: str, tokens: int, images: bool, wire: dict[str, Any], prefix: str) -> None:
+    """Every row whose pattern fits, tables merged key by key, later ones last; names are exact in case."""
+    found = TABLE.capabilities(model)
+    assert (found.max_context_tokens, bool(found.supports_images), found.wire) == (tokens, images, wire)
+    assert found.tool_id_rule.prefix == prefix
+    assert TABLE.capabilities(model) is found
+
+
+def test_a_table_lists_the_models_that_it_names() -> None:
+    """In its order."""
+    assert TABLE.listed == ("big-1", "old")
+
+
+def test_a_typo_in_a_table_is_refused() -> None:
+    """A capability that does not exist cannot be declared."""
+    with pytest.raises(ValidationError, match="supports_telepathy"):
+        ModelTable({"default": {"supports_telepathy": "native"}}).capabilities("m")
+
+
+def test_an_empty_table_declares_little() -> None:
+    """What is not declared is absent, but for what every model does."""
+    found = ModelTable({}).capabilities("m")
+    assert found == AdapterCapabilities()
+    assert [name for name in AdapterCapabilities.model_fields if getattr(found, name) == NATIVE] == [
+        "supports_tools", "supports_system_prompt", "structured_output_by", "structured_output_with_tools",
+        "supports_streaming", "supports_streaming_tool_calls",
+        "supports_parallel_tool_calls", "supports_system_messages_in_list", "supports_mid_conversation_system",
+        "supports_media_urls", "supports_empty_text", "thinking_off",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reads_from", "model", "reads"),
+    [
+        ((), "a:b", False), (("*",), None, False), (("*",), "a:b", True), (("a:*",), "a:b", True),
+        (("a:*",), "aa:b", False), (("x", "a:b-?"), "a:b-1", True),
+    ],
+)  # fmt: skip
+def test_whose_thinking_a_model_reads(reads_from: tuple[str, ...], model: str | None, reads: bool) -> None:
+    """Globs over whole model ids; thinking of unknown origin is nobody's."""
+    assert ThinkingPolicy(reads_from=reads_from).can_read(model) is reads
+
+
+@pytest.mark.parametrize(
+    ("tool_id", "accepted"),
+    [("abc", True), ("ab", False), ("abcdef", False), ("ab-d", False), ("", False), ("abcde", True)],
+)
+def test_which_ids_a_rule_accepts(tool_id: str, accepted: bool) -> None:
+    """By length and alphabet, ends included; the prefix is for ids of our own making."""
+    rule = ToolIdRule.model_construct(alphabet="abcdef", min_length=3, max_length=5, prefix="a")
+    assert rule.accepts(tool_id) is accepted

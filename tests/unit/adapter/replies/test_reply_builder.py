@@ -1,0 +1,158 @@
+"""From what an adapter read to a message: ids, cost, time, and what the deltas alone add up to."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.contract import RequestContext
+from dragoman.adapter.replies.reply_builder import ReplyBuilder, final_message, fold_deltas
+from dragoman.canonical.blocks import TextBlock, ThinkingBlock, ToolUseBlock
+from dragoman.canonical.events import (
+    ErrorEvent,
+    MessageComplete,
+    MessageStart,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseEnd,
+    ToolUseInputDelta,
+    ToolUseStart,
+)
+from dragoman.canonical.message import Channel, Message, MessageStatus, Role, StopReason
+from dragoman.canonical.routing import RoutingDecisionRecord, RoutingMode
+from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
+
+NOW = datetime(2026, 11, 21, 8, 0, 1, tzinfo=UTC)
+
+
+class Prices:
+    """A table that knows one model, at a dollar a call."""
+
+    def __init__(self, known: str) -> None:
+        self.known = known
+        self.requested: list[str] = []
+
+    def price(self, model_id: str, usage: TokenUsage, at: datetime) -> Usage:
+        assert at == NOW
+        self.requested.append(model_id)
+        if model_id != self.known:
+            return Usage(**dict(usage))
+        return Usage(
+            **dict(usage), cost_usd=Decimal(1), cost_status=CostStatus.PRICED, pricing_version="2026-11", unpriced=()
+        )
+
+
+def reply(**fields: Any) -> ReplyBuilder:
+    minted = "01M7YJFK7P2ZFT4X2CGGZPP6M5"
+    context = RequestContext(model="toy:m", session_id="sess_1", clock=lambda: NOW, new_id=lambda: minted, **fields)
+    return ReplyBuilder(context, "toy")
+
+
+def message(
+    of: ReplyBuilder, *content: TextBlock | ToolUseBlock, model: str | None = "m-2026", usage: TokenUsage | None = None
+) -> Message:
+    return of.build(content, model=model, stop_reason=StopReason.END_TURN, usage=usage, raw={"id": "r1"})
+
+
+def test_a_message_knows_where_it_comes_from() -> None:
+    """Ids and time from the context, the model that served, the provider's notes under the provider's name."""
+    routing = RoutingDecisionRecord(mode=RoutingMode.MANUAL, chosen_model="toy:m", reason="asked for")
+    built = message(reply(routing=routing, user_id="usr_1", team_id="team_1"), TextBlock(text="Hi"))
+    assert (built.id, built.session_id, built.role) == ("01M7YJFK7P2ZFT4X2CGGZPP6M5", "sess_1", Role.ASSISTANT)
+    assert built.created_at == NOW
+    assert (built.metadata.model, built.metadata.provider) == ("toy:m-2026", "toy")
+    assert (built.metadata.routing, built.metadata.user_id, built.metadata.team_id) == (routing, "usr_1", "team_1")
+    assert built.metadata.stop_reason is StopReason.END_TURN
+    assert built.metadata.provider_raw == {"by": "toy", "id": "r1"}
+    assert built.metadata.usage is None
+
+
+def test_a_model_that_does_not_tell_its_name_is_the_one_that_was_asked() -> None:
+    """Some replies name no model."""
+    assert message(reply(), model=None).metadata.model == "toy:m"
+
+
+def test_a_reply_can_be_cut_off_or_have_a_channel() -> None:
+    """Both are the adapter's to say."""
+    cut = reply().build(
+        (), model=None, stop_reason=None, usage=None, raw={}, status=MessageStatus.ERROR, channel=Channel.COMMENTARY
+    )
+    assert (cut.metadata.status, cut.channel) == (MessageStatus.ERROR, Channel.COMMENTARY)
+
+
+def test_a_call_has_one_id_however_often_it_is_asked_for() -> None:
+    """By its place in the reply; the message notes the provider's own ids, for whoever sends it back."""
+    of = reply()
+    first, second, third = of.call_id(0, "call_1"), of.call_id(1, "call_1"), of.call_id(2, None)
+    assert of.call_id(0, "call_1") == first
+    assert len({first, second, third}) == 3
+    built = message(of, *(ToolUseBlock(id=one, name="f") for one in (first, second, third)))
+    assert built.metadata.provider_raw == {"by": "toy", "id": "r1", "tool_ids": {first: "call_1", second: "call_1"}}
+
+
+class TestCost:
+    usage = TokenUsage(input_tokens=1)
+
+    def test_without_a_price_table_there_is_no_price(self) -> None:
+        """None, and the status that says so."""
+        priced = message(reply(), usage=self.usage).metadata.usage
+        assert priced == Usage(input_tokens=1)
+        assert priced.cost_usd is None
+
+    @pytest.mark.parametrize(
+        ("known", "requested", "cost"),
+        [
+            ("toy:m-2026", ["toy:m-2026"], 1),
+            ("toy:m", ["toy:m-2026", "toy:m"], 1),
+            ("toy:other", ["toy:m-2026", "toy:m"], None),
+        ],
+    )
+    def test_the_model_that_served_is_priced_before_the_one_asked_for(
+        self, known: str, requested: list[str], cost: int | None
+    ) -> None:
+        """An alias stands for its price where the table does not know the dated name."""
+        prices = Prices(known)
+        priced = message(reply(prices=prices), usage=self.usage).metadata.usage
+        assert priced is not None
+        assert prices.requested == requested
+        assert priced.cost_usd == cost
+
+    @pytest.mark.parametrize("prices", [None, Prices("toy:m-2026")])
+    @pytest.mark.parametrize(("seconds", "latency"), [(1.2344, 1234), (-5, 0)])
+    def test_latency_is_measured_from_the_request(self, prices: Prices | None, seconds: float, latency: int) -> None:
+        """In milliseconds; a clock that stepped back makes no negative one."""
+        of = reply(started_at=NOW - timedelta(seconds=seconds), prices=prices)
+        priced = message(of, usage=self.usage).metadata.usage
+        assert priced is not None
+        assert priced.latency_ms == latency
+
+
+DELTAS = (
+    MessageStart("m1", "m"),
+    ThinkingDelta("m1", 0, "H"),
+    ThinkingDelta("m1", 0, "m.", "c2ln"),
+    TextDelta("m1", 1, "He"),
+    ToolUseStart("m1", 2, "tu_1", "f"),
+    TextDelta("m1", 1, "llo"),
+    ToolUseInputDelta("m1", 2, "tu_1", '{"a":'),
+    ToolUseEnd("m1", 2, "tu_1", {"a": 1}),
+    ToolUseStart("m1", 3, "tu_2", "g"),
+)
+
+
+def test_deltas_add_up_to_blocks() -> None:
+    """In the order of their indices; a call that was not finished is none."""
+    assert fold_deltas(DELTAS) == (
+        ThinkingBlock(text="Hm.", signature="c2ln"),
+        TextBlock(text="Hello"),
+        ToolUseBlock(id="tu_1", name="f", input={"a": 1}),
+    )
+    assert fold_deltas(()) == ()
+
+
+def test_the_last_event_has_the_message() -> None:
+    """A stream that broke has none."""
+    whole = Message.assistant("Hello")
+    assert final_message([*DELTAS, MessageComplete(whole)]) is whole
+    assert final_message([*DELTAS, ErrorEvent(ValueError("cut"), whole)]) is None

@@ -1,0 +1,95 @@
+"""Counts of a usage object: what is none is named, and never summed."""
+
+import logging
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.replies.usage_reader import MAX_COUNT, UsageReader
+
+NO_COUNTS: list[Any] = [
+    -1, 1.5, -0.5, "12", "", True, False, [], {}, [3], {"a": 1}, MAX_COUNT + 1, 10**400, float("nan"), float("inf"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NO_COUNTS, ids=lambda value: repr(value)[:20])
+def test_what_is_no_count_is_left_out_and_named(value: Any) -> None:
+    """Negative, broken, written as a text, a truth value, too large: none of them is added to anything."""
+    count = UsageReader({"a": value, "b": 7})
+    assert (count("a"), count.optional("a"), count.required("a"), count.count_at("a", value)) == (0, None, 0, 0)
+    assert count("b") == 7
+    assert count.unread == ("a",)
+
+
+@pytest.mark.parametrize(("value", "read"), [(0, 0), (12, 12), (12.0, 12), (MAX_COUNT, MAX_COUNT), (None, None)])
+def test_what_is_a_count_is_read(value: Any, read: int | None) -> None:
+    """A whole number, be it written with a point; null is as good as nothing."""
+    count = UsageReader({"a": value})
+    assert count.optional("a") == read
+    assert count.unread == ()
+
+
+def test_a_count_that_was_due_is_missed() -> None:
+    """Nothing where the format promises a number is not the same as 0."""
+    count = UsageReader({"b": None})
+    assert (count.required("a"), count.required("b")) == (0, 0)
+    assert count.unread == ("a", "b")
+
+
+def test_paths_lead_into_objects_only() -> None:
+    """The first path that holds anything counts; a text on the way holds nothing."""
+    count = UsageReader({"a": {"b": 3}, "c": "text", "d": None})
+    assert count.optional("d.x", "c.x", "a.b") == 3
+    assert count.optional("a.b.c") is None
+    assert count.unread == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [({"search": 2, "fetch": 0, "odd": -1}, {"search": 2}), (None, {}), ([], {}), ("text", {}), ({}, {})],
+)
+def test_counts_by_name(value: Any, named: dict[str, int]) -> None:
+    """Zeros say nothing."""
+    assert UsageReader({"tools": value}).counts_by_name("tools") == named
+
+
+@pytest.mark.parametrize(
+    ("value", "dollars"),
+    [
+        (0.0015, "0.0015"), (3, "3"), ("0.25", "0.25"), (0, "0"), (None, None), (-1, None), ("much", None),
+        (True, None),
+        (float("nan"), None), (float("inf"), None), ([], None), (10**30, None), ("1e999999", None),
+    ],
+)  # fmt: skip
+def test_a_providers_own_figure(value: Any, dollars: str | None) -> None:
+    """Read as it was written, never by way of binary fractions."""
+    count = UsageReader({"cost": value})
+    assert count.dollars("cost") == (None if dollars is None else Decimal(dollars))
+    assert (count.unread == ()) == (dollars is not None or value is None)
+
+
+def test_lists_and_words() -> None:
+    """A list of objects, a word; whatever else stands there is named."""
+    count = UsageReader({"list": [{"a": 1}], "bad": [1], "text": {}, "word": "flex", "odd": 5})
+    assert count.objects("list") == [{"a": 1}]
+    assert (count.objects("bad"), count.objects("text"), count.objects("none")) == ([], [], [])
+    assert (count.text("word"), count.text("odd"), count.text("none")) == ("flex", None, None)
+    assert count.unread == ("bad", "text", "odd")
+
+
+def test_more_from_the_cache_than_the_prompt_has() -> None:
+    """Is said, and nothing becomes negative."""
+    count = UsageReader({})
+    assert count.uncached(10, 4, 3) == 3
+    assert not count.unread
+    assert count.uncached(10, 8, 3) == 0
+    assert count.unread == ("more cached tokens than the prompt has",)
+
+
+@pytest.mark.parametrize("value", [None, {}, [], "", 0, "text", [1], 7])
+def test_no_object_is_no_usage(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """What is not there is not warned of; what makes no sense is."""
+    with caplog.at_level(logging.WARNING, "dragoman.adapter"):
+        assert UsageReader.of(value) is None
+    assert bool(caplog.records) == bool(value)

@@ -1,0 +1,147 @@
+"""Pairing by example: calls and results in every kind of disorder."""
+
+import pytest
+
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.requests.pairing import INTERRUPTED_RESULT, pair_calls
+from dragoman.adapter.requests.turns import Turn
+from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from dragoman.canonical.message import Message, Role
+
+
+def call(tool_use_id: str) -> ToolUseBlock:
+    return ToolUseBlock(id=tool_use_id, name="f")
+
+
+def result(tool_use_id: str, text: str = "ok") -> ToolResultBlock:
+    return ToolResultBlock(tool_use_id=tool_use_id, content=(TextBlock(text=text),))
+
+
+def asks(*tool_use_ids: str) -> Message:
+    return Message.assistant(map(call, tool_use_ids))
+
+
+def answers(*tool_use_ids: str) -> Message:
+    return Message(role=Role.TOOL, content=tuple(map(result, tool_use_ids)))
+
+
+def pair_history(*history: Message, keep_orphans: bool = False) -> tuple[list[str], list[Loss]]:
+    """Each turn as ``role: what``, and the losses."""
+    losses: list[Loss] = []
+    turns = pair_calls([Turn.of(message) for message in history], losses, keep_orphans=keep_orphans)
+    return [f"{turn.role}: {' '.join(map(render, turn.blocks))}" for turn in turns], losses
+
+
+def render(block: ContentBlock) -> str:
+    match block:
+        case ToolUseBlock():
+            return f"call {block.id}"
+        case ToolResultBlock():
+            text = "".join(part.text for part in block.content if isinstance(part, TextBlock))
+            return f"answer {block.tool_use_id}" + (
+                " interrupted" if text == INTERRUPTED_RESULT and block.is_error else ""
+            )
+        case TextBlock():
+            return block.text
+        case _:
+            return block.type
+
+
+LATE = "user: [result of an earlier tool call] ok"
+
+
+@pytest.mark.parametrize(
+    ("history", "turns", "kinds"),
+    [
+        ([asks("a", "b"), answers("a"), answers("b")],
+         ["assistant: call a call b", "tool: answer a", "tool: answer b"], []),
+        ([asks("a", "b"), answers("b", "a"), Message.user("hi")],
+         ["assistant: call a call b", "tool: answer b answer a", "user: hi"], []),
+        ([asks("a")],
+         ["assistant: call a", "tool: answer a interrupted"], ["interrupted_call"]),
+        ([asks("a", "b"), answers("b"), Message.user("hi")],
+         ["assistant: call a call b", "tool: answer b", "tool: answer a interrupted", "user: hi"],
+         ["interrupted_call"]),
+        ([answers("a")], [LATE], ["orphan_result"]),
+        ([asks("a"), Message.user("hi"), answers("a")],
+         ["assistant: call a", "tool: answer a interrupted", "user: hi", LATE], ["interrupted_call", "orphan_result"]),
+        ([asks("a"), answers("a"), answers("a")],
+         ["assistant: call a", "tool: answer a", LATE], ["orphan_result"]),
+        ([asks("a", "b"), answers("x"), answers("b"), answers("a")],
+         ["assistant: call a call b", "tool: answer b", "tool: answer a", LATE], ["orphan_result"]),
+        ([asks("a", "b"), answers("x", "a")],
+         ["assistant: call a call b", "tool: answer a", "tool: answer b interrupted", LATE],
+         ["orphan_result", "interrupted_call"]),
+        ([asks("a", "a"), answers("a", "a")],
+         ["assistant: call a call a~2", "tool: answer a answer a~2"], ["duplicate_tool_id"]),
+        ([asks("a"), answers("a"), asks("a"), answers("a")],
+         ["assistant: call a", "tool: answer a", "assistant: call a~2", "tool: answer a~2"], ["duplicate_tool_id"]),
+        ([asks("a", "a", "a~2"), answers("a~2")],
+         ["assistant: call a call a~2 call a~2~2", "tool: answer a~2~2", "tool: answer a interrupted",
+          "tool: answer a~2 interrupted"],
+         ["duplicate_tool_id"] * 2 + ["interrupted_call"] * 2),
+        ([asks("", ""), answers("", "")],
+         ["assistant: call  call ~2", "tool: answer  answer ~2"], ["duplicate_tool_id"]),
+        ([asks("a"), Message.user([TextBlock(text="and"), result("a")])],
+         ["assistant: call a", "tool: answer a", "user: and"], ["role"]),
+        ([asks("a"), Message(role=Role.TOOL, content=(TextBlock(text="so"), result("a")))],
+         ["assistant: call a", "tool: answer a", "user: so"], ["role"]),
+        ([Message(role=Role.TOOL, content=())], ["tool: "], []),
+        ([asks("a"), asks("b"), answers("b"), answers("a")],
+         ["assistant: call a", "assistant: call b", "tool: answer b", "tool: answer a"], []),
+        ([asks("a"), asks("b"), answers("b")],
+         ["assistant: call a", "assistant: call b", "tool: answer b", "tool: answer a interrupted"],
+         ["interrupted_call"]),
+        ([asks("a"), answers("a"), Message.assistant("so"), asks("b"), answers("a")],
+         ["assistant: call a", "tool: answer a", "assistant: so", "assistant: call b", "tool: answer b interrupted",
+          LATE], ["orphan_result", "interrupted_call"]),
+    ],
+)  # fmt: skip
+def test_disorder_is_put_in_order(history: list[Message], turns: list[str], kinds: list[str]) -> None:
+    """Results stand right behind their calls; what fits nowhere is the user's; every change has its loss."""
+    found, losses = pair_history(*history)
+    assert found == turns
+    assert [str(loss.kind) for loss in losses] == kinds
+    assert {loss.severity for loss in losses} <= {Severity.INFO}, "the content is all there"
+
+
+def test_a_provider_that_holds_the_earlier_turns_gets_its_orphans() -> None:
+    """With server-held state the call of a result is out of sight, not missing."""
+    assert pair_history(answers("a"), keep_orphans=True) == (["tool: answer a"], [])
+
+
+def test_native_answers_stay_where_they_are() -> None:
+    """A provider's own kind of result is not ours to pair."""
+    native = ProviderBlock(provider="openai", kind="computer_call_output", data={})
+    turns, losses = pair_history(asks("a"), Message(role=Role.TOOL, content=(native, result("a"))))
+    assert turns == ["assistant: call a", "tool: provider answer a"]
+    assert losses == []
+
+
+def test_an_error_stays_an_error() -> None:
+    """As a result by its flag, as the user's text by its label."""
+    failed = Message.tool("a", "broken", is_error=True)
+    losses: list[Loss] = []
+    turns = pair_calls([Turn.of(asks("a")), Turn.of(failed), Turn.of(failed)], losses)
+    assert turns[1].blocks == failed.content
+    assert turns[2].blocks == (TextBlock(text="[error of an earlier tool call]"), TextBlock(text="broken"))
+
+
+def test_losses_name_the_message_and_the_block() -> None:
+    """The call that nobody answered by its message, the renamed one and the orphan by their index."""
+    asking, answering = asks("a", "a"), answers("x" * 500)
+    losses: list[Loss] = []
+    pair_calls([Turn.of(asking), Turn.of(answering)], losses)
+    assert [(loss.kind, loss.message_id, loss.block_index, loss.block_type) for loss in losses] == [
+        (LossKind.DUPLICATE_TOOL_ID, asking.id, 1, "tool_use"),
+        (LossKind.ORPHAN_RESULT, answering.id, 0, "tool_result"),
+        (LossKind.INTERRUPTED_CALL, asking.id, -1, "tool_use"),
+        (LossKind.INTERRUPTED_CALL, asking.id, -1, "tool_use"),
+    ]
+
+
+def test_a_renamed_call_keeps_what_its_issuer_noted() -> None:
+    """Its block still comes from its place in the message."""
+    losses: list[Loss] = []
+    (turn, *_) = pair_calls([Turn.of(asks("a", "a"))], losses)
+    assert turn.origins == (0, 1)

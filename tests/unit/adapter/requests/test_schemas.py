@@ -1,0 +1,236 @@
+"""Schemas fitted to what a target takes of them, and the losses that name the rest."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, get_adapter
+from dragoman.adapter.losses import Loss, LossKind, Severity
+from dragoman.adapter.requests.schemas import SchemaRule, fit_schema
+from dragoman.adapter.wire import WireRequest
+
+NARROW = SchemaRule(
+    keywords=(
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "minItems",
+        "anyOf",
+        "enum",
+        "description",
+    ),
+    values={"minItems": (0, 1)},
+    renamed={"oneOf": "anyOf", "const": "enum"},
+    closed=True,
+)
+Case = tuple[dict[str, Any], dict[str, Any], list[str], list[str]]
+CLOSED: dict[str, Any] = {"additionalProperties": False}
+
+CASES: list[Case] = [
+    ({"type": "string"}, {"type": "string"}, [], []),
+    (
+        {"type": "integer", "minimum": 1, "description": "Pages"},
+        {"type": "integer", "description": "Pages (minimum: 1)"},
+        ["$.minimum"],
+        [],
+    ),
+    ({"type": "string", "title": "T", "$comment": "c"}, {"type": "string"}, [], ["$.title"]),
+    ({"type": "array", "minItems": 1}, {"type": "array", "minItems": 1}, [], []),
+    ({"type": "array", "minItems": 2}, {"type": "array", "description": "minItems: 2"}, ["$.minItems"], []),
+    (
+        {"oneOf": [{"const": 1}, {"type": "null"}]},
+        {"anyOf": [{"enum": [1]}, {"type": "null"}]},
+        [],
+        ["$.oneOf", "$.anyOf[0].const"],
+    ),
+    (
+        {"type": "object", "properties": {"a": {"type": "string", "maxLength": 3}}},
+        {"type": "object", "properties": {"a": {"type": "string", "description": "maxLength: 3"}}, **CLOSED},
+        ["$.properties.a.maxLength"],
+        [],
+    ),
+    ({"type": "object"}, {"type": "object", **CLOSED}, ["$"], []),
+    (
+        {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}},
+        {"type": "object", "properties": {}, "description": 'additionalProperties: {"type":"string"}', **CLOSED},
+        ["$.additionalProperties"],
+        [],
+    ),
+    (
+        {"type": "array", "items": {"$ref": "#/$defs/A"}, "$defs": {"A": {"type": "string", "pattern": "^a"}}},
+        {"type": "array", "items": {"type": "string", "description": 'pattern: "^a"'}},
+        ["$.items.pattern"],
+        ["$.items.$ref", "$.$defs"],
+    ),
+    (
+        {"$ref": "#/$defs/N", "$defs": {"N": {"type": "array", "items": {"$ref": "#/$defs/N"}}}},
+        {"type": "array", "items": {}},
+        ["$.items.$ref"],
+        ["$.$ref", "$.$defs"],
+    ),
+    ({"$ref": "#/elsewhere", "description": "d"}, {"description": "d"}, ["$.$ref"], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "expected", "dropped", "changed"), CASES)
+def test_what_a_target_does_not_take_is_told_to_the_model(
+    schema: dict[str, Any], expected: dict[str, Any], dropped: list[str], changed: list[str]
+) -> None:
+    """A constraint moves into the description beside it; its path says what binds no longer."""
+    found = fit_schema(schema, NARROW)
+    assert (found.schema, found.dropped, found.changed) == (expected, dropped, changed)
+    again = fit_schema(found.schema, NARROW)
+    assert (again.schema, again.dropped, again.changed) == (expected, [], [])
+
+
+def test_a_target_that_takes_everything_changes_nothing() -> None:
+    """Without a rule, the schema is what it was."""
+    for schema, *_ in CASES:
+        found = fit_schema(schema, SchemaRule())
+        assert (found.schema, found.dropped, found.changed) == (schema, [], [])
+
+
+def test_without_unions_the_only_branch_that_tells_stays() -> None:
+    """A union with null is what it is besides null: stricter, so it obeys what was asked."""
+    rule = SchemaRule(keywords=("type", "description", "properties", "required"), requires=True)
+    optional = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    found = fit_schema({"type": "object", "properties": {"a": optional}}, rule)
+    assert found.schema == {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    assert (found.dropped, found.changed) == ([], ["$.properties.a.anyOf", "$.required"])
+    found = fit_schema({"anyOf": [{"type": "string"}, {"type": "integer"}]}, rule)
+    assert found.dropped == ["$.anyOf"]
+    assert fit_schema({"allOf": [{"type": "string"}]}, rule).schema == {"type": "string"}
+
+
+def test_the_outermost_schema_is_an_objects() -> None:
+    """Where a wire insists on it: unions at the top go, and a reference is followed."""
+    rule = SchemaRule(root="object")
+    assert fit_schema({"properties": {}}, rule).schema == {"type": "object", "properties": {}}
+    found = fit_schema({"type": "object", "properties": {}, "oneOf": [{"required": ["a"]}]}, rule)
+    assert (found.dropped, found.schema["description"]) == (["$.oneOf"], 'oneOf: [{"required":["a"]}]')
+    found = fit_schema({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {}}}}, rule)
+    assert (found.schema["type"], found.changed) == ("object", ["$.$ref"])
+
+
+LEAVES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["string", "integer", "boolean"])},
+    optional={
+        "minimum": st.integers(0, 9), "pattern": st.text(max_size=4), "const": st.integers(),
+        "title": st.text(max_size=4),
+        "format": st.sampled_from(["uuid", "regex"]), "description": st.text(max_size=4), "uniqueItems": st.booleans(),
+    },
+)  # fmt: skip
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(lambda each: {"type": "array", "items": each, "minItems": 3}, inner),
+        st.builds(lambda each: {"type": "object", "properties": each}, st.dictionaries(st.sampled_from("abc"), inner)),
+        st.builds(lambda each: {"oneOf": each}, st.lists(inner, min_size=1, max_size=3)),
+    ),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS)
+def test_a_fitted_schema_holds_nothing_that_is_not_taken(schema: dict[str, Any]) -> None:
+    """At no depth; the given schema stays as it was, and fitting twice is fitting once."""
+    before = deepcopy(schema)
+    found = fit_schema(schema, NARROW)
+    assert schema == before
+    assert _keywords(found.schema) <= set(NARROW.keywords)
+    assert fit_schema(found.schema, NARROW).schema == found.schema
+    assert bool(found.dropped) == bool(_keywords(schema) & {"minimum", "pattern", "format", "uniqueItems", "minItems"})
+
+
+def _keywords(schema: Any) -> set[str]:
+    found = set(schema)
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    for each in [*inner, *([schema["items"]] if "items" in schema else [])]:
+        found |= _keywords(each)
+    return found
+
+
+def _sent(model: str, tools: list[ToolDefinition], **options: Any) -> WireRequest:
+    return get_adapter(model).to_wire([Message.user("Hi")], tools, AdapterOptions(**options))
+
+
+def _kinds(losses: tuple[Loss, ...]) -> list[tuple[LossKind, Severity]]:
+    return [(loss.kind, loss.severity) for loss in losses]
+
+
+PAGES = {"type": "object", "properties": {"pages": {"type": "integer", "exclusiveMinimum": 0}}, "required": ["pages"]}
+TOOL = ToolDefinition(name="count", input_schema=PAGES)
+
+
+@pytest.mark.parametrize("model", ["ollama:qwen3:4b", "google:gemini-3.6-flash"])
+def test_a_tool_whose_arguments_are_less_bound_is_a_loss(model: str) -> None:
+    """With the path of the keyword, and never the tool itself."""
+    wire = _sent(model, [TOOL])
+    assert b"count" in wire.body
+    assert b"exclusiveMinimum: 0" in wire.body
+    assert _kinds(wire.losses) == [(LossKind.TOOLS, Severity.WARNING)]
+    assert "$.properties.pages.exclusiveMinimum" in wire.losses[0].reason
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic:claude-opus-5-5", "openai:gpt-6.1-sol", "mistral:mistral-large-latest",
+              "cohere:command-a-03-2025", "bedrock:us.amazon.nova-pro-v1:0", "groq:openai/gpt-oss-120b",
+              "local:smollm2-135m"]
+)  # fmt: skip
+def test_where_any_schema_is_taken_a_tool_stays_as_it_is(model: str) -> None:
+    """Nothing is lost, and nothing is rewritten."""
+    wire = _sent(model, [TOOL])
+    assert wire.losses == ()
+    assert json.dumps(PAGES, separators=(",", ":")).encode() in wire.body
+
+
+def test_a_tool_goes_back_to_its_own_provider_as_it_was_read() -> None:
+    """What it once accepted is not cut down for it."""
+    adapter = get_adapter("ollama:qwen3:4b")
+    function = {"name": "count", "description": "", "parameters": PAGES}
+    native = {
+        "model": "qwen3:4b",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "stream": False,
+        "tools": [{"type": "function", "function": function}],
+    }
+    messages, tools, options = adapter.from_wire_request(native, RequestContext.for_model("ollama:qwen3:4b"))
+    wire = adapter.to_wire(messages, tools, options)
+    assert (json.loads(wire.body), wire.losses) == (native, ())
+
+
+def test_a_schema_of_an_answer_is_fitted_too() -> None:
+    """Claude's structured output knows no ranges: the answer is asked to keep them."""
+    wire = _sent("anthropic:claude-opus-5-5", [], output_schema=PAGES)
+    schema = json.loads(wire.body)["output_config"]["format"]["schema"]
+    assert schema["properties"]["pages"] == {"type": "integer", "description": "exclusiveMinimum: 0"}
+    assert schema["additionalProperties"] is False
+    assert _kinds(wire.losses) == [(LossKind.OPTION, Severity.WARNING)]
+    assert _sent("openai:gpt-6.1-sol", [], output_schema=PAGES).losses == ()
+
+
+def test_beside_tools_some_are_asked_for_the_schema_instead() -> None:
+    """Cohere, Groq and older Gemini models take a schema or tools, not both."""
+    for model in ("cohere:command-a-03-2025", "google:gemini-2.5-flash", "groq:openai/gpt-oss-120b"):
+        assert b"JSON Schema below" not in _sent(model, [], output_schema=PAGES).body
+        wire = _sent(model, [ToolDefinition(name="count")], output_schema=PAGES)
+        assert b"JSON Schema below" in wire.body
+        assert [loss.reason.partition(":")[0] for loss in wire.losses if loss.kind is LossKind.OPTION] == [
+            "output_schema"
+        ]
+
+
+def test_the_schema_is_asked_for_at_the_same_place_turn_after_turn() -> None:
+    """Behind the conversation's own instructions, so that a longer history only adds to the request."""
+    adapter = get_adapter("deepseek:deepseek-v4-flash")
+    history = [Message.system("Be brief."), Message.user("One?"), Message.assistant("1"), Message.user("Two?")]
+    options = AdapterOptions(output_schema=PAGES)
+    short, long = (json.loads(adapter.to_wire(history[:end], [], options).body)["messages"] for end in (2, 4))
+    assert long[: len(short)] == short
+    assert [message["role"] for message in short] == ["system", "system", "user"]

@@ -1,0 +1,111 @@
+"""Names of tools that a wire refuses: sent under another one, and read back under their own."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, ToolUseBlock, WireResponse, get_adapter
+from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.losses import LossKind, Severity
+from dragoman.adapter.registry import adapter_class, providers
+from dragoman.adapter.requests.tool_names import ToolNameRule
+from dragoman.canonical.events import MessageComplete, ToolUseStart
+
+MODEL = "anthropic:claude-sonnet-4-6"
+ODD = "repo.read/file"
+RULES = {
+    provider: get_adapter(f"{provider}:{(adapter_class(provider).listed_models or ('m',))[0]}").capabilities
+    for provider in providers()
+}
+
+
+@pytest.mark.parametrize("provider", list(RULES))
+@given(names=st.lists(st.text(max_size=300), unique=True))
+def test_every_name_becomes_a_legal_one_of_its_own(provider: str, names: list[str]) -> None:
+    """Legal names stay, others are told apart, and once made a name is legal."""
+    rule = RULES[provider].tool_name_rule
+    legal = [rule.make_legal(name) for name in names]
+    assert all(map(rule.accepts, legal))
+    assert len(set(legal)) == len(names)
+    assert [rule.make_legal(name) for name in legal] == legal
+    assert all(name == its for name, its in zip(names, legal, strict=True) if rule.accepts(name))
+
+
+def test_a_name_is_made_of_the_name_alone() -> None:
+    """The same in every process, and readable."""
+    assert ToolNameRule().make_legal(ODD) == "repo_read_file_5b37f167"
+    assert ToolNameRule().make_legal("9 lives").startswith("t_9_lives_")
+    assert len(ToolNameRule().make_legal("x" * 300)) <= 64
+
+
+def call_of(name: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": "toolu_1", "name": name, "input": {"path": "a"}}
+
+
+def handwritten_reply(name: str) -> bytes:
+    native = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6"}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return json.dumps({**native, "content": [call_of(name)], "stop_reason": "tool_use", "usage": usage}).encode()
+
+
+def test_a_tool_keeps_its_name_on_this_side() -> None:
+    """Offered, chosen, called and answered under the made one; the message and the next request agree."""
+    tools = [ToolDefinition(name=ODD), ToolDefinition(name="plain")]
+    context = RequestContext(model=MODEL, session_id="s")
+    adapter = get_adapter(MODEL)
+    question = [Message.user("Read a")]
+    wire = adapter.to_wire(question, tools, AdapterOptions(tool_choice=NamedTool(ODD), context=context))
+    body = json.loads(wire.body)
+    legal = body["tools"][0]["name"]
+    assert [tool["name"] for tool in body["tools"]] == [legal, "plain"]
+    assert body["tool_choice"]["name"] == legal
+    assert [(loss.kind, loss.severity) for loss in wire.losses] == [(LossKind.TOOLS, Severity.INFO)]
+
+    reply = adapter.from_wire_response(WireResponse(200, handwritten_reply(legal)), context)
+    (call,) = reply.tool_uses
+    assert call.name == ODD
+    history = [*question, reply, Message.tool(call.id, "text of a")]
+    again = json.loads(adapter.to_wire(history, tools, AdapterOptions(context=context)).body)
+    assert again["messages"][1]["content"] == [call_of(legal)]
+
+
+def test_a_stream_tells_the_name_that_is_meant() -> None:
+    """In its events as in its message."""
+    context = RequestContext(model=MODEL, session_id="s")
+    adapter = get_adapter(MODEL)
+    wire = adapter.to_wire([Message.user("Read")], [ToolDefinition(name=ODD)], AdapterOptions(context=context))
+    legal = json.loads(wire.body)["tools"][0]["name"]
+    native = json.loads(handwritten_reply(legal))
+    events = [
+        {"type": "message_start", "message": {**native, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {**call_of(legal), "input": {}}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    body = b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events)
+    received = list(adapter.iter_stream([body], context))
+    assert [event.tool_name for event in received if isinstance(event, ToolUseStart)] == [ODD]
+    assert isinstance(received[-1], MessageComplete)
+    assert [call.name for call in received[-1].message.tool_uses] == [ODD]
+
+
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-6.1-sol", "mistral:mistral-large-latest", "bedrock:us.amazon.nova-lite-v1:0"]
+)
+def test_calls_of_another_provider_go_under_legal_names(model: str) -> None:
+    """A history whose tools are no longer there, too."""
+    call = ToolUseBlock(id="tu_1", name=ODD, input={})
+    history = [Message.user("Go"), Message.assistant([call]), Message.tool("tu_1", "done"), Message.user("And?")]
+    wire = get_adapter(model).to_wire(history, [], AdapterOptions())
+    assert ODD.encode() not in wire.body
+    assert b"repo_read_file_" in wire.body
+
+
+def test_a_rule_without_room_is_refused() -> None:
+    """It could make no names."""
+    with pytest.raises(ValueError, match="leaves no room"):
+        ToolNameRule(max_length=9)

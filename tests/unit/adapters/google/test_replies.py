@@ -1,0 +1,189 @@
+"""Whole replies: why they ended, what they cost, and what backs them. Replies are handwritten."""
+
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.blocks import AudioBlock, ImageBlock, ProviderBlock, TextBlock
+from dragoman.canonical.message import Message, StopReason
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.google.adapter import GoogleAdapter
+from dragoman_adapters.google.usage import usage
+from tests.unit.adapters.google.wire import GEMINI_2, GEMINI_3, VERTEX, handwritten_reply, read, reply_of
+
+CALL = {"functionCall": {"name": "add", "args": {}}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "meaning"),
+    [
+        ("STOP", StopReason.END_TURN),
+        ("MAX_TOKENS", StopReason.MAX_TOKENS),
+        ("CONTINUATION", StopReason.PAUSE),
+        ("SAFETY", StopReason.REFUSAL),
+        ("RECITATION", StopReason.REFUSAL),
+        ("BLOCKLIST", StopReason.REFUSAL),
+        ("PROHIBITED_CONTENT", StopReason.REFUSAL),
+        ("SPII", StopReason.REFUSAL),
+        ("IMAGE_SAFETY", StopReason.REFUSAL),
+        ("MODEL_ARMOR", StopReason.REFUSAL),
+        ("MALFORMED_FUNCTION_CALL", StopReason.ERROR),
+        ("UNEXPECTED_TOOL_CALL", StopReason.ERROR),
+        ("TOO_MANY_TOOL_CALLS", StopReason.ERROR),
+        ("MISSING_THOUGHT_SIGNATURE", StopReason.ERROR),
+        ("OTHER", StopReason.ERROR),
+        ("SOMETHING_NEW", StopReason.ERROR),
+    ],
+)
+def test_every_reason_has_its_meaning(reason: str, meaning: StopReason) -> None:
+    """Calls finish with STOP; a reason that is no success stays one beside a call."""
+    assert read(handwritten_reply({"text": "Hm"}, reason=reason)).stop_reason is meaning
+    called = read(handwritten_reply(CALL, reason=reason)).stop_reason
+    assert called is (StopReason.TOOL_USE if reason == "STOP" else meaning)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "number", "meaning"),
+    [
+        (GEMINI_3, 1, StopReason.END_TURN),
+        (GEMINI_3, 2, StopReason.MAX_TOKENS),
+        (GEMINI_3, 3, StopReason.REFUSAL),
+        (GEMINI_3, 6, StopReason.ERROR),
+        (GEMINI_3, 10, StopReason.ERROR),
+        (VERTEX, 1, StopReason.END_TURN),
+        (VERTEX, 6, StopReason.REFUSAL),
+        (VERTEX, 10, StopReason.REFUSAL),
+        (VERTEX, 99, StopReason.ERROR),
+    ],
+)
+def test_reasons_come_as_numbers_too(adapter: GoogleAdapter, number: int, meaning: StopReason) -> None:
+    """The platforms count them differently: 6 is an unsupported language here and a blocked word there."""
+    assert read(handwritten_reply({"text": "Hm"}, reason=number), adapter).stop_reason is meaning
+
+
+def test_a_refusal_without_content_is_a_message() -> None:
+    """Its reason and its words are noted, and its tokens counted."""
+    blocked = handwritten_reply(reason="MODEL_ARMOR", finishMessage="Blocked.")
+    del blocked["candidates"][0]["content"]
+    message = read(blocked)
+    assert (message.content, message.stop_reason) == ((), StopReason.REFUSAL)
+    assert message.usage is not None
+    assert message.metadata.provider_raw is not None
+    assert message.metadata.provider_raw["candidate"] == {"finishReason": "MODEL_ARMOR", "finishMessage": "Blocked."}
+
+
+def test_generated_media_become_blocks() -> None:
+    """Pictures and sound; a picture that the model only thought of is no answer."""
+    message = reply_of(
+        {"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thought": True},
+        {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+        {"inlineData": {"mimeType": "audio/L16;rate=24000", "data": "aGk="}},
+    )
+    assert [type(block) for block in message.content] == [ProviderBlock, ImageBlock, AudioBlock]
+
+
+def counted(**native: Any) -> TokenUsage:
+    found = usage(native, {})
+    assert found is not None
+    return found
+
+
+def test_tokens_fall_into_disjoint_buckets() -> None:
+    """Cached ones lie inside of the prompt; thoughts and tools' prompts lie beside."""
+    found = counted(
+        promptTokenCount=100, cachedContentTokenCount=60, toolUsePromptTokenCount=7, candidatesTokenCount=20,
+        thoughtsTokenCount=30, totalTokenCount=157, serviceTier="flex",
+        promptTokensDetails=[{"modality": "TEXT", "tokenCount": 60}, {"modality": "AUDIO", "tokenCount": 40}],
+        cacheTokensDetails=[{"modality": "AUDIO", "tokenCount": 25}, {"modality": "TEXT", "tokenCount": 35}],
+        candidatesTokensDetails=[{"modality": 2, "tokenCount": 20}],
+    )  # fmt: skip
+    assert (found.input_tokens, found.cached_input_tokens, found.output_tokens) == (47, 60, 50)
+    assert (found.reasoning_tokens, found.reported_total, found.total_tokens) == (30, 157, 157)
+    assert (found.audio_input_tokens, found.image_output_tokens, found.audio_output_tokens) == (15, 20, 0)
+    assert found.service_tier == "flex"
+
+
+def test_what_is_not_told_is_unknown() -> None:
+    """Counts without the prompt's are none at all; media that no list names are not zero."""
+    assert usage({"candidatesTokenCount": 5}, {}) is None
+    assert usage(None, {}) is None
+    found = counted(promptTokenCount=3)
+    assert (found.audio_input_tokens, found.reasoning_tokens, found.reported_total) == (None, None, None)
+    message = read({**handwritten_reply({"text": "Hi"}), "usageMetadata": {"candidatesTokenCount": 5}})
+    assert message.usage is None
+    assert message.metadata.provider_raw is not None
+    assert message.metadata.provider_raw["usageMetadata"] == {"candidatesTokenCount": 5}
+
+
+@pytest.mark.parametrize(
+    ("traffic", "tier"),
+    [("ON_DEMAND", "ON_DEMAND"), (1, "ON_DEMAND"), ("ON_DEMAND_FLEX", "flex"), ("PROVISIONED_THROUGHPUT",) * 2],
+)
+def test_traffic_tells_the_tier(traffic: Any, tier: str) -> None:
+    """In the words in which tiers are asked for."""
+    assert counted(promptTokenCount=1, trafficType=traffic).service_tier == tier
+
+
+def grounded(*texts: str, **grounding: Any) -> Message:
+    reply = handwritten_reply(*({"text": text} for text in texts), groundingMetadata=grounding)
+    return read(reply)
+
+
+WEB = {"web": {"uri": "https://a.example", "title": "A"}}
+FILE = {"retrievedContext": {"title": "F", "text": "so it is"}}
+
+
+def test_sources_back_spans_that_are_counted_in_bytes() -> None:
+    """An accented letter is two bytes and one character; the span lies in the block in which it begins."""
+    message = grounded(
+        "Ünö. ", "Zwei.",
+        groundingChunks=[WEB, FILE],
+        groundingSupports=[
+            {"segment": {"startIndex": 0, "endIndex": 6, "text": "Ünö."}, "groundingChunkIndices": [0, 1]},
+            {"segment": {"startIndex": 7, "endIndex": 12, "text": "Zwei."}, "groundingChunkIndices": [1, 7]},
+        ],
+    )  # fmt: skip
+    first, second = message.content
+    assert isinstance(first, TextBlock)
+    assert isinstance(second, TextBlock)
+    assert [(each.kind, each.title, each.url, each.start, each.end) for each in first.citations] == [
+        ("web", "A", "https://a.example", 0, 4), ("retrievedContext", "F", None, 0, 4),
+    ]  # fmt: skip
+    assert [(each.cited_text, each.start, each.end) for each in second.citations] == [("so it is", 0, 5)]
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [
+        {"startIndex": 40, "endIndex": 50, "text": "Two"},
+        {"text": "Two"},
+        {"startIndex": 0, "endIndex": 3, "text": "Two"},
+    ],
+)
+def test_a_span_that_does_not_fit_is_looked_for_by_its_words(segment: dict[str, Any]) -> None:
+    """Its numbers may count what is not shown."""
+    message = grounded(
+        "One, Two", groundingChunks=[WEB], groundingSupports=[{"segment": segment, "groundingChunkIndices": [0]}]
+    )
+    (block,) = message.content
+    assert isinstance(block, TextBlock)
+    assert [(each.start, each.end) for each in block.citations] == [(5, 8)]
+
+
+def test_recited_passages_are_citations_too() -> None:
+    """They name where the words come from."""
+    source = {"startIndex": 0, "endIndex": 2, "uri": "https://b.example", "license": "MIT"}
+    (block,) = read(handwritten_reply({"text": "Hi you"}, citationMetadata={"citationSources": [source]})).content
+    assert isinstance(block, TextBlock)
+    (citation,) = block.citations
+    assert (citation.url, citation.start, citation.end, citation.data) == ("https://b.example", 0, 2, source)
+
+
+@pytest.mark.parametrize(("adapter", "billed"), [(GEMINI_3, 2), (GEMINI_2, 1)])
+def test_searches_are_billed_as_the_model_bills_them(adapter: GoogleAdapter, billed: int) -> None:
+    """By distinct query that says something, or once for the prompt; a reply without queries bills none."""
+    queries = {"webSearchQueries": ["a", "", "b", "a"]}
+    for metadata, count in ((queries, {"web_search": billed}), ({"webSearchQueries": [""]}, {}), ({}, {})):
+        message = read(handwritten_reply({"text": "Hm"}, groundingMetadata=metadata), adapter)
+        assert message.usage is not None
+        assert message.usage.server_tools == count

@@ -1,0 +1,144 @@
+"""Reasoning in typed details: read as blocks, streamed in fragments, sent back unchanged and in order."""
+
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.blocks import ProviderBlock, RedactedThinkingBlock, TextBlock, ThinkingBlock
+from dragoman.canonical.events import ThinkingDelta
+from dragoman.canonical.message import Message
+from dragoman_adapters.openai_chat.adapter import ChatAdapter
+from tests.unit.adapters.openai_chat.wire import (
+    DONE,
+    able,
+    adapter,
+    handwritten_chunk,
+    handwritten_reply,
+    losses,
+    read,
+    reply_of,
+    round_trip,
+    sent,
+    stream,
+    streamed,
+)
+
+TEXT = {"type": "reasoning.text", "text": "Hm", "signature": "s1", "format": "f", "index": 0}
+SUMMARY = {"type": "reasoning.summary", "summary": "In short", "format": "f", "index": 0}
+SEALED = {"type": "reasoning.encrypted", "data": "x", "id": "rs_1", "format": "f", "index": 0}
+OTHER = {"type": "reasoning.server_tool_call", "name": "search", "index": 2}
+
+
+def detailed(reads: str = "other:*") -> ChatAdapter:
+    chat = adapter("any", reasoning_details=True, reasoning_replay="always", reasoning_fields=("reasoning",))
+    return able(chat, supports_prefill="native", thinking_policy={"reads_from": [reads], "own_unsigned": True})
+
+
+def assistant(chat: ChatAdapter, message: Message) -> dict[str, Any]:
+    found: dict[str, Any] = sent([message], chat)[0]["messages"][0]
+    return found
+
+
+def test_details_are_blocks() -> None:
+    """A text with its signature, a summary, a sealed one, and kinds that are not known yet; the plain text repeats."""
+    details = [TEXT, SUMMARY, SEALED, OTHER]
+    message = read(
+        handwritten_reply({"content": "Hi", "reasoning": "HmIn short", "reasoning_details": details}), detailed()
+    )
+    assert message.content == (
+        ThinkingBlock(text="Hm", signature="s1"),
+        ThinkingBlock(text="In short"),
+        RedactedThinkingBlock(data="x"),
+        ProviderBlock(provider="other", kind="reasoning.server_tool_call", data=OTHER),
+        TextBlock(text="Hi"),
+    )
+    assert assistant(detailed(), message) == {"role": "assistant", "content": "Hi", "reasoning_details": details}
+
+
+def test_sealed_details_leave_the_plain_text_alone() -> None:
+    """Where no detail can be read, the plain text says something of its own."""
+    message = read(handwritten_reply({"content": "Hi", "reasoning": "Hm", "reasoning_details": [SEALED]}), detailed())
+    assert [block.type for block in message.content] == ["thinking", "redacted_thinking", "text"]
+    assert assistant(detailed(), message) == {
+        "role": "assistant",
+        "content": "Hi",
+        "reasoning": "Hm",
+        "reasoning_details": [SEALED],
+    }
+
+
+def test_streamed_details_are_put_together() -> None:
+    """Fragments of a kind and place are one detail, up to its signature; sealed ones come whole."""
+
+    def chunk(*details: dict[str, Any]) -> bytes:
+        text = "".join(detail.get("text") or "" for detail in details)
+        return handwritten_chunk({"reasoning": text or None, "reasoning_details": details})
+
+    def fragment(**fields: Any) -> dict[str, Any]:
+        return {"type": "reasoning.text", "format": "f", "index": 0, **fields}
+
+    chunks = [
+        chunk(fragment(text="H")),
+        chunk(fragment(text="m")),
+        chunk(fragment(signature="s1")),
+        chunk(fragment(text="So")),
+        chunk(SEALED, {**SEALED, "data": "y"}),
+        handwritten_chunk({"content": "Hi"}, "stop"),
+        DONE,
+    ]
+    events = [event for event in stream(chunks, detailed()) if isinstance(event, ThinkingDelta)]
+    assert [(event.content_block_index, event.text, event.signature) for event in events] == [
+        (0, "H", None),
+        (0, "m", None),
+        (0, "", "s1"),
+        (1, "So", None),
+    ]
+    details = [TEXT, fragment(text="So"), SEALED, {**SEALED, "data": "y"}]
+    message = streamed(chunks, detailed())
+    assert assistant(detailed(), message) == {"role": "assistant", "content": "Hi", "reasoning_details": details}
+    assert message == read(handwritten_reply({"content": "Hi", "reasoning_details": details}), detailed())
+
+
+@pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
+def test_requests_keep_their_details(plain: dict[str, Any]) -> None:
+    """A recorded history goes back as it was, with or without the plain text beside its details."""
+    reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
+    body = {"model": "any", "messages": [{"role": "user", "content": "?"}, reply, {"role": "user", "content": "!"}]}
+    assert round_trip(body, detailed()) == body
+
+
+@pytest.mark.parametrize("plain", [{}, {"reasoning": "Hm"}])
+def test_another_family_sees_nothing_of_it(plain: dict[str, Any]) -> None:
+    """The same provider with another model behind it gets no detail, nor the plain text, and the loss is named."""
+    chat = detailed("other:elsewhere*")
+    reply = {"role": "assistant", "content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}
+    body = {"model": "any", "messages": [reply]}
+    assert round_trip(body, chat)["messages"] == [{"role": "assistant", "content": "Hi"}]
+    message = read(handwritten_reply({"content": "Hi", **plain, "reasoning_details": [TEXT, SEALED]}), chat)
+    _, wire = sent([message], chat)
+    assert [kind for kind, _ in losses(wire)] == ["thinking", "thinking"]
+
+
+def test_a_signed_thought_becomes_a_detail() -> None:
+    """Thinking that no reply of this wire noted is written where its signature has a place."""
+    message = reply_of("other:any", [ThinkingBlock(text="Hm", signature="s1"), ThinkingBlock(text="So")])
+    assert assistant(detailed(), message) == {
+        "role": "assistant",
+        "content": "",
+        "reasoning_details": [{"type": "reasoning.text", "text": "Hm", "signature": "s1"}],
+        "reasoning": "So",
+    }
+
+
+def test_where_there_are_no_details_they_are_not_read() -> None:
+    """An endpoint without them may use the name for something else; what is sealed has no place there."""
+    plain = able(
+        adapter("any", reasoning_replay="always"),
+        supports_prefill="native",
+        thinking_policy={"reads_from": ["other:*"]},
+    )
+    message = read(handwritten_reply({"content": "Hi", "reasoning_details": [{"of": "its own"}]}), plain)
+    assert message.content == (TextBlock(text="Hi"),)
+    body, wire = sent([reply_of("other:any", [RedactedThinkingBlock(data="x"), TextBlock(text="Hi")])], plain)
+    assert body["messages"] == [{"role": "assistant", "content": "Hi"}]
+    assert [kind for kind, _ in losses(wire)] == ["thinking"]

@@ -1,0 +1,178 @@
+"""Endpoints with both of OpenAI's APIs: what arrives tells which, and a conversation stays in the one it was had in."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.contract import Adapter, AdapterOptions
+from dragoman.adapter.errors import AuthenticationError, MalformedReplyError, ServerError
+from dragoman.adapter.wire import WireResponse
+from dragoman.canonical.blocks import ProviderBlock, TextBlock, ThinkingBlock
+from dragoman.canonical.events import ErrorEvent, MessageComplete, TextDelta
+from dragoman.canonical.message import Message
+from dragoman_adapters.openrouter.adapter import OpenRouterAdapter
+from tests.unit.adapters.compatible.test_endpoint_row import adapter
+from tests.unit.adapters.openai_chat.wire import (
+    DONE,
+    context,
+    handwritten_chunk,
+    handwritten_reply,
+    losses,
+    read,
+    reply_of,
+    round_trip,
+    sent,
+    stream,
+)
+
+GROK = adapter("xai", "grok-4.5")
+DEEPSEEK = adapter("deepseek", "deepseek-v4-flash")
+
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "Hi", "annotations": []}],
+}
+SEARCH = {"id": "ws_1", "type": "web_search_call", "status": "completed"}
+THOUGHT = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "x"}
+RESPONSE = {
+    "id": "resp_1",
+    "object": "response",
+    "status": "completed",
+    "model": "grok-4.5",
+    "output": [THOUGHT, SEARCH, MESSAGE],
+}
+
+
+def frame(data: dict[str, Any]) -> bytes:
+    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+RESPONSE_STREAM = [
+    frame({"type": "response.created", "response": {**RESPONSE, "status": "in_progress", "output": []}}),
+    frame({"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}}),
+    frame({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hi"}),
+    frame({"type": "response.completed", "response": {**RESPONSE, "output": [MESSAGE]}}),
+]
+CHAT_STREAM = [handwritten_chunk({"content": "Hi"}), handwritten_chunk({}, "stop"), DONE]
+
+
+@pytest.mark.parametrize("both", [GROK, DEEPSEEK])
+def test_replies_of_either_are_read(both: Adapter) -> None:
+    """Whole or streamed, wherever a new conversation would begin."""
+    assert read(RESPONSE, both).text == "Hi"
+    assert read(handwritten_reply({"content": "Hi"}), both).text == "Hi"
+    for chunks in (RESPONSE_STREAM, CHAT_STREAM):
+        events = stream([b": comment\n\n", *chunks], both)
+        assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hi"]
+        last = events[-1]
+        assert isinstance(last, MessageComplete)
+        assert last.message.text == "Hi"
+
+
+@pytest.mark.parametrize(("both", "path"), [(GROK, "/responses"), (DEEPSEEK, "/chat/completions")])
+def test_a_conversation_begins_in_the_first(both: Adapter, path: str) -> None:
+    """And goes on in the one that it was had in, also where that is the other."""
+    begun = [Message.user("Hi")]
+    assert sent(begun, both)[1].path == path
+    assert sent([*begun, read(RESPONSE, both), Message.user("?")], both)[1].path == "/responses"
+    chatted = [*begun, read(handwritten_reply({"content": "Hi"}), both), Message.user("?")]
+    assert sent(chatted, both)[1].path == "/chat/completions"
+
+
+def test_streamed_replies_keep_their_api() -> None:
+    """Also the part of one that broke off."""
+    for chunks, path in ((RESPONSE_STREAM, "/responses"), (CHAT_STREAM, "/chat/completions")):
+        whole, cut = stream(chunks, DEEPSEEK)[-1], stream(chunks[:-1], DEEPSEEK)[-1]
+        assert isinstance(whole, MessageComplete)
+        assert isinstance(cut, ErrorEvent)
+        assert cut.partial is not None
+        for message in (whole.message, cut.partial):
+            assert sent([Message.user("Hi"), message, Message.user("?")], DEEPSEEK)[1].path == path
+
+
+def test_native_items_go_back_in_their_api() -> None:
+    """Reasoning and the provider's own calls as they came."""
+    body, wire = sent([Message.user("Hi"), read(RESPONSE, GROK), Message.user("?")], GROK)
+    assert body["input"][1:3] == [THOUGHT, SEARCH]
+    assert not wire.losses
+
+
+def test_what_only_the_other_api_has_words_for_is_named() -> None:
+    """Where a history was had in both, the earliest message decides, and native items of the other stay behind."""
+    chatted = read(handwritten_reply({"content": "Hi"}), GROK)
+    body, wire = sent([Message.user("?"), chatted, Message.user("!"), read(RESPONSE, GROK), Message.user("?")], GROK)
+    assert wire.path == "/chat/completions"
+    assert body["messages"][3] == {"role": "assistant", "content": "Hi"}
+    assert ("native_block", "the web_search_call of xai's other API means nothing elsewhere") in losses(wire)
+
+
+def test_requests_of_either_are_read_and_written_again() -> None:
+    """As they were, under whichever path."""
+    chat = {"model": "grok-4.5", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
+    responses = {"model": "grok-4.5", "input": [{"role": "user", "content": "Hi"}], "store": False}
+    stored = {"model": "grok-4.5", "input": [], "previous_response_id": "resp_1"}
+    for both in (GROK, adapter("deepseek", "grok-4.5")):
+        for body in (chat, responses, stored):
+            assert round_trip(body, both) == body
+
+
+def test_state_at_the_provider_is_of_one_api() -> None:
+    """Going on from a stored response is a matter of the Responses API."""
+    extra = {"deepseek": {"previous_response_id": "resp_1"}}
+    assert sent([Message.user("Hi")], DEEPSEEK, extra=extra)[1].path == "/responses"
+
+
+def test_errors_are_the_same_in_both() -> None:
+    """By status, by the first frame of a stream, and where the body is nothing at all."""
+    error = {"error": {"message": "The server had an error", "type": "server_error", "code": None}}
+    last = stream([b"data: " + json.dumps(error).encode() + b"\n\n"], GROK)[-1]
+    assert isinstance(last, ErrorEvent)
+    assert isinstance(last.error, ServerError)
+    assert last.partial is None
+    refused = WireResponse(status=400, body=b'{"code": "invalid-argument", "error": "Incorrect API key provided."}')
+    with pytest.raises(AuthenticationError):
+        GROK.from_wire_response(refused, context(GROK))
+    with pytest.raises(MalformedReplyError):
+        GROK.from_wire_response(WireResponse(status=200, body=b"<html>"), context(GROK))
+    broken = stream([b"data: <html>\n\n"], GROK)[-1]
+    assert isinstance(broken, ErrorEvent)
+    assert isinstance(broken.error, MalformedReplyError)
+
+
+def test_a_stream_of_nothing_is_cut_off() -> None:
+    """Whichever API it would have been."""
+    last = stream([], GROK)[-1]
+    assert isinstance(last, ErrorEvent)
+    assert type(last.error).__name__ == "StreamTruncatedError"
+
+
+def test_capabilities_are_those_of_the_first() -> None:
+    """Which a new conversation begins in."""
+    assert GROK.capabilities.thinking_policy.own_unsigned
+    assert GROK.capabilities.supports_developer_role
+    assert repr(OpenRouterAdapter("a/b")) == "OpenRouterAdapter('openrouter:a/b')"
+
+
+def test_what_others_said_is_sent_in_the_first() -> None:
+    """A history of another provider decides nothing."""
+    other = reply_of("openai:gpt-5", [ThinkingBlock(text="Hm"), TextBlock(text="Hi")])
+    block = ProviderBlock(provider="openai", kind="web_search_call", data=SEARCH)
+    body, wire = sent([Message.user("?"), other, reply_of("openai:gpt-5", [block]), Message.user("!")], GROK)
+    assert wire.path == "/responses"
+    assert "web_search_call" not in json.dumps(body)
+
+
+def test_what_was_settled_in_one_is_not_sent_in_the_other() -> None:
+    """A session that moves to the other API writes its whole history anew: its items are of another form there."""
+    earlier = [Message.user("?"), reply_of("openai:gpt-5", [TextBlock(text="Hi")]), Message.user("!")]
+    in_chat = read(handwritten_reply({"content": "Hi"}), GROK)
+    session = context(GROK)
+    for history in (earlier, [*earlier, in_chat, Message.user("And?")]):
+        grown = GROK.to_wire(history, (), AdapterOptions(context=session))
+        fresh = GROK.to_wire(history, (), AdapterOptions(context=context(GROK)))
+        assert (grown.path, grown.body) == (fresh.path, fresh.body)
+    assert grown.path == "/chat/completions"

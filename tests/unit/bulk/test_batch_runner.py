@@ -1,0 +1,76 @@
+"""Rows through a provider's batch API, spoken by hand-written providers on loopback."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.bulk import BulkReport, batch_runner, bulk
+from tests.unit.batch.handwritten_provider import Provider, serve_provider
+
+HAIKU = "anthropic:claude-haiku-4-5"
+ROWS = [f"question {n}" for n in range(5)]
+
+
+def run(url: str, manifest: Path, rows: Any = ROWS, **settings: Any) -> tuple[BulkReport, list[dict[str, Any]]]:
+    providers = {"anthropic": {"base_url": url, "api_key": "none"}}
+    with bulk(rows, HAIKU, manifest=manifest, providers=providers, batch=True, poll_every=0.001, **settings) as report:
+        return report, list(report)
+
+
+def count_submitted(provider: Provider) -> int:
+    return sum(len(batch.requests) for batch in provider.batches.values())
+
+
+def test_a_batch_is_fetched_in_order_at_batch_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches where there are many rows; their answers stand with their rows."""
+    monkeypatch.setattr(batch_runner, "MAX_BATCH_ROWS", 2)
+    with serve_provider(provider := Provider()) as url:
+        report, rows = run(url, tmp_path / "m")
+    assert report.finished
+    assert len(provider.batches) == 3
+    assert [row["answer"] is not None for row in rows] == [True] * 5
+    live = Decimal("0.0015")
+    assert [row["cost"] for row in rows] == [live / 2] * 5
+
+
+def test_a_later_process_picks_the_batch_up(tmp_path: Path) -> None:
+    """Its handle is in the manifest; nothing is handed in twice."""
+    with serve_provider(provider := Provider(polls=2)) as url:
+        report, rows = run(url, tmp_path / "m", wait=False)
+        assert not report.finished
+        assert report.stopped is not None
+        assert {row["error"] for row in rows} == {"in a batch that has not been fetched yet"}
+        report, rows = run(url, tmp_path / "m")
+    assert report.finished
+    assert report.errors == 0
+    assert count_submitted(provider) == 5
+
+
+def test_rows_of_a_batch_that_fail_are_handed_in_again(tmp_path: Path) -> None:
+    """An error stays in its row until it is asked for again."""
+    rows = ["question 0", "EXPIRE 1", "FAIL 2"]
+    with serve_provider(provider := Provider()) as url:
+        report, answers = run(url, tmp_path / "m", rows)
+        assert (report.finished, report.errors) == (True, 2)
+        assert [row["error"] is None for row in answers] == [True, False, False]
+        run(url, tmp_path / "m", rows, retry_errors=True)
+    assert count_submitted(provider) == 3 + 2
+
+
+def test_a_budget_holds_for_batches(tmp_path: Path) -> None:
+    """As many rows as it is enough for are handed in, at batch prices."""
+    from dragoman.adapter.contract import AdapterOptions
+
+    with serve_provider(provider := Provider()) as url:
+        report, _ = run(url, tmp_path / "m", budget="0.0006", options=AdapterOptions(max_output_tokens=100))
+    assert report.stopped is not None
+    assert count_submitted(provider) == 2
+
+
+def test_a_model_without_batches_says_so(tmp_path: Path) -> None:
+    """Before anything is sent."""
+    with pytest.raises(ConfigurationError, match="no batch API"):
+        bulk(["a"], "ollama:qwen3:4b", batch=True)

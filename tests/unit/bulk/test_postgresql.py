@@ -1,0 +1,51 @@
+"""The manifest in PostgreSQL, where one is given: the same run, and the same promise."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.bulk import bulk
+from dragoman.bulk.state.manifest import Manifest
+from tests.store.databases import SKIP_REASON, postgres_place, postgres_url
+from tests.unit.bulk.provider import HAIKU, SONNET, Provider, error_reply, number
+
+
+@pytest.fixture
+def database_url() -> Iterator[str]:
+    server = postgres_url()
+    if server is None:
+        pytest.skip(SKIP_REASON)
+    with postgres_place(server) as url:
+        yield url
+
+
+def test_a_run_in_postgresql(database_url: str) -> None:
+    """Answers, errors and retries, in a run of its own beside another one."""
+    broken = {2}
+    provider = Provider(lambda prompt, _: error_reply(400, "bad") if number(prompt) in broken else "nul \0 and \\0")
+    rows = [f"question {n}" for n in range(6)]
+    with bulk(rows, [HAIKU, SONNET], manifest=database_url, name="one", providers=provider.settings) as report:
+        assert report.errors == 2
+        assert [row["answer"] for row in report][:2] == ["nul \0 and \\0"] * 2
+    broken.clear()
+    with bulk(
+        rows, [HAIKU, SONNET], manifest=database_url, name="one", providers=provider.settings, retry_errors=True
+    ) as report:
+        assert (report.finished, report.errors) == (True, 0)
+    assert provider.requests == 14
+    with bulk(rows[:1], HAIKU, manifest=database_url, name="two", providers=provider.settings) as report:
+        assert report.finished
+    assert provider.requests == 15
+
+
+def test_one_process_at_a_time_in_postgresql(database_url: str) -> None:
+    """By name: another run may be done at the same time."""
+    manifest = Manifest(database_url, "one")
+    try:
+        with pytest.raises(ConfigurationError, match="another process"):
+            Manifest(database_url, "one")
+        Manifest(database_url, "two").close()
+    finally:
+        manifest.close()
+    Manifest(database_url, "one").close()

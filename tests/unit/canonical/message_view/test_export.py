@@ -1,0 +1,151 @@
+"""A view as JSON: its keys, their order, and what is never in it (CMF A5.9)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.blocks import TextBlock, ToolUseBlock
+from dragoman.canonical.extensions.extensions import Extensions
+from dragoman.canonical.message import Message, Role
+from dragoman.canonical.message_view.view import MessageView
+from tests.unit.canonical.extensions.samples import FULL, full
+from tests.unit.canonical.message_view.test_view import SQL, VIEW_KINDS, block
+
+CALL = ToolUseBlock(id="tu_1", name="execute_sql", input={"query": "SELECT 1", "limits": [1, {"n": 2}]})
+
+EXTENSIONS = {
+    "subject": {
+        "id": "security.subject.id", "type": "service", "roles": ["security.subject.roles"],
+        "permissions": ["security.subject.permissions"], "teams": ["security.subject.teams"],
+    },
+    "environment": "request.environment",
+    "labels": ["security.labels.one", "security.labels.two"],
+    "headers": {"X-Trace": "http.headers.trace"},
+    "object": {
+        "managed_by": "both", "permissions": ["security.objects.permissions"], "trust_domain": "privileged",
+        "data_scope": ["security.objects.data_scope"],
+    },
+    "data": {
+        "apply_labels": ["security.data.apply_labels"], "denied_actions": ["security.data.denied_actions"],
+        "allowed_actions": ["security.data.allowed_actions"],
+        "retention": {
+            "max_age_seconds": 60, "policy": "session", "delete_after": "security.data.retention.delete_after",
+        },
+    },
+    "agent": {
+        "input": "agent.input", "session_id": "agent.session_id", "conversation_id": "agent.conversation_id", "turn": 3,
+        "agent_id": "agent.agent_id", "parent_agent_id": "agent.parent_agent_id",
+    },
+}  # fmt: skip
+
+EVERYTHING = {
+    "kind": "tool_call", "role": "assistant", "is_pre": True, "is_post": False, "action": "execute",
+    "hook": "tool_pre_invoke", "uri": "tool://db-server/execute_sql", "name": "execute_sql",
+    "content": '{"query": "SELECT 1", "limits": [1, {"n": 2}]}', "size_bytes": 46,
+    "arguments": {"query": "SELECT 1", "limits": [1, {"n": 2}]},
+    "properties": {"namespace": "db-server", "tool_id": "tu_1"}, "extensions": EXTENSIONS,
+}  # fmt: skip
+
+
+def call_view() -> MessageView:
+    return MessageView(CALL, Role.ASSISTANT, hook="tool_pre_invoke", extensions=full(), called=SQL)
+
+
+def in_order(value: Any) -> str:
+    return json.dumps(value)
+
+
+def test_every_key_in_its_order() -> None:
+    """And the envelope for OPA around them."""
+    assert in_order(call_view().to_dict()) == in_order(EVERYTHING)
+    assert in_order(call_view().to_opa_input()) == in_order({"input": EVERYTHING})
+
+
+def test_what_is_absent_has_no_key() -> None:
+    """No nulls, no empty blocks."""
+    assert MessageView(TextBlock(text="Hi"), Role.USER).to_dict() == {
+        "kind": "text", "role": "user", "is_pre": True, "is_post": False, "action": "send", "content": "Hi",
+        "size_bytes": 2,
+    }  # fmt: skip
+    assert "extensions" not in MessageView(TextBlock(text="Hi"), Role.USER, extensions=Extensions()).to_dict()
+    only_secret = Extensions.model_validate({"http": {"headers": {"Cookie": "x"}}})
+    assert "extensions" not in MessageView(TextBlock(text="Hi"), Role.USER, extensions=only_secret).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("options", "gone"),
+    [
+        ({}, set()),
+        ({"include_content": False}, {"content", "size_bytes"}),
+        ({"include_context": False}, {"extensions"}),
+        ({"include_arguments": False}, {"content", "size_bytes", "arguments"}),
+        ({"include_content": False, "include_arguments": False}, {"content", "size_bytes", "arguments"}),
+        ({"include_content": False, "include_context": False}, {"content", "size_bytes", "extensions"}),
+    ],
+)
+def test_what_can_be_left_out(options: dict[str, bool], gone: set[str]) -> None:
+    """Without content the arguments stay, as specified; without arguments, a call's content goes too: it is them."""
+    written = call_view().to_dict(**options)
+    assert written == {key: value for key, value in EVERYTHING.items() if key not in gone}
+    if "include_context" not in options:
+        assert call_view().to_opa_input(**options) == {"input": written}
+    if options.get("include_arguments") is False:
+        assert "SELECT" not in json.dumps(written)
+
+
+def test_leaving_out_arguments_leaves_other_content() -> None:
+    """It is about calls and requests alone."""
+    assert MessageView(TextBlock(text="Hi"), Role.USER).to_dict(include_arguments=False)["content"] == "Hi"
+    assert "content" not in MessageView(block("prompt_request"), Role.USER).to_dict(include_arguments=False)
+
+
+def test_the_size_is_that_of_the_text() -> None:
+    """A resource may declare another one, which the attribute keeps; without text the declared one is told."""
+    view = MessageView(block("resource", content="abc", size_bytes=999), Role.USER)
+    assert (view.size_bytes, view.to_dict()["size_bytes"]) == (999, 3)
+    assert MessageView(block("resource", content=None, size_bytes=999), Role.USER).to_dict()["size_bytes"] == 999
+
+
+def test_a_turn_of_zero_is_a_turn() -> None:
+    """Empty texts are left out, and a block with nothing in it too."""
+    agent = {"agent": {"turn": 0, "input": ""}}
+    view = MessageView(TextBlock(text="Hi"), Role.USER, extensions=Extensions.model_validate(agent))
+    assert view.to_dict()["extensions"] == {"agent": {"turn": 0}}
+
+
+def test_limits_that_are_not_set_are_not_told() -> None:
+    """Allowed actions None is no limit; an empty list is one."""
+    for allowed, expected in ((None, {}), ([], {"allowed_actions": []})):
+        policy: dict[str, Any] = {"data": {"execute_sql": {"allowed_actions": allowed}}}
+        view = MessageView(CALL, Role.ASSISTANT, extensions=Extensions.model_validate({"security": policy}))
+        assert view.to_dict()["extensions"] == {"data": {"apply_labels": [], "denied_actions": [], **expected}}
+
+
+@pytest.mark.parametrize("kind", VIEW_KINDS)
+@pytest.mark.parametrize("role", Role)
+def test_it_is_json_and_tells_no_secret(kind: str, role: Role) -> None:
+    """Claims, secret headers and what the specification does not list are in no view of any kind."""
+    written = json.dumps(MessageView(block(kind), role, hook="evaluate", extensions=full(), called=SQL).to_dict())
+    for path in ("http.headers.authorization", "security.subject.claims", "request.request_id", "completion.model",
+                 "llm.model_id", "framework.node_id", "meta.scope", "custom", "mcp.tool.title", "provenance.source",
+                 "delegation.origin_subject_id", "agent.conversation.summary", "security.classification"):  # fmt: skip
+        assert path not in written
+
+
+def test_it_is_the_callers_own() -> None:
+    """Changing it, at any depth, changes neither the message, nor the extensions, nor the next one."""
+    message = Message.assistant([CALL, block("resource")], session_id="s")
+    extensions = full()
+    for view in message.iter_views(extensions=extensions, calls={"tu_1": SQL}):
+        changed = [view.to_dict()]
+        before = json.dumps(changed[0])
+        while changed:
+            node = changed.pop()
+            assert type(node) in (dict, list)
+            changed += [
+                each for each in (node.values() if isinstance(node, dict) else node) if type(each) in (dict, list)
+            ]
+            node.clear()
+        assert json.dumps(view.to_dict()) == before
+    assert extensions.model_dump(mode="json")["http"] == FULL["http"]

@@ -1,0 +1,140 @@
+"""Reading what other versions wrote: nothing unknown is lost, nothing newer is guessed at."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dragoman.canonical.blocks import TextBlock, ToolResultBlock, UnknownBlock
+from dragoman.canonical.message import SCHEMA_VERSION, Message
+from dragoman.canonical.serialization import UPGRADES, read_message, upgrade, write_message
+from tests.unit.canonical.samples import MESSAGE, SOURCE
+
+FUTURE: dict[str, Any] = {
+    **MESSAGE,
+    "mood": {"kind": None, "of": [1, None]},
+    "content": [
+        {"type": "text", "text": "Hi", "citations": [{"kind": "web", "rank": 1}], "weight": 0.5},
+        {"type": "image", "source": {**SOURCE, "checksum": "abc"}},
+        {"type": "hologram", "shape": {"text": None}, "name": None},
+        {"type": "tool_result", "tool_use_id": "tu_1", "content": [{"type": "smell", "of": "coffee"}], "took": 3},
+    ],
+    "metadata": {
+        "usage": {"input_tokens": 1, "quantum_tokens": 2},
+        "routing": {"mode": "rule", "chosen_model": "a:b", "reason": "r", "committee": ["x"]},
+        "weather": "fine",
+    },
+}
+
+
+def test_everything_unknown_is_written_again() -> None:
+    """Fields at every level and kinds of blocks, nulls included."""
+    written = json.loads(write_message(read_message(FUTURE)))
+    assert contains(written, FUTURE)
+    assert read_message(written) == read_message(FUTURE)
+
+
+def contains(written: Any, read: Any) -> bool:
+    """Whether all that was read is written; what is written beyond it are defaults."""
+    if isinstance(read, dict):
+        return all(name in written and contains(written[name], value) for name, value in read.items())
+    if isinstance(read, list):
+        return len(read) == len(written) and all(map(contains, written, read))
+    return bool(written == read)
+
+
+def test_unknown_kinds_are_reported_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    """With one warning a block, inside results too."""
+    with caplog.at_level(logging.WARNING, "dragoman.canonical"):
+        message = read_message(FUTURE)
+    assert isinstance(message.content[2], UnknownBlock)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"message {message.id} holds a block of the unknown kind {kind!r}: kept as it is"
+        for kind in ("hologram", "smell")
+    ]
+
+
+def test_unknown_fields_count_for_equality() -> None:
+    """Two messages that a newer version tells apart are not the same."""
+    assert read_message({**FUTURE, "mood": 1}) != read_message({**FUTURE, "mood": 2})
+    assert hash(read_message(FUTURE)) == hash(read_message(FUTURE))
+
+
+@pytest.mark.parametrize(
+    "form", [json.dumps(MESSAGE), json.dumps(MESSAGE).encode(), MESSAGE], ids=["str", "bytes", "dict"]
+)
+def test_a_message_is_read_from_any_form_of_its_json(form: Any) -> None:
+    """Text, bytes or the parsed object."""
+    assert read_message(form) == Message.model_validate(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        ("[]", "a message is a JSON object, not a list"),
+        ("null", "not a NoneType"), (None, "not a NoneType"), (Message.user("Hi"), "not a Message"),
+        ("{", "EOF while parsing"),
+        (b"\xff", "utf-8|expected"),
+        ('{"role": "user", "x": NaN}', "expected value"),
+        ('{"role": "user", "x": 1e999}', r"\$\.x is inf"),
+        ({"role": "user", "x": float("nan")}, r"\$\.x is nan"),
+        ('{"role": "user", "x": ' + "[" * 300 + "]" * 300 + "}", "recursion limit"),
+        ({"role": "user", "metadata": {"x": "\ud800"}}, r"\$\.metadata\.x has a lone surrogate"),
+        ('{"role": "user", "schema_version": 2}', "schema version 2 is newer than 1: upgrade dragoman"),
+        ('{"role": "user", "schema_version": 0}', "no upgrade from schema version 0"),
+        ('{"role": "user", "schema_version": "1"}', "schema_version is a str, not an integer"),
+        ('{"role": "user", "schema_version": true}', "schema_version is a bool"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_says_why(data: Any, what: str) -> None:
+    """One exception class for all of it."""
+    with pytest.raises(ValueError, match=what):
+        read_message(data)
+
+
+@pytest.mark.parametrize("data", ["{}", '{"role": "bot"}', '{"role": "user", "content": [{"type": "text"}]}'])
+def test_what_is_no_message_names_the_field(data: str) -> None:
+    """Known fields must still be right."""
+    with pytest.raises(ValidationError):
+        read_message(data)
+
+
+def test_a_message_without_a_version_is_of_the_first() -> None:
+    """So wrote the first version's hand-made files."""
+    assert read_message('{"role": "user"}').schema_version == SCHEMA_VERSION
+
+
+def test_an_older_message_is_upgraded_step_by_step() -> None:
+    """Each step is told the version before it; the message ends up at the current one."""
+    old = {"role": "user", "text": "Hi", "schema_version": -1}
+    steps = {
+        -1: lambda raw: {**raw, "content": raw["text"]},
+        0: lambda raw: {name: value for name, value in raw.items() if name != "text"},
+    }
+    message = read_message(old, upgrades=steps)
+    assert message.content == (TextBlock(text="Hi"),)
+    assert message.schema_version == SCHEMA_VERSION
+    assert old["schema_version"] == -1, "the stored row is not touched"
+
+
+def test_upgrades_end_at_the_version_asked_for() -> None:
+    """A library of version 3 reads a row of version 1 through both steps."""
+    steps = {1: lambda raw: {**raw, "a": 1}, 2: lambda raw: {**raw, "b": raw["a"] + 1}}
+    assert upgrade({"schema_version": 1}, steps, current=3) == {"schema_version": 3, "a": 1, "b": 2}
+
+
+def test_there_is_a_step_from_every_version_before_the_current() -> None:
+    """Whoever raises the version writes the step."""
+    assert sorted(UPGRADES) == list(range(1, SCHEMA_VERSION))
+
+
+def test_writing_leaves_out_what_is_not_set() -> None:
+    """Absent fields are absent; a null inside free JSON stays."""
+    message = Message.tool("tu_1", [ToolResultBlock(tool_use_id="tu_1")])
+    written = json.loads(write_message(message))
+    assert "channel" not in written
+    assert set(written["metadata"]) == {"parent_tool_use_id", "status", "critical"}
+    noted = read_message({**MESSAGE, "metadata": {"provider_raw": {"a": None}}})
+    assert json.loads(write_message(noted))["metadata"]["provider_raw"] == {"a": None}

@@ -1,0 +1,184 @@
+"""Compatibility of schemas: a yes holds for every body, and a no has a body that shows it."""
+
+import os
+import time
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dragoman.formats import MessageBody, MessageBodySchema, is_compatible
+from tests.sampling import examples
+from tests.unit.formats.body.strategies import SCENARIOS, obeying, schema, schemas
+
+EXAMPLES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 150
+
+TEXT = {"contentType": "text/*"}
+NEEDED = {"contentType": "text/*", "required": True}
+
+
+def related() -> st.SearchStrategy[tuple[MessageBodySchema, MessageBodySchema]]:
+    """Two schemas that often have parts in common, so that a yes is not rare."""
+    return st.tuples(schemas, schemas, st.booleans()).map(
+        lambda drawn: (drawn[0], MessageBodySchema((*drawn[1].parts, *drawn[0].parts)) if drawn[2] else drawn[1])
+    )
+
+
+@examples(EXAMPLES, deadline=None)
+@given(pair=related(), data=st.data())
+def test_a_yes_holds_for_every_body(pair: tuple[MessageBodySchema, MessageBodySchema], data: st.DataObject) -> None:
+    """What obeys the producer's schema obeys the consumer's too."""
+    producer, consumer = pair
+    assume(is_compatible(producer, consumer))
+    for _ in range(5):
+        body = data.draw(obeying(producer))
+        if not producer.check(body):
+            assert consumer.check(body) == ()
+
+
+@examples(EXAMPLES, deadline=None)
+@given(pair=related())
+def test_a_no_comes_with_a_body_or_a_reason(pair: tuple[MessageBodySchema, MessageBodySchema]) -> None:
+    """The body obeys the producer's schema and not the consumer's."""
+    producer, consumer = pair
+    verdict = is_compatible(producer, consumer)
+    if verdict:
+        assert (verdict.reason, verdict.counterexample) == ("", None)
+        return
+    assert verdict.reason
+    if verdict.counterexample is not None:
+        assert producer.check(verdict.counterexample) == ()
+        assert consumer.check(verdict.counterexample) != ()
+
+
+@examples(EXAMPLES, deadline=None)
+@given(producer=schemas, consumer=schemas, data=st.data())
+def test_a_body_that_only_the_producer_takes_means_no(
+    producer: MessageBodySchema, consumer: MessageBodySchema, data: st.DataObject
+) -> None:
+    """The other way round: no yes where a counterexample can be drawn."""
+    body = data.draw(obeying(producer))
+    if not producer.check(body) and consumer.check(body):
+        assert not is_compatible(producer, consumer)
+
+
+@examples(50, deadline=None)
+@given(one=schemas, other=schemas, third=schemas)
+def test_it_is_an_order(one: MessageBodySchema, other: MessageBodySchema, third: MessageBodySchema) -> None:
+    """Every schema is compatible with itself, and what goes through two goes through both at once."""
+    assert is_compatible(one, one)
+    if is_compatible(one, other) and is_compatible(other, third):
+        assert is_compatible(one, third)
+
+
+@pytest.mark.parametrize(
+    ("producer", "consumer"),
+    [
+        ([{"contentType": "text/plain", "required": True}], [NEEDED]),
+        ([], [TEXT]),
+        ([{"name": "/sources/*"}], [{"name": "/**"}]),
+        ([{"name": "**"}], [{"name": "/**"}]),
+        ([{"name": "/**"}], [{"name": "/*"}, {"name": "/*/**"}]),
+        ([{"name": "/{a,b}"}], [{"name": "/a"}, {"name": "/b"}]),
+        (
+            [{"name": "/*", "contentType": "{text,image}/*"}],
+            [{"name": "/*", "contentType": "text/*"}, {"name": "/**", "contentType": "image/*"}],
+        ),
+        ([{"contentType": "TEXT/Plain"}], [TEXT]),
+        ([{"contentType": "**"}], [{"contentType": "*/*"}]),
+        ([{"contentType": "text/plain;charset=utf-8"}], [{"contentType": "text/plain"}]),
+        ([{"name": "/a", "required": True}], [{"name": "/{a,b}", "required": True}]),
+        ([{"name": "/a/../*"}], []),
+        ([{"name": "/*", "contentType": "*"}], []),
+    ],
+)  # fmt: skip
+def test_schemas_that_fit(producer: list[dict[str, object]], consumer: list[dict[str, object]]) -> None:
+    """Also by several parts together, and by what no name and no type can be."""
+    assert is_compatible(schema(*producer), schema(*consumer))
+
+
+@pytest.mark.parametrize(
+    ("producer", "consumer", "counterexample"),
+    [
+        ([TEXT], [NEEDED], []),
+        ([NEEDED], [{"contentType": "text/plain", "required": True}], [{"contentType": "text/b", "content": ""}]),
+        ([{"name": "/**"}], [{"name": "/*"}], [{"name": "/a/a", "contentType": "a/a", "content": ""}]),
+        ([{"name": "/*"}], [{"contentType": "*/*"}], [{"name": "/a", "contentType": "a/a", "content": ""}]),
+        (
+            [{"name": "/*", "required": True}],
+            [{"name": "/*"}, {"name": "/a", "required": True}],
+            [{"name": "/b", "contentType": "a/a", "content": ""}],
+        ),
+        (
+            [{"name": "/s/*", "contentType": "{text,image}/*", "required": True}, NEEDED],
+            [TEXT, {"name": "/s/*", "contentType": "image/*"}],
+            [
+                {"name": "/s/a", "contentType": "text/b", "content": ""},
+                {"contentType": "text/a", "content": ""},
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_schemas_that_do_not_fit(
+    producer: list[dict[str, object]], consumer: list[dict[str, object]], counterexample: list[dict[str, object]]
+) -> None:
+    """With the shortest body that shows it."""
+    verdict = is_compatible(schema(*producer), schema(*consumer))
+    assert not verdict
+    assert verdict.counterexample == MessageBody.from_json(counterexample)
+
+
+def test_names_of_a_witness_are_unique() -> None:
+    """Two required parts that one name could serve, if not for their types."""
+    producer = schema(
+        {"name": "/s/*", "contentType": "text/*", "required": True},
+        {"name": "/s/*", "contentType": "image/*", "required": True},
+    )
+    verdict = is_compatible(producer, schema({"name": "/s/*"}, {"required": True}))
+    assert verdict.counterexample is not None
+    assert [part.name for part in verdict.counterexample.parts] == ["/s/a", "/s/b"]
+
+
+def test_a_producer_that_can_say_nothing_is_refused_without_a_witness() -> None:
+    """Its two required parts have one name: no body obeys, so that none can be shown."""
+    producer = schema(
+        {"name": "/a", "contentType": "text/*", "required": True},
+        {"name": "/a", "contentType": "image/*", "required": True},
+    )
+    verdict = is_compatible(producer, schema())
+    assert not verdict
+    assert verdict.counterexample is None
+    assert "part 0 of the producer" in verdict.reason
+
+
+def test_the_scenarios_of_the_specification() -> None:
+    """Which agent may be followed by which."""
+    wanted = {name: MessageBodySchema.from_json(parts) for name, (parts, _) in SCENARIOS.items()}
+    followed = {(one, other) for one in wanted for other in wanted if is_compatible(wanted[one], wanted[other])}
+    assert followed == {
+        *((name, name) for name in wanted),
+        ("chat agent", "multi-modal chat"),
+        ("chat agent", "software-writing agent"),
+        ("chat agent", "researcher"),
+        ("multi-modal chat", "researcher"),
+    }
+
+
+def test_globs_that_are_too_intricate_are_given_up() -> None:
+    """After a bounded number of steps, with a no that says so."""
+    many = "".join(f"*{letter}" for letter in "abcdefghijklmnop") + "*"
+    producer = schema({"name": f"/{many}/{many}", "contentType": "*/*"})
+    consumer = schema(*({"name": f"/{many[::-1]}/**{letter}*a*b*c*d{letter}**"} for letter in "abcdefgh"))
+    began = time.process_time()
+    verdict = is_compatible(producer, consumer)
+    assert time.process_time() - began < 20
+    assert not verdict
+    assert verdict.counterexample is not None or "too intricate" in verdict.reason
+
+
+def test_schemas_are_compared_and_nothing_else() -> None:
+    """What is JSON has to be read first."""
+    some = MessageBodySchema()
+    for one, other in ((some, [{"contentType": "text/*"}]), ([{"contentType": "text/*"}], some)):
+        with pytest.raises(TypeError, match=r"not a list: MessageBodySchema\.from_json"):
+            is_compatible(one, other)  # type: ignore[arg-type]

@@ -1,0 +1,125 @@
+"""Schemas of message bodies: the four scenarios of the specification, and every violation at once."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from pydantic import ValidationError
+
+from dragoman.formats import FormatError, MessageBody, MessageBodyError, MessageBodySchema, MessageBodySchemaPart
+from tests.laws.policy.globs import by_brute_force
+from tests.unit.formats.body.strategies import IMAGE_URL, SCENARIOS, bodies, schema, schemas
+from tests.unit.formats.body.test_message_body import _unfolded
+
+scenarios = pytest.mark.parametrize("name", list(SCENARIOS))
+
+
+def read(name: str) -> tuple[MessageBodySchema, MessageBody]:
+    wanted, body_json = SCENARIOS[name]
+    return MessageBodySchema.from_json(wanted), MessageBody.from_json(body_json)
+
+
+@scenarios
+def test_the_message_of_a_scenario_obeys_its_schema(name: str) -> None:
+    """And both are written again as they were."""
+    wanted, body = read(name)
+    assert wanted.check(body) == ()
+    assert wanted.enforce(body) is body
+    assert (wanted.as_json(), body.as_json()) == SCENARIOS[name]
+
+
+@scenarios
+def test_the_messages_of_other_scenarios_are_refused_for_their_reasons(name: str) -> None:
+    """Which message obeys which schema, all sixteen of them."""
+    obeyed = {
+        "chat agent": ["chat agent"],
+        "multi-modal chat": ["chat agent", "multi-modal chat"],
+        "software-writing agent": ["chat agent", "software-writing agent"],
+        "researcher": ["chat agent", "multi-modal chat", "researcher"],
+    }
+    wanted, _ = read(name)
+    assert [other for other in SCENARIOS if not wanted.check(read(other)[1])] == obeyed[name]
+
+
+def test_the_chat_agent_says_nothing_but_text() -> None:
+    """A body without text, and one with a picture, in words."""
+    wanted, body = read("chat agent")
+    assert body.text() == "Hello! How can I help you?"
+    assert list(map(str, wanted.check(MessageBody()))) == ["$: it lacks a part without a name of the type text/*"]
+    with pytest.raises(MessageBodyError, match=r"\$\[1\]: the schema has no place for a part without a name"):
+        wanted.enforce(read("multi-modal chat")[1])
+
+
+def test_the_software_is_found_below_its_folder() -> None:
+    """By a glob, and fetched only by what the caller gives."""
+    _, body = read("software-writing agent")
+    (program,) = body.list("/files/**")
+    assert body.list("/files/*.{py,rs}") == (program,)
+    assert body.read_text(program, fetch=lambda url: b"print('Hello')") == "print('Hello')"
+
+
+def test_the_researcher_names_its_sources() -> None:
+    """By the numbers that the text links to, one of them inline."""
+    _, body = read("researcher")
+    assert [part.name for part in body.list("/sources/*")] == ["/sources/1", "/sources/2"]
+    assert body.read_text("/sources/2") == "https://example.org/two.html"
+    assert body.parts[1].content_url == IMAGE_URL
+
+
+@given(wanted=schemas, body=bodies)
+def test_a_check_is_what_the_specification_says(wanted: MessageBodySchema, body: MessageBody) -> None:
+    """Every part matches some part of the schema, and every required one is matched, told by an oracle."""
+
+    def matches(wished: MessageBodySchemaPart, name: str | None, kind: str) -> bool:
+        if (wished.name is None) != (name is None):
+            return False
+        named = name is None or any(by_brute_force(each, name) for each in _unfolded(wished.name or ""))
+        return named and any(by_brute_force(each, kind) for each in _unfolded(wished.content_type))
+
+    pairs = [(part.name, part.content_type.partition(";")[0].lower()) for part in body.parts]
+    strange = [index for index, part in enumerate(pairs) if not any(matches(wish, *part) for wish in wanted.parts)]
+    lacking = [wish for wish in wanted.parts if wish.required and not any(matches(wish, *part) for part in pairs)]
+    violations = wanted.check(body)
+    assert [each.path for each in violations] == [*(f"$[{index}]" for index in strange), *("$" for _ in lacking)]
+
+
+def test_every_violation_is_named_at_once() -> None:
+    """In the error, which shows the first ones in words."""
+    wanted = schema({"contentType": "text/*", "required": True}, {"name": "/a", "contentType": "*/*", "required": True})
+    body = MessageBody.from_json([{"name": f"/b{index}", "contentType": "a/b", "content": ""} for index in range(9)])
+    with pytest.raises(MessageBodyError) as caught:
+        wanted.enforce(body)
+    assert len(caught.value.violations) == 11
+    assert caught.value.path == "$[0]"
+    assert "/b0 of the type a/b" in str(caught.value)
+    assert str(caught.value).endswith("and 6 more")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"name": "a/*"}, {"name": ""}, {"name": "{a,b}" * 20}, {"content_type": "{a,b}" * 20}, {"required": 1},
+     {"types": "text/*"}, {"content_type": None}],
+)  # fmt: skip
+def test_a_part_that_is_no_part_of_a_schema_is_refused(fields: dict[str, Any]) -> None:
+    """Relative names, braces without end, what is no boolean, and misspelt fields."""
+    with pytest.raises(ValidationError):
+        MessageBodySchemaPart(**fields)
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [("{", "$"), (5, "$"), ({"parts": []}, "$"), ([5], "$[0]"), ([{"name": 5}], "$[0].name"), ([{"x": 1}], "$[0].x"),
+     ([{}, {"required": "yes"}], "$[1].required"), ([{"contentType": float("nan")}], "$[0].contentType")],
+)  # fmt: skip
+def test_a_document_that_is_no_schema_is_refused_with_its_path(document: Any, path: str) -> None:
+    """Down to the field."""
+    with pytest.raises(FormatError) as caught:
+        MessageBodySchema.from_json(document)
+    assert caught.value.path == path
+
+
+@given(wanted=schemas)
+def test_a_schema_is_read_again(wanted: MessageBodySchema) -> None:
+    """As JSON text."""
+    assert MessageBodySchema.from_json(json.dumps(wanted.as_json())) == wanted

@@ -1,0 +1,214 @@
+"""Labels are taken from a session on the record alone, and stay away wherever the session goes on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.events import EventBus
+from dragoman.policy import (
+    DataPolicy,
+    Declassification,
+    DeclassificationError,
+    Extensions,
+    Pipeline,
+    PluginResult,
+    SecurityExtension,
+    Step,
+    hook,
+    with_labels,
+)
+from dragoman.session import Session
+from dragoman.store import ConflictError, Store
+from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Driver, Wire
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
+
+GRANT = ["declassify_labels"]
+WHY = {"actor": "officer", "reason": "published"}
+
+
+@hook("cmf.llm_input", "cmf.llm_output")
+def labelling(step: Step) -> Any:
+    """What speaks of a patient is PII."""
+    text = " ".join(view.content or "" for view in step.views())
+    return with_labels(step.extensions, ["PII"]) if "patient" in text else None
+
+
+def look(path: str) -> str:
+    """Reads a file."""
+    return "A. Jones"
+
+
+HOST = Extensions(security=SecurityExtension(data={"look": DataPolicy(apply_labels=["PHI"])}))
+
+
+def settings(**more: Any) -> dict[str, Any]:
+    return {"policy": Pipeline([labelling], grants=GRANT), "extensions": HOST, "tools": [look], **more}
+
+
+def wires(*replies: Any) -> dict[str, Wire]:
+    looks = handwritten_anthropic(Call("toolu_1", "look", {"path": "a"}))
+    fine = [handwritten_anthropic("Fine.")] * 6
+    wire = Wire([looks, handwritten_anthropic("Read."), *(replies or fine)])
+    return {"anthropic": wire, "ollama": Wire([handwritten_ollama("Fine.")] * 3)}
+
+
+def declassify(driver: Driver, session: Any, *labels: str, **how: Any) -> Declassification | None:
+    given = {**WHY, **how}
+    if not isinstance(driver, AsyncDriver):
+        found: Declassification | None = session.declassify(labels, **given)
+        return found
+
+    async def main() -> Declassification | None:
+        record: Declassification | None = await session.declassify(labels, **given)
+        return record
+
+    return driver.runner.run(main())
+
+
+def begin(driver: Driver, **more: Any) -> Any:
+    session = driver.session(wires(), **settings(**more))
+    driver.ask(session, "Look up the patient.")
+    assert session.labels == {"PII", "PHI"}
+    return session
+
+
+def test_there_is_exactly_one_record(driver: Driver, tmp_path: Path) -> None:
+    """The same one for the caller, the audit, the bus and the store; of labels that were there, and of no others."""
+    events: list[Any] = []
+    audited: list[Declassification] = []
+    with EventBus(strict=True) as bus, Store(f"sqlite:///{tmp_path / 'chats.db'}", synchronous="normal") as store:
+        bus.subscribe(events.append, types="policy.*")
+        session = begin(driver, events=bus, store=store)
+        record = declassify(driver, session, "PII", "OTHER", audit=audited.append)
+        assert declassify(driver, session, "PII", "OTHER", audit=audited.append) is None
+        kept = store.load("sess_1").extensions[session.messages[-1].id]
+    assert record is not None
+    assert audited == [record]
+    assert (list(record.labels), record.actor, record.reason, record.at) == (["PII"], "officer", "published", NOW)
+    assert kept["declassified"] == [record.model_dump(mode="json")]
+    (event,) = events
+    assert (event.type, event.payload.labels, event.payload.actor_id) == ("policy.declassified", ("PII",), "officer")
+    assert (event.session_id, event.turn_id) == ("sess_1", None)
+    assert session.labels == {"PHI"}
+
+
+def test_a_session_has_to_be_granted_it(driver: Driver) -> None:
+    """By its policy; a plugin that holds the capability grants nothing, and a session without a policy has none."""
+
+    @hook("cmf.llm_input", capabilities=["declassify_labels", "append_labels"])
+    def greedy(step: Step) -> PluginResult:
+        return PluginResult()
+
+    for policy in (None, Pipeline([labelling]), Pipeline([labelling, greedy]), Pipeline([], grants=["append_labels"])):
+        session = driver.session(wires(), policy=policy)
+        with pytest.raises(DeclassificationError):
+            declassify(driver, session, "PII")
+    session = begin(driver)
+    for empty in ("actor", "reason"):
+        with pytest.raises(DeclassificationError, match="actor and a reason"):
+            declassify(driver, session, "PII", **{empty: " "})
+    assert session.labels == {"PII", "PHI"}
+    with pytest.raises(ConfigurationError, match="no capability"):
+        Pipeline(grants=["declassify"])
+    assert driver.session(wires()).labels == frozenset()
+
+
+def test_where_the_record_fails_the_labels_stay(driver: Driver, tmp_path: Path) -> None:
+    """The audit, or the store, in which another program has gone on."""
+
+    def failing(_: Declassification) -> None:
+        raise OSError
+
+    async def late(_: Declassification) -> None: ...
+
+    with Store(f"sqlite:///{tmp_path / 'chats.db'}", synchronous="normal") as store:
+        session = begin(driver, store=store)
+        before = session.dump()
+        for audit, error in ((failing, OSError), (late, ConfigurationError)):
+            with pytest.raises(error):
+                declassify(driver, session, "PII", audit=audit)
+        store.append("sess_1", [session.messages[0].model_copy(update={"id": "m9"})], expected_version=None)
+        with pytest.raises(ConflictError):
+            declassify(driver, session, "PII")
+    assert session.labels == {"PII", "PHI"}
+    assert session.dump() == before
+
+
+def load(driver: Driver, session: Any, _: Store, **more: Any) -> Any:
+    return type(session).load(session.dump(), providers=session.providers, **settings(**more))
+
+
+def resume(driver: Driver, session: Any, store: Store, **more: Any) -> Any:
+    driver.close(session)
+    given = {"providers": session.providers, **settings(**more)}
+    if not isinstance(driver, AsyncDriver):
+        return Session.resume("sess_1", store, **given)
+    return driver.runner.run(type(session).resume("sess_1", store, **given))
+
+
+@pytest.mark.parametrize("reopen", [load, resume])
+def test_it_stays_gone_in_the_next_program(driver: Driver, tmp_path: Path, reopen: Callable[..., Any]) -> None:
+    """Though plugins and data policies judge the old messages again there, and the program gives the label again. New
+    data brings it back, and that is kept as well."""
+    with Store(f"sqlite:///{tmp_path / 'chats.db'}", synchronous="normal") as store:
+        session = begin(driver, store=store)
+        declassify(driver, session, "PII", "PHI")
+        driver.ask(session, "And now?")
+        again = reopen(driver, session, store, extensions=with_labels(HOST, ["PHI"]))
+        assert again.labels == frozenset()
+        driver.ask(again, "Go on.")
+        assert again.labels == frozenset()
+        driver.ask(again, "Another patient.")
+        assert again.labels == {"PII"}
+        assert load(driver, again, store).labels == {"PII"}
+        assert json.dumps(json.loads(again.dump())).count('"declassified"') == 1
+
+
+def test_what_is_judged_again_brings_nothing_back(driver: Driver) -> None:
+    """Another model, a retry, a summary: the messages are those that were declassified."""
+    session = begin(driver)
+    declassify(driver, session, "PII", "PHI")
+    session.swap(OLLAMA)
+    driver.ask(session, "And now?")
+    session.swap(ANTHROPIC)
+    driver.compact(session, keep_last=1)
+    driver.ask(session, "And now?")
+    assert session.labels == frozenset()
+
+
+def test_before_the_first_message_it_is_kept_with_that(driver: Driver) -> None:
+    """The labels that a program gave, or a turn that failed."""
+    session = driver.session(
+        {"anthropic": Wire([ConnectionError()] * 3 + [handwritten_anthropic("Fine.")])},
+        policy=Pipeline([labelling], grants=GRANT),
+        extensions=with_labels(None, ["EU"]),
+    )
+    with pytest.raises(Exception, match="anthropic"):
+        driver.ask(session, "A patient.")
+    declassify(driver, session, "PII", "EU")
+    driver.ask(session, "Another patient.")
+    again = type(session).load(
+        session.dump(), policy=Pipeline([labelling], grants=GRANT), extensions=with_labels(None, ["EU"])
+    )
+    assert session.labels == again.labels == {"PII"}
+
+
+def test_not_in_the_middle_of_a_turn() -> None:
+    """Nobody knows then what is declassified."""
+    session = Session(ANTHROPIC, policy=Pipeline(grants=GRANT), tools=[look])
+    session._running = iter(())  # type: ignore[assignment]
+    with pytest.raises(ConfigurationError, match="middle of a turn"):
+        session.declassify(["PII"], actor="officer", reason="published")
+    session._running = None
+
+
+def test_labels_are_read_only(driver: Driver) -> None:
+    """What is given out is a copy, and nothing can be put in its place."""
+    session = begin(driver)
+    assert isinstance(session.labels, frozenset)
+    with pytest.raises(AttributeError):
+        session.labels = frozenset()

@@ -1,0 +1,194 @@
+"""A session and its limits: each request waits for its turn, is settled by what it took, and heeds its provider."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman.adapter.errors import MissingKeyError, RateLimitError, ServerError
+from dragoman.limits import Limit, LimitReachedError, Limits
+from dragoman.routing import Router
+from dragoman.session import tool
+from tests.unit.limits.fake_clock import Clock
+from tests.unit.limits.redis_server import HOW_TO_RUN, REDIS_URL, own_name
+from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, AsyncDriver, Body, Driver, Wire
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
+
+FINE = handwritten_anthropic("Yes.", usage=(100, 20))
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
+
+
+@tool
+def look(at: str) -> str:
+    """Look at something."""
+    return f"{at} is fine."
+
+
+def go(driver: Driver, session: Any, streamed: bool, prompt: str = "Hi") -> None:
+    (driver.stream if streamed else driver.ask)(session, prompt, max_output_tokens=50)
+
+
+def end(driver: Driver, limits: Limits) -> None:
+    """Connections belong to their event loop."""
+    if isinstance(driver, AsyncDriver):
+        driver.runner.run(limits.close_async())
+    limits.close()
+
+
+@pytest.fixture(params=["process", "redis"])
+def where(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """Where is counted."""
+    if request.param == "redis":
+        if not os.environ.get(REDIS_URL):
+            pytest.skip(HOW_TO_RUN)
+        yield {"url": os.environ[REDIS_URL], "name": own_name()}
+    else:
+        yield {}
+
+
+@STREAMED
+def test_each_request_of_a_turn_waits_for_its_turn(driver: Driver, streamed: bool) -> None:
+    """Those that tools make, too; sessions that share the limits wait for each other."""
+    clock = Clock()
+    limits = Limits(Limit("anthropic:*", requests=60, burst=0.01), timing=clock.timing)
+    provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])
+    session = driver.session({"anthropic": provider}, tools=[look], limits=limits)
+    go(driver, session, streamed)
+    assert (len(provider.requests), clock.slept) == (2, [1])
+    go(driver, driver.session({"anthropic": Wire([FINE])}, limits=limits), streamed)
+    assert clock.slept == [1, 1]
+
+
+@STREAMED
+def test_a_limit_that_is_reached_stops_the_turn_before_it_is_sent(
+    driver: Driver, streamed: bool, where: dict[str, Any]
+) -> None:
+    """The history is as before, and the error says when to come back."""
+    limits = Limits(Limit(requests=1), max_wait=1, **where)
+    provider = Wire([FINE, FINE])
+    session = driver.session({"anthropic": provider}, limits=limits)
+    go(driver, session, streamed)
+    before = session.messages
+    with pytest.raises(LimitReachedError) as refused:
+        go(driver, session, streamed)
+    assert 30 < (refused.value.retry_after or 0) <= 60
+    assert (session.messages, len(provider.requests)) == (before, 1)
+    driver.close(session)
+    end(driver, limits)
+
+
+@STREAMED
+def test_tokens_are_settled_by_usage(driver: Driver, streamed: bool, where: dict[str, Any]) -> None:
+    """Far more is held than a reply takes, and once it is there, the rest is free: three fit where one was held."""
+    limits = Limits(Limit(tokens=10_000, burst=0.9, seconds=3600), max_wait=0, **where)
+    session = driver.session({"anthropic": Wire([FINE] * 3)}, limits=limits)
+    for _ in range(3):
+        (driver.stream if streamed else driver.ask)(session, "Hi", max_output_tokens=8_000)
+    driver.close(session)
+    assert limits.reserve(ANTHROPIC, 8_500).wait == 0
+    with pytest.raises(LimitReachedError):
+        limits.reserve(ANTHROPIC, 200)
+    end(driver, limits)
+
+
+def test_a_reply_that_sets_no_limit_is_taken_for_what_it_may_be(driver: Driver) -> None:
+    """The model's own most, or what the program expects."""
+    output_tokens = []
+    for expected in (None, 300):
+        limits = Limits(Limit(tokens=10**9), reply_tokens=expected)
+        session = driver.session({"anthropic": Wire([FINE])}, limits=limits)
+        budgets = session._budgets_for_turn()
+        reservation: Any = budgets.reserve(session._adapter, [], (), session.options)
+        output_tokens.append(reservation.output_tokens)
+    assert output_tokens == [session._adapter.default_output_tokens, 300]
+
+
+@STREAMED
+def test_what_fails_costs_requests_and_no_tokens(driver: Driver, streamed: bool) -> None:
+    """Each try counts as one; what nobody read is given back."""
+    clock = Clock()
+    limits = Limits(Limit(requests=100, tokens=1000, burst=0.5), max_wait=0, timing=clock.timing)
+    session = driver.session({"anthropic": Wire([httpx.Response(500) for _ in range(3)])}, limits=limits)
+    with pytest.raises(ServerError):
+        go(driver, session, streamed)
+    assert limits.reserve(ANTHROPIC, 500).wait == 0
+    limits.limits = (Limit(requests=100, burst=0.5),)
+    assert sum(1 for _ in range(46) if limits.reserve(ANTHROPIC).wait == 0) == 46
+    with pytest.raises(LimitReachedError):
+        limits.reserve(ANTHROPIC)
+
+
+def test_what_is_never_sent_costs_nothing(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing key is found after the wait."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    limits = Limits(Limit(requests=1), max_wait=0, timing=Clock().timing)
+    session = driver.session({"anthropic": Wire([])}, limits=limits)
+    del session.providers["anthropic"]["api_key"]
+    with pytest.raises(MissingKeyError):
+        driver.ask(session, "Hi")
+    assert limits.reserve(ANTHROPIC).wait == 0
+
+
+def test_a_reply_that_is_left_has_been_read(driver: Driver) -> None:
+    """Its input counts; what it would have written is given back."""
+    clock = Clock()
+    limits = Limits(Limit(tokens=100_000, burst=0.5), max_wait=1e9, timing=clock.timing)
+    session = driver.session({"anthropic": Wire([Body(FINE.frames)])}, limits=limits)
+    driver.stream(session, "Hi", until="text_delta", max_output_tokens=49_000)
+    assert limits.reserve(ANTHROPIC, 49_000).wait == 0
+
+
+@STREAMED
+def test_a_provider_that_refuses_is_heeded(driver: Driver, streamed: bool, where: dict[str, Any]) -> None:
+    """Its retry-after holds for everybody who shares the limits."""
+    limits = Limits(Limit(requests=1000), max_wait=1000, **where)
+    busy = [httpx.Response(429, headers={"retry-after": "90"})]
+    session = driver.session({"anthropic": Wire(busy)}, limits=limits)
+    with pytest.raises(RateLimitError):
+        go(driver, session, streamed)
+    driver.close(session)
+    assert limits.reserve(ANTHROPIC).wait == pytest.approx(90, abs=5)
+    end(driver, limits)
+
+
+@STREAMED
+def test_headers_of_a_reply_are_heeded(driver: Driver, streamed: bool) -> None:
+    """Where the provider has less left than the limit says, that counts."""
+    limits = Limits(Limit(requests=1000), max_wait=0, timing=Clock().timing)
+    headers = {"content-type": "application/json", "anthropic-ratelimit-requests-remaining": "0"}
+    body = Body(FINE.frames) if streamed else FINE.body
+    reply = httpx.Response(200, headers={**headers, "content-type": FINE.content_type} if streamed else headers,
+                           **({"stream": body} if streamed else {"content": body}))  # fmt: skip
+    go(driver, driver.session({"anthropic": Wire([reply])}, limits=limits), streamed)
+    with pytest.raises(LimitReachedError):
+        limits.reserve(ANTHROPIC)
+
+
+def test_a_router_goes_elsewhere_and_blames_nobody(driver: Driver) -> None:
+    """A limit of ours hands over to the next model, and no model is down because of it."""
+    limits = Limits(Limit("anthropic:*", requests=1), max_wait=0, timing=Clock().timing)
+    router = Router(global_default=OLLAMA, clock=lambda: NOW)
+    wires = {"anthropic": Wire([FINE]), "ollama": Wire([handwritten_ollama("Here.") for _ in range(6)])}
+    session = driver.session(wires, router=router, limits=limits)
+    assert driver.ask(session, "Hi").text == "Yes."
+    for _ in range(6):
+        assert driver.ask(session, "Hi").text == "Here."
+    assert router.availability.outage(ANTHROPIC, NOW) is None
+
+
+def test_a_reply_is_worth_more_than_its_count(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """Where the counts are lost after it was sent, it is kept, and the loss is logged."""
+    if not os.environ.get(REDIS_URL):
+        pytest.skip(HOW_TO_RUN)
+    limits = Limits(Limit(requests=10), url=os.environ[REDIS_URL], name=own_name())
+    lost = Limits(limits.limits, url="redis://127.0.0.1:1/0")
+    for name in ("settle", "settle_async", "observe", "observe_async"):
+        setattr(limits, name, getattr(lost, name))
+    reply = httpx.Response(200, headers={"anthropic-ratelimit-requests-remaining": "0"}, content=FINE.body)
+    session = driver.session({"anthropic": Wire([reply])}, limits=limits)
+    assert driver.ask(session, "Hi").text == "Yes."
+    driver.close(session)
+    assert "could not be counted" in caplog.text
+    end(driver, limits)

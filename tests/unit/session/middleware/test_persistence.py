@@ -1,0 +1,126 @@
+"""Sessions and their store: each turn is kept when it ends, and a later program goes on where it stopped."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError, ProviderError
+from dragoman.session import AsyncSession, Session, tool
+from dragoman.store import ConflictError, SessionNotFoundError, Store
+from tests.unit.session.drivers import ANTHROPIC, OLLAMA, Driver, SyncDriver, Wire
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
+
+
+@tool(side_effects="none")
+def look(at: str) -> str:
+    """Look at something."""
+    return f"{at}: fine"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path / 'chats.db'}", synchronous="normal") as store:
+        yield store
+
+
+def resume(driver: Driver, store: Store, wires: dict[str, Wire], **settings: Any) -> Any:
+    """The session as a new program would have it."""
+    fresh = driver.session(wires)
+    settings = {"providers": fresh.providers, "tools": [look], **settings}
+    if isinstance(fresh, Session):
+        return Session.resume("sess_1", store, **settings)
+    return asyncio.run(AsyncSession.resume("sess_1", store, **settings))
+
+
+def test_a_turn_is_kept_when_it_ends(driver: Driver, store: Store) -> None:
+    """With its calls, results and ids, all at once; a session that has said nothing is not there."""
+    wire = Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("Fine.")])
+    session = driver.session({"anthropic": wire}, tools=[look], store=store, user_id="u1", system="Be brief.")
+    with pytest.raises(SessionNotFoundError):
+        store.load("sess_1")
+    driver.ask(session, "Look at a.")
+    kept = store.load("sess_1")
+    assert kept.messages == session.messages
+    assert (kept.version, kept.model, kept.record.user_id) == (1, ANTHROPIC, "u1")
+    assert kept.tool_ids == session.tool_ids.dump()
+
+
+def test_another_program_goes_on_with_the_same_prefix(driver: Driver, store: Store) -> None:
+    """On the same provider byte for byte, and on another with the ids that it was sent before."""
+    wires = {
+        "anthropic": Wire([handwritten_anthropic(Call("toolu_1", "look", {"at": "a"})), handwritten_anthropic("1.")]),
+        "ollama": Wire([handwritten_ollama("2.")]),
+    }
+    session = driver.session(wires, tools=[look], store=store)
+    driver.ask(session, "Look at a.")
+    session.swap(OLLAMA)
+    driver.ask(session, "And?")
+
+    later = {"anthropic": Wire([handwritten_anthropic("3.")]), "ollama": Wire([handwritten_ollama("4.")])}
+    again = resume(driver, store, later)
+    assert (again.model, again.messages) == (OLLAMA, session.messages)
+    driver.ask(again, "Still there?")
+    before, after = wires["ollama"].requests[-1]["messages"], later["ollama"].requests[-1]["messages"]
+    assert json.dumps(after[: len(before)]) == json.dumps(before)
+    again.swap(ANTHROPIC)
+    driver.ask(again, "And you?")
+    before, after = wires["anthropic"].requests[-1]["messages"], later["anthropic"].requests[-1]["messages"]
+    assert json.dumps(after[: len(before)]) == json.dumps(before)
+    assert (store.load("sess_1").version, store.load("sess_1").messages) == (4, again.messages)
+
+
+def test_two_programs_do_not_overwrite_each_other(driver: Driver, store: Store) -> None:
+    """The second to add a turn is told so; it still holds its own."""
+    session = driver.session({"anthropic": Wire([handwritten_anthropic("1.")])}, store=store)
+    driver.ask(session, "One?")
+    first = resume(driver, store, {"anthropic": Wire([handwritten_anthropic("2.")])})
+    second = resume(driver, store, {"anthropic": Wire([handwritten_anthropic("II.")])})
+    driver.ask(first, "Two?")
+    with pytest.raises(ConflictError):
+        driver.ask(second, "Two?")
+    assert second.messages[-1].text == "II."
+    assert store.load("sess_1").messages == first.messages
+
+
+def test_what_a_stream_left_behind_is_kept(store: Store) -> None:
+    """The part of a reply that had arrived, with its status, at the latest when the session is closed."""
+    driver = SyncDriver()
+    session = driver.session({"anthropic": Wire([handwritten_anthropic("One two three.")], chunk=90)}, store=store)
+    events = session.stream("Count.")
+    for event in events:
+        if event.type == "text_delta":
+            break
+    session.close()
+    kept = store.load("sess_1").messages
+    assert [message.metadata.status for message in kept] == ["complete", "cancelled"]
+
+
+def test_a_turn_that_failed_leaves_nothing(driver: Driver, store: Store) -> None:
+    """As it leaves nothing in the history."""
+    session = driver.session({"anthropic": Wire([ConnectionError("no")] * 3)}, store=store)
+    with pytest.raises((ProviderError, ConnectionError)):
+        driver.ask(session, "Hi")
+    with pytest.raises(SessionNotFoundError):
+        store.load("sess_1")
+
+
+def test_resuming_needs_a_session_and_a_model(store: Store) -> None:
+    """A session of no known model is asked for one, and a fork is resumed by its own id."""
+    with pytest.raises(SessionNotFoundError):
+        Session.resume("sess_0", store)
+    store.create(None, session_id="sess_2")
+    with pytest.raises(ConfigurationError, match="names no model"):
+        Session.resume("sess_2", store)
+    with Session.resume("sess_2", store, model=ANTHROPIC) as session:
+        assert (session.session_id, session.model) == ("sess_2", ANTHROPIC)
+
+
+def test_a_resumed_session_has_its_user(store: Store) -> None:
+    """Unless another one goes on with it."""
+    store.create(ANTHROPIC, session_id="sess_3", user_id="u3", team_id="t3")
+    session = Session.resume("sess_3", store, team_id="t4")
+    assert (session.user_id, session.team_id) == ("u3", "t4")

@@ -1,0 +1,290 @@
+"""A session and an event bus: what it is told of a turn, in which order, and what it is never told."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+from dragoman.adapter.errors import MissingKeyError, RequestError, ServerError
+from dragoman.adapter.registry import get_adapter
+from dragoman.canonical.blocks import ImageBlock, MediaSource
+from dragoman.canonical.message import Message, StopReason
+from dragoman.events import CATALOGUE, Event, EventBus
+from dragoman.routing import Router
+from dragoman.session import tool
+from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, Body, Driver, Wire
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic, handwritten_ollama
+
+SECRET = "the word that nobody may read"
+FINE = handwritten_anthropic(f"Yes: {SECRET}.")
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["ask", "stream"])
+
+
+@tool(side_effects="read")
+def look(at: str) -> str:
+    """Look at something."""
+    if at == "nothing":
+        raise ValueError(SECRET)
+    return f"{at}: {SECRET}"
+
+
+class BusRecorder:
+    """A strict bus, and all that it was told."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self.bus = bus
+        self._events: list[Event] = []
+        bus.subscribe(self._events.append)
+
+    @property
+    def events(self) -> list[Event]:
+        assert self.bus.flush(10)
+        return self._events
+
+    @property
+    def types(self) -> list[str]:
+        return [event.type for event in self.events]
+
+    def payload(self, kind: str, place: int = 0) -> Any:
+        return [event.payload for event in self.events if event.type == kind][place]
+
+
+@pytest.fixture
+def recorder() -> Iterator[BusRecorder]:
+    with EventBus(strict=True) as bus:
+        yield BusRecorder(bus)
+
+
+def failing_responses() -> list[Any]:
+    error = {"type": "error", "error": {"type": "api_error", "message": SECRET}}
+    return [httpx.Response(500, json=error) for _ in range(3)]
+
+
+@STREAMED
+def test_a_turn_is_told_in_its_order(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
+    """One id for the turn, its beginning the cause of all; nothing of what was said, and no word of a tool's."""
+    provider = Wire([handwritten_anthropic(Call("t1", "look", {"at": SECRET})), FINE])
+    session = driver.session({"anthropic": provider}, tools=[look], events=recorder.bus, user_id="ann")
+    (driver.stream if streamed else driver.ask)(session, f"Say {SECRET}.")
+    assert recorder.types == [
+        "turn.started",
+        "llm.call_started", "llm.call_completed", "tool.called", "tool.completed",
+        "llm.call_started", "llm.call_completed",
+        "turn.completed",
+    ]  # fmt: skip
+    (turn_id,) = {event.turn_id for event in recorder.events}
+    assert turn_id is not None
+    assert {event.session_id for event in recorder.events} == {"sess_1"}
+    started, called = recorder.events[0], recorder.events[3]
+    causes = [event.parent_event_id for event in recorder.events]
+    assert causes == [None, started.id, started.id, started.id, called.id, *[started.id] * 3]
+    assert SECRET not in "".join(event.to_json() for event in recorder.events)
+    assert (recorder.payload("tool.called").tool_name, str(recorder.payload("tool.called").side_effects)) == (
+        "look",
+        "read",
+    )
+
+
+def test_the_end_has_the_totals(driver: Driver, recorder: BusRecorder) -> None:
+    """Calls, tokens and dollars of this turn alone, as the session counts them."""
+    provider = Wire([FINE, handwritten_anthropic(Call("t1", "look", {"at": "it"})), FINE])
+    session = driver.session({"anthropic": provider}, tools=[look], events=recorder.bus, user_id="ann", team_id="blue")
+    driver.ask(session, "Hi")
+    before = session.cost.usd or Decimal(0)
+    driver.ask(session, "Look.")
+    totals = recorder.payload("turn.completed", 1)
+    assert (totals.llm_call_count, totals.tool_call_count, str(totals.stop_reason)) == (2, 1, "end_turn")
+    assert (totals.total_input_tokens, totals.total_output_tokens) == (24, 10)
+    assert totals.total_cost_usd == (session.cost.usd or Decimal(0)) - before
+    assert (totals.user_id, totals.team_id, totals.wall_time_seconds) == ("ann", "blue", 0)
+    assert len({event.turn_id for event in recorder.events}) == 2
+
+
+def test_what_is_unknown_is_not_told_as_nothing(driver: Driver, recorder: BusRecorder) -> None:
+    """A model without a price costs an unknown sum."""
+    unpriced = replace(FINE, body=FINE.body.replace(b"claude-opus-5-5", b"claude-unheard-of"))
+    session = driver.session({"anthropic": Wire([unpriced])}, "anthropic:claude-unheard-of", events=recorder.bus)
+    driver.ask(session, "Hi")
+    assert recorder.payload("turn.completed").total_cost_usd is None
+    assert recorder.payload("llm.call_completed").cost_usd is None
+
+
+@STREAMED
+def test_a_failover_is_told(driver: Driver, recorder: BusRecorder, streamed: bool) -> None:
+    """Who was chosen, how it failed, who stepped in and why, and who answered."""
+    wires = {"anthropic": Wire(failing_responses()), "ollama": Wire([handwritten_ollama("Here.")])}
+    session = driver.session(wires, router=Router(global_default=OLLAMA, clock=lambda: NOW), events=recorder.bus)
+    (driver.stream if streamed else driver.ask)(session, "Hi")
+    assert recorder.types == [
+        "turn.started",
+        "route.decided", "llm.call_started", "llm.call_failed",
+        "route.decided", "llm.call_started", "llm.call_completed",
+        "turn.completed",
+    ]  # fmt: skip
+    assert recorder.payload("route.decided").chosen_model == ANTHROPIC
+    second = recorder.payload("route.decided", 1)
+    assert (second.chosen_model, second.chain[second.winner_index].policy) == (OLLAMA, "global_default")
+    assert second.chain[1].failure == "server_error"
+    failed = recorder.payload("llm.call_failed")
+    assert (failed.model, failed.error_class, failed.retry_count) == (ANTHROPIC, "server_error", 2)
+    assert SECRET not in failed.error_message_redacted
+
+
+def test_a_turn_that_fails_is_told_to_its_end(
+    driver: Driver, recorder: BusRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stopped because of an error, which its last call tells; a key that is missing is told by its kind."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    session = driver.session({"anthropic": Wire(failing_responses())}, events=recorder.bus)
+    with pytest.raises(ServerError):
+        driver.ask(session, "Hi")
+    keyless = driver.session({"anthropic": Wire([])}, events=recorder.bus)
+    del keyless.providers["anthropic"]["api_key"]
+    with pytest.raises(MissingKeyError):
+        driver.ask(keyless, "Hi")
+    picture = ImageBlock(source=MediaSource(kind="file_ref", data="none.png"), media_type="image/png")
+    with pytest.raises(RequestError):
+        driver.ask(session, Message.user([picture]))
+    failed = ["turn.started", "llm.call_started", "llm.call_failed", "turn.completed"]
+    assert recorder.types == [*failed, *failed, "turn.started", "turn.completed"]
+    assert {recorder.payload("turn.completed", place).stop_reason for place in range(3)} == {StopReason.ERROR}
+    assert recorder.payload("llm.call_failed", 1).error_message_redacted == "MissingKeyError"
+    assert recorder.payload("turn.started", 2).has_images
+
+
+def test_a_turn_that_is_left_is_told_as_cancelled(driver: Driver, recorder: BusRecorder) -> None:
+    """And so is the request under way; a reply that was whole is not."""
+    session = driver.session({"anthropic": Wire([Body(FINE.frames), FINE])}, events=recorder.bus)
+    driver.stream(session, "Hi", until="text_delta")
+    assert recorder.types == ["turn.started", "llm.call_started", "llm.call_failed", "turn.cancelled"]
+    assert recorder.payload("llm.call_failed").error_class == "cancelled"
+    assert recorder.payload("turn.cancelled").partial_llm_calls == 1
+    driver.stream(session, "Hi", until="message_complete")
+    assert recorder.types[4:] == ["turn.started", "llm.call_started", "llm.call_completed", "turn.cancelled"]
+
+
+def test_what_became_of_each_call_is_told(driver: Driver, recorder: BusRecorder) -> None:
+    """Unknown, ill-fitting, declined, broken: by name, and without the words of the tool."""
+    calls = [
+        Call("t1", "nobody"),
+        Call("t2", "look", {"at": 3}),
+        Call("t3", "look", {"at": "it"}),
+        Call("t4", "look", {"at": "nothing"}),
+    ]
+    session = driver.session(
+        {"anthropic": Wire([handwritten_anthropic(*calls), FINE])},
+        tools=[look],
+        approve=lambda call, definition: call.input["at"] == "nothing",
+        events=recorder.bus,
+    )
+    driver.ask(session, "Look.")
+    outcomes = [(event.type, getattr(event.payload, "error_class", None)) for event in recorder.events[3:11]]
+    assert outcomes == [
+        *[("tool.called", None)] * 4,
+        ("tool.failed", "not_found"),
+        ("tool.input_invalid", None),
+        ("tool.failed", "validation_error"),
+        ("tool.failed", "user_denied"),
+    ]
+    assert recorder.payload("tool.failed", 3).error_class == "execution_error"
+    assert recorder.payload("tool.called").side_effects is None
+    assert SECRET not in "".join(event.to_json() for event in recorder.events)
+
+
+SPECIFIED = {
+    "llm.call_started", "llm.call_completed", "llm.call_failed",
+    "tool.called", "tool.completed", "tool.failed", "tool.input_invalid",
+    "route.decided",
+    "turn.started", "turn.completed", "turn.cancelled",
+}  # fmt: skip
+"""Specification D11."""
+
+
+@STREAMED
+def test_a_session_tells_every_event_of_the_specification(
+    driver: Driver, recorder: BusRecorder, streamed: bool
+) -> None:
+    """None is there for show: a failover, calls that run, fail and do not fit, and a stream that is left; and each that
+    begins has its end."""
+    calls = [Call("t1", "look", {"at": "it"}), Call("t2", "look", {"at": 3})]
+    wires = {
+        "anthropic": Wire(failing_responses()),
+        "ollama": Wire([handwritten_ollama(*calls), handwritten_ollama("Here.")]),
+    }
+    router = Router(global_default=OLLAMA, clock=lambda: NOW)
+    session = driver.session(wires, router=router, tools=[look], events=recorder.bus)
+    (driver.stream if streamed else driver.ask)(session, "Look.")
+    left = driver.session({"anthropic": Wire([Body(FINE.frames)])}, events=recorder.bus)
+    driver.stream(left, "Hi", until="text_delta")
+    assert set(recorder.types) >= SPECIFIED
+    assert set(recorder.types) <= set(CATALOGUE)
+    begun = [kind for kind in recorder.types if kind in ("turn.started", "llm.call_started", "tool.called")]
+    ended = [kind for kind in recorder.types if kind.rpartition("_")[2] in ("completed", "failed")]
+    ended += [kind for kind in recorder.types if kind in ("tool.completed", "tool.failed", "turn.completed")]
+    assert len(begun) == len(ended) + recorder.types.count("turn.cancelled")
+
+
+def test_a_request_tells_what_it_is_estimated_at(driver: Driver, recorder: BusRecorder) -> None:
+    """By the adapter that sends it, tools included."""
+    session = driver.session({"anthropic": Wire([FINE])}, tools=[look], events=recorder.bus)
+    driver.ask(session, "Hi")
+    adapter = get_adapter(ANTHROPIC)
+    expected = adapter.estimate_input_tokens(session.messages[:1], session.toolbox.definitions)
+    assert recorder.payload("llm.call_started").estimated_input_tokens == expected
+
+
+def test_calls_without_an_answer_are_told_too(driver: Driver, recorder: BusRecorder) -> None:
+    """Where asking for approval fails, nothing runs, and the turn ends."""
+
+    def approve(call: Any, definition: Any) -> bool:
+        raise RuntimeError("nobody there")
+
+    wire = Wire([handwritten_anthropic(Call("t1", "look", {"at": "it"}))])
+    session = driver.session({"anthropic": wire}, tools=[look], approve=approve, events=recorder.bus)
+    with pytest.raises(RuntimeError, match="nobody there"):
+        driver.ask(session, "Look.")
+    assert recorder.types[-3:] == ["tool.called", "tool.failed", "turn.completed"]
+    assert recorder.payload("tool.failed").error_class == "cancelled"
+
+
+def test_a_summary_is_told_as_a_turn(driver: Driver, recorder: BusRecorder) -> None:
+    """It is a request, and costs what it costs."""
+    session = driver.session({"anthropic": Wire([FINE] * 3)}, events=recorder.bus)
+    driver.ask(session, "One.")
+    driver.ask(session, "Two.")
+    driver.compact(session, keep_last=1)
+    assert recorder.types[-4:] == ["turn.started", "llm.call_started", "llm.call_completed", "turn.completed"]
+    assert recorder.payload("turn.completed", 2).total_output_tokens == 5
+
+
+def test_a_handler_that_falls_behind_holds_nothing_up(driver: Driver) -> None:
+    """The bus raises; the turn goes on."""
+    goes_on, seen = threading.Event(), []
+
+    def slow(event: Event) -> None:
+        goes_on.wait(10)
+        seen.append(event.type)
+
+    with EventBus(capacity=1) as bus:
+        bus.subscribe(slow)
+        session = driver.session({"anthropic": Wire([FINE])}, events=bus)
+        assert driver.ask(session, "Hi").text.startswith("Yes")
+        goes_on.set()
+    assert 1 <= len(seen) < 4
+
+
+def test_the_bus_stays_open(driver: Driver, recorder: BusRecorder) -> None:
+    """Other sessions share it: closing one leaves it as it is. Without a bus the ids are the same as with one."""
+    with_bus = driver.session({"anthropic": Wire([FINE])}, events=recorder.bus)
+    without_bus = driver.session({"anthropic": Wire([FINE])})
+    for session in (with_bus, without_bus):
+        driver.ask(session, "Hi")
+        driver.close(session)
+    assert [message.id for message in with_bus.messages] == [message.id for message in without_bus.messages]
+    count = len(recorder.events)
+    recorder.bus.emit(recorder.payload("turn.started"), session_id="sess_2")
+    assert len(recorder.events) == count + 1

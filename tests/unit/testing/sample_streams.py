@@ -1,0 +1,80 @@
+"""A stream of each framing, the same short reply written by hand on four wires, and how to read its payloads."""
+
+from collections.abc import Callable
+
+from dragoman.adapter.replies.aws_event_stream import AwsEventStreamDecoder
+from dragoman.adapter.replies.framing import JsonArrayDecoder, NdjsonDecoder, SseDecoder
+from dragoman.adapter.replies.stream_decoder import Framing as FrameDecoder
+from dragoman.testing.event_bytes import Framing, event_payload, split_events
+from dragoman.testing.faults.mutation import Mutate
+from dragoman.testing.faults.plan import (
+    Bom,
+    Chain,
+    Comments,
+    Corrupt,
+    Cut,
+    DropEvent,
+    DuplicateEvent,
+    InjectEvent,
+    LineEnds,
+    Plan,
+    Rechunk,
+    Stall,
+    SwapEvents,
+)
+from tests.laws.wires import handwritten_anthropic, handwritten_bedrock, handwritten_google, handwritten_ollama
+from tests.laws.wires.sample_replies import short_reply
+
+
+def _array() -> bytes:
+    """As generateContent answers without ``alt=sse``."""
+    events = split_events(handwritten_google.handwritten_stream(short_reply()))
+    return b"[" + b",\r\n".join(map(event_payload, events)) + b"\n]\n"
+
+
+BODIES: dict[Framing, bytes] = {
+    Framing.SSE: handwritten_anthropic.handwritten_stream(short_reply()),
+    Framing.LINES: handwritten_ollama.handwritten_stream(short_reply()),
+    Framing.ARRAY: _array(),
+    Framing.AWS: handwritten_bedrock.handwritten_stream(short_reply()),
+}
+
+_DECODERS: dict[Framing, Callable[[], FrameDecoder]] = {
+    Framing.SSE: SseDecoder,
+    Framing.LINES: NdjsonDecoder,
+    Framing.ARRAY: JsonArrayDecoder,
+    Framing.AWS: AwsEventStreamDecoder,
+}
+
+
+def payloads(framing: Framing, body: bytes) -> list[bytes]:
+    """What the library's own decoders read, which share no code with the fault plans."""
+    decoder = _DECODERS[framing]()
+    return [frame.data for frame in [*decoder.feed(body), *decoder.finish()]]
+
+
+def plans_for(framing: Framing) -> list[Plan]:
+    """One or two plans of every kind that fits."""
+    body = BODIES[framing]
+    half = len(body) // 2
+    binary: list[Plan] = [
+        Cut(0),
+        Cut(half),
+        Cut(half, reset=True),
+        Cut(len(body), reset=True),
+        Stall(half),
+        Rechunk((1,)),
+        Rechunk((3, 50)),
+        Rechunk(seed=8),
+        Corrupt(half, seed=2),
+        DropEvent(1),
+        DuplicateEvent(1),
+        SwapEvents(0),
+        InjectEvent(1, split_events(body)[2]),
+        Mutate(4),
+        Chain((DropEvent(0), Cut(9, reset=True))),
+    ]
+    return binary if framing is Framing.AWS else [*binary, LineEnds("\r\n"), LineEnds("\r"), Bom(), Comments()]
+
+
+CASES = [(framing, plan) for framing in BODIES for plan in plans_for(framing)]

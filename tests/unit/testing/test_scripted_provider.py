@@ -1,0 +1,190 @@
+"""The scripted provider: what it says, what it saw, how it fails; and its adapter is one like any other."""
+
+import asyncio
+import json
+
+import pytest
+
+from dragoman import AdapterCapabilities, AsyncSession, Message, Session, tool
+from dragoman.adapter.errors import (
+    ConfigurationError,
+    OverloadedError,
+    RequestTimeoutError,
+    ServerError,
+    StreamTruncatedError,
+)
+from dragoman.adapter.facts.capabilities import ABSENT
+from dragoman.canonical.events import MessageComplete, TextDelta, ToolUseInputDelta
+from dragoman.canonical.message import MessageStatus, StopReason
+from dragoman.testing import ScriptedProvider, ScriptError, block_network, scripted_reply
+from dragoman.testing.conformance import LAWS, Effort, Mark, conform
+from dragoman.testing.doubles.scripted_adapter import ScriptedAdapter
+from dragoman.testing.doubles.scripted_wire import WIRE
+from dragoman.testing.stream_laws import Effort as StreamEffort
+
+
+@tool(side_effects="none")
+def add(a: int, b: int) -> str:
+    """Adds."""
+    return str(a + b)
+
+
+def test_a_session_plays_the_script() -> None:
+    """Text, a call, its answer: a whole turn with its tools, without any network."""
+    with (
+        ScriptedProvider(scripted_reply(calls={"add": {"a": 17, "b": 25}}), "It is 42.") as provider,
+        block_network(allow=()),
+    ):
+        reply = Session(provider.model, tools=[add]).ask("What is 17 and 25?")
+    assert (reply.text, reply.stop_reason) == ("It is 42.", StopReason.END_TURN)
+    first, second = provider.requests
+    assert (first.text, [each.name for each in first.tools]) == ("What is 17 and 25?", ["add"])
+    assert second.tool_results == ["42"] == [second.text]
+
+
+def test_a_stream_comes_in_pieces() -> None:
+    """Word by word, or in the pieces that were given; a call's input in two."""
+    with ScriptedProvider(
+        "It is about 7 metres.", scripted_reply("It", " is"), scripted_reply(calls={"add": {"a": 1, "b": 2}}), "3"
+    ) as it:
+        session = Session(it.model, tools=[add])
+        texts = [event.text for event in session.stream("How far?") if isinstance(event, TextDelta)]
+        assert texts == ["It", " is", " about", " 7", " metres."]
+        assert [event.text for event in session.stream("So?") if isinstance(event, TextDelta)] == ["It", " is"]
+        pieces = [event.partial_json for event in session.stream("And?") if isinstance(event, ToolUseInputDelta)]
+    assert len(pieces) == 2
+    assert json.loads("".join(pieces)) == {"a": 1, "b": 2}
+
+
+def test_it_says_what_it_takes_and_costs() -> None:
+    """Counts are those of the script; nobody knows a price, so there is none."""
+    with ScriptedProvider(
+        scripted_reply("Hi", thinking="Hm.", input_tokens=3, cached_tokens=4, output_tokens=2, truncated=True)
+    ) as it:
+        reply = Session(it.model).ask("Hi")
+    assert reply.usage is not None
+    assert (reply.usage.input_tokens, reply.usage.cached_input_tokens, reply.usage.output_tokens) == (3, 4, 2)
+    assert (reply.usage.cost_usd, reply.thinking, reply.stop_reason) == (None, "Hm.", StopReason.MAX_TOKENS)
+
+
+def test_a_line_can_be_made_of_the_request() -> None:
+    """A function is asked what to say."""
+    with ScriptedProvider(lambda request: f"{request.text}, indeed, at {request.options.temperature}") as provider:
+        assert Session(provider.model).ask("Rain", temperature=0.5).text == "Rain, indeed, at 0.5"
+
+
+def test_errors_are_raised_as_they_are() -> None:
+    """A request that fails leaves the history as it was."""
+    with ScriptedProvider(OverloadedError("busy"), "Now.") as provider:
+        session = Session(provider.model)
+        with pytest.raises(OverloadedError, match="scripted: busy") as caught:
+            session.ask("Hello")
+        assert len(caught.value.attempts) == 1
+        assert session.messages == ()
+        assert session.ask("Hello").text == "Now."
+
+
+@pytest.mark.parametrize("error", [ServerError("gone"), ConnectionResetError("reset")])
+def test_a_stream_breaks_behind_what_it_said(error: Exception) -> None:
+    """What had arrived is in the error, and is no success."""
+    with ScriptedProvider(scripted_reply("It", " is", error=error)) as provider:
+        session = Session(provider.model)
+        with pytest.raises(Exception, match=r"gone|reset") as caught:
+            list(session.stream("How far?"))
+    partial = getattr(caught.value, "partial", None)
+    assert isinstance(partial, Message)
+    assert (partial.text, partial.metadata.status) == ("It is", MessageStatus.ERROR)
+    assert not isinstance(caught.value, StreamTruncatedError)
+
+
+def test_a_whole_reply_that_breaks_fails() -> None:
+    """There is no half of it."""
+    with ScriptedProvider(scripted_reply("It is", error=ServerError("gone"))) as provider, pytest.raises(ServerError):
+        Session(provider.model).ask("How far?")
+
+
+def test_a_delay_over_the_time_limit_is_a_timeout() -> None:
+    """Without waiting for it."""
+    with ScriptedProvider(scripted_reply("Late.", delay=3600.0)) as provider:
+        session = Session(provider.model, providers={"scripted": {"timeout": 5.0}})
+        with pytest.raises(RequestTimeoutError, match="no reply in 5 s"):
+            session.ask("Hello")
+
+
+def test_two_play_in_one_session() -> None:
+    """A swap goes from one script to the other, and the second sees what the first said."""
+    with ScriptedProvider("One.", name="first") as first, ScriptedProvider("Two.", name="second") as second:
+        session = Session(first.model)
+        session.ask("Who?")
+        session.swap(second.model)
+        session.ask("And now?")
+    assert [message.text for message in second.requests[0].messages] == ["Who?", "One.", "And now?"]
+
+
+def test_less_able_models_lose_what_they_lack() -> None:
+    """Capabilities are those that are given."""
+    plain = AdapterCapabilities(supports_system_prompt=ABSENT)
+    with ScriptedProvider("Two.", capabilities=plain) as provider:
+        session = Session(provider.model, system="Be brief.")
+        losses = session.preview(provider.model).losses
+        session.ask("Hello")
+    assert [loss.kind for loss in losses] == ["role"]
+    assert "Be brief." in provider.requests[0].messages[0].text
+    assert provider.requests[0].messages[0].role == "user"
+
+
+def test_a_script_is_kept_to() -> None:
+    """One request too many, another one than was expected, and lines that nobody asked for."""
+    with ScriptedProvider("Hello.") as provider:
+        session = Session(provider.model)
+        session.ask("Hello")
+        with pytest.raises(ScriptError, match="has 1 lines, and was asked once more: 'And'"):
+            session.ask("And")
+    with (
+        ScriptedProvider(scripted_reply("Hello.", expects="rain")) as provider,
+        pytest.raises(ScriptError, match="'rain' was expected"),
+    ):
+        Session(provider.model).ask("Snow?")
+    with pytest.raises(ScriptError, match="1 of 2 lines"), ScriptedProvider("One.", "Two.") as provider:
+        Session(provider.model).ask("Hello")
+    with ScriptedProvider(lambda _: 7) as provider, pytest.raises(ScriptError, match="7: neither"):  # type: ignore[arg-type, return-value]
+        Session(provider.model).ask("Hello")
+
+
+def test_what_is_no_script_is_refused() -> None:
+    """A line that is none, the name of an installed provider, and settings."""
+    with pytest.raises(ConfigurationError, match="7 is no line"):
+        ScriptedProvider(7)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="installed"):
+        ScriptedProvider("Hi", name="anthropic")
+    with pytest.raises(ConfigurationError, match="no settings: api_key"):
+        Session(ScriptedProvider("Hi").model, providers={"scripted": {"api_key": "k"}}).ask("Hello")
+
+
+def test_async_sessions_play_it_as_well() -> None:
+    """Whole and streamed, with delays and a break."""
+
+    async def play() -> list[str]:
+        with ScriptedProvider(
+            "One.", scripted_reply("Two", " words", chunk_delay=0.001), scripted_reply("x", error=ServerError("gone"))
+        ) as it:
+            async with AsyncSession(it.model) as session:
+                texts = [(await session.ask("Hello")).text]
+                texts += [
+                    event.message.text async for event in session.stream("More") if isinstance(event, MessageComplete)
+                ]
+                with pytest.raises(ServerError, match="gone"):
+                    async for _ in session.stream("More"):
+                        pass
+                return texts
+
+    assert asyncio.run(play()) == ["One.", "Two words"]
+
+
+def test_its_adapter_passes_the_kit() -> None:
+    """All laws but that of its entry point: it is registered by whoever makes one."""
+    effort = Effort(6, 3, StreamEffort(replays=0, mutations=20, stride=11, cuts=11), processes=0)
+    laws = [law for law in LAWS if law.name != "is found by its name"]
+    card = conform(ScriptedAdapter("actor"), WIRE, effort, laws)
+    assert card.passed, [fault for result in card.results for fault in result.verdict.faults]
+    assert card.count(Mark.HOLDS) > 60

@@ -1,0 +1,305 @@
+"""Tools, prompts and resources of a real MCP server, through a session and its policy."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from mcp import Client, ClientSession, StdioServerParameters
+
+from dragoman.adapter.errors import ConfigurationError
+from dragoman.canonical.blocks import PromptRequestBlock, PromptResultBlock
+from dragoman.canonical.tools import schema_problems
+from dragoman.events import EventBus
+from dragoman.policy import (
+    DataPolicy,
+    Extensions,
+    Glob,
+    Pipeline,
+    PolicyDeniedError,
+    SecurityExtension,
+    Step,
+    Violation,
+    hook,
+)
+from dragoman.session import AsyncSession, Session
+from dragoman.tools.mcp import McpConnection
+from tests.unit.session.drivers import ANTHROPIC, KEY, Wire, texts
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
+from tests.unit.session.policy_plugins import DenyingPlugin, RecordingPlugin, RedactingPlugin
+from tests.unit.tools import mcp_server
+from tests.unit.tools.mcp_server import SECRET
+
+
+@pytest.fixture(autouse=True)
+def server_log() -> Iterator[list[str]]:
+    """What the server was asked for."""
+    mcp_server.calls.clear()
+    yield mcp_server.calls
+    mcp_server.calls.clear()
+
+
+def run_with_server(main: Callable[[McpConnection], Awaitable[None]]) -> None:
+    """With a client of the server in this process."""
+
+    async def run() -> None:
+        async with Client(mcp_server.server) as client:
+            await main(McpConnection(client))
+
+    asyncio.run(run())
+
+
+def session(*replies: Any, **settings: Any) -> AsyncSession:
+    client = httpx.AsyncClient(transport=httpx.MockTransport(Wire(replies)))
+    return AsyncSession(ANTHROPIC, providers={"anthropic": {"client": client, "api_key": KEY}}, **settings)
+
+
+def test_a_tool_of_a_server_is_a_tool_of_the_session(server_log: list[str]) -> None:
+    """It runs there, and its answer is the model's to read; an error as well."""
+
+    async def main(server: McpConnection) -> None:
+        calls = [
+            Call("toolu_1", "look_up", {"word": "x"}),
+            Call("toolu_2", "send_mail", {"to": "me"}),
+            Call("c", "fail"),
+        ]
+        chat = session(handwritten_anthropic(*calls), handwritten_anthropic("Done."), tools=await server.tools())
+        await chat.ask("Go")
+        answers = [text for role, text in texts(chat) if role == "tool"]
+        assert answers[0] == f"x means {SECRET}"
+        assert '"sent"' in answers[1]
+        assert answers[2] == "McpToolError: Error executing tool fail"
+        assert [message.tool_results[0].is_error for message in chat.messages[2:5]] == [False, False, True]
+
+    run_with_server(main)
+    assert sorted(server_log) == ["look_up x", "send-Mail me"]
+
+
+def test_definitions_are_what_models_take() -> None:
+    """Names in snake_case behind a prefix, schemas in the subset, and side effects that nobody has to believe."""
+
+    async def main(server: McpConnection) -> None:
+        tools = await server.tools(prefix="desk_")
+        assert [tool.name for tool in tools] == ["desk_look_up", "desk_send_mail", "desk_fail"]
+        assert all(schema_problems(tool.definition.input_schema) == [] for tool in tools)
+        assert {str(tool.definition.side_effects) for tool in tools} == {"network"}
+        assert tools[1].metadata is not None
+        assert tools[1].metadata.annotations["mcpName"] == "send-Mail"
+        trusted = await server.tools(trust_hints=True)
+        assert [str(tool.definition.side_effects) for tool in trusted] == ["read", "network", "network"]
+        assert [prompt.name for prompt in await server.prompts()] == ["review"]
+        assert [resource.uri for resource in await server.resources()] == ["note://today"]
+
+    run_with_server(main)
+
+
+def test_plugins_see_server_and_schema(server_log: list[str]) -> None:
+    """MCPExtension and the URI name the server, before a call and after it, and on what the model then reads."""
+    recording = RecordingPlugin()
+
+    async def main(server: McpConnection) -> None:
+        reply = handwritten_anthropic(Call("toolu_1", "look_up", {"word": "x"}))
+        chat = session(reply, handwritten_anthropic("Done."), tools=await server.tools(), policy=Pipeline([recording]))
+        await chat.ask("Go")
+
+    run_with_server(main)
+    steps = {step.hook: step for step in recording.steps if step.extensions.mcp}
+    assert set(steps) == {"cmf.tool_pre_invoke", "cmf.tool_post_invoke", "cmf.llm_input"}
+    for step in steps.values():
+        assert step.extensions.mcp is not None
+        tool = step.extensions.mcp.tool
+        assert tool is not None
+        assert (tool.name, tool.server_id, tool.annotations["readOnlyHint"]) == ("look_up", "desk", True)
+        assert (tool.input_schema or {})["properties"]["word"] == {"title": "Word", "type": "string"}
+    assert steps["cmf.tool_pre_invoke"].views()[0].uri == "tool://desk/look_up"
+    provenance = steps["cmf.tool_post_invoke"].extensions.provenance
+    assert provenance is not None
+    assert provenance.source == "mcp-server:desk"
+
+
+@hook("cmf.tool_pre_invoke", "cmf.prompt_pre_fetch", "cmf.resource_pre_fetch")
+def deny_all(step: Step) -> Violation | None:
+    """Denies all that the server has, by URI."""
+    patterns = [Glob(pattern) for pattern in ("tool://desk/**", "prompt://desk/**", "note://**")]
+    if any(pattern.matches(view.uri or "") for view in step.views() for pattern in patterns):
+        return Violation("the desk is closed", code="closed")
+    return None
+
+
+def test_what_is_denied_is_not_asked_for(server_log: list[str]) -> None:
+    """Neither tool nor prompt nor resource."""
+
+    async def main(server: McpConnection) -> None:
+        reply = handwritten_anthropic(Call("toolu_1", "look_up", {"word": "x"}))
+        chat = session(reply, tools=await server.tools(), policy=Pipeline([deny_all]))
+        for step in (chat.ask("Go"), server.prompt("review", {"topic": "x"}, session=chat)):
+            with pytest.raises(PolicyDeniedError, match="closed"):
+                await step
+        with pytest.raises(PolicyDeniedError, match="closed"):
+            await server.resource("note://today", session=chat)
+
+    run_with_server(main)
+    assert server_log == []
+
+
+def test_a_denied_answer_reaches_nobody(server_log: list[str]) -> None:
+    """It was given, and is dropped."""
+
+    async def main(server: McpConnection) -> None:
+        chat = session(policy=Pipeline([DenyingPlugin(SECRET)]))
+        with pytest.raises(PolicyDeniedError, match="prompt_post_fetch"):
+            await server.prompt("review", {"topic": "x"}, session=chat)
+        with pytest.raises(PolicyDeniedError, match="resource_post_fetch"):
+            await server.resource("note://today", session=chat)
+
+    run_with_server(main)
+    assert server_log == ["review x", "today"]
+
+
+def test_prompts_and_resources_come_in_as_the_plugins_leave_them() -> None:
+    """Their text is changed in the messages and blocks that the program then says."""
+
+    async def main(server: McpConnection) -> None:
+        chat = session(handwritten_anthropic("Fine."), policy=Pipeline([RedactingPlugin()]))
+        question, answer = await server.prompt("review", {"topic": "x"}, session=chat)
+        assert (question.role, question.text) == ("user", "Review x, the password is ***.")
+        assert (answer.role, answer.text) == ("assistant", "Which part?")
+        await chat.ask(question)
+
+        @hook("cmf.resource_post_fetch")
+        def blank(step: Step) -> Any:
+            content = tuple(
+                block.model_copy(update={"content": (block.content or "").replace(SECRET, "***")})  # type: ignore[union-attr]
+                for block in step.message.content
+            )
+            return step.message.model_copy(update={"content": content})
+
+        (note,) = await server.resource("note://today", session=session(policy=Pipeline([blank])))
+        assert (note.content, note.mime_type, note.name) == ("Buy milk. ***", "text/plain", "today")
+
+    run_with_server(main)
+
+
+def test_a_change_of_the_whole_prompt_stands_for_its_messages() -> None:
+    """A plugin that knows prompt results alone is heard as well."""
+
+    @hook("cmf.prompt_post_fetch")
+    def whole(step: Step) -> Any:
+        content = tuple(
+            block.model_copy(update={"content": "***"}) if isinstance(block, PromptResultBlock) else block
+            for block in step.message.content
+        )
+        return step.message.model_copy(update={"content": content})
+
+    async def main(server: McpConnection) -> None:
+        chat = session(policy=Pipeline([whole]))
+        assert [message.text for message in await server.prompt("review", {"topic": "x"}, session=chat)] == ["***"]
+
+    run_with_server(main)
+
+
+def test_no_plugin_sends_the_program_elsewhere() -> None:
+    """What it may change of a request is its arguments; the rest is denied, and the bus is told."""
+
+    @hook("cmf.prompt_pre_fetch")
+    def elsewhere(step: Step) -> Any:
+        other = PromptRequestBlock(prompt_request_id="p", name="other")
+        return step.message.model_copy(update={"content": (other,)})
+
+    @hook("cmf.prompt_pre_fetch")
+    def nowhere(step: Step) -> Any:
+        return step.message.model_copy(update={"content": ()})
+
+    @hook("cmf.resource_pre_fetch")
+    def other_file(step: Step) -> Any:
+        (part,) = step.message.content
+        return step.message.model_copy(update={"content": (part.model_copy(update={"uri": "note://other"}),)})
+
+    @hook("cmf.prompt_post_fetch", "cmf.resource_post_fetch")
+    def nothing(step: Step) -> Any:
+        return step.message.model_copy(update={"content": ()})
+
+    events: list[Any] = []
+    denied: list[tuple[str, str]] = []
+
+    async def main(server: McpConnection) -> None:
+        with EventBus(strict=True) as bus:
+            bus.subscribe(events.append, types="policy.denied")
+            for plugin in (elsewhere, nowhere, nothing):
+                chat = session(policy=Pipeline([plugin]), events=bus)
+                with pytest.raises(PolicyDeniedError) as raised:
+                    await server.prompt("review", {"topic": "x"}, session=chat)
+                denied.append((raised.value.hook, raised.value.code))
+            for plugin in (other_file, nothing):
+                chat = session(policy=Pipeline([plugin]), events=bus)
+                with pytest.raises(PolicyDeniedError) as raised:
+                    await server.resource("note://today", session=chat)
+                denied.append((raised.value.hook, raised.value.code))
+
+    run_with_server(main)
+    assert denied == [
+        ("cmf.prompt_pre_fetch", "redirected"),
+        ("cmf.prompt_pre_fetch", "left_out"),
+        ("cmf.prompt_post_fetch", "left_out"),
+        ("cmf.resource_pre_fetch", "redirected"),
+        ("cmf.resource_post_fetch", "left_out"),
+    ]
+    assert [(event.payload.hook, event.payload.code) for event in events] == denied
+
+
+def test_data_of_a_resource_is_labelled_by_its_uri() -> None:
+    """And the labels stay with the session."""
+    labels: list[frozenset[str]] = []
+
+    @hook("cmf.llm_input", capabilities=["read_labels"])
+    def look(step: Step) -> None:
+        labels.append(step.extensions.security.labels if step.extensions.security else frozenset())
+
+    async def main(server: McpConnection) -> None:
+        host = Extensions(security=SecurityExtension(data={"note://today": DataPolicy(apply_labels=["PRIVATE"])}))
+        chat = session(handwritten_anthropic("Fine."), policy=Pipeline([look]), extensions=host)
+        await chat.ask([*await server.resource("note://today", session=chat)])
+
+    run_with_server(main)
+    assert labels == [frozenset({"PRIVATE"})]
+
+
+def test_without_a_policy_everything_passes() -> None:
+    """As it is, through the same calls."""
+
+    async def main(server: McpConnection) -> None:
+        chat = session()
+        assert len(await server.prompt("review", {"topic": "x"}, session=chat)) == 2
+        assert SECRET in ((await server.resource("note://today", session=chat))[0].content or "")
+
+    run_with_server(main)
+
+
+def test_a_server_over_pipes_answers_as_well() -> None:
+    """As a program of its own, through the client's older session object."""
+
+    async def main() -> None:
+        parameters = StdioServerParameters(command=sys.executable, args=["-m", "tests.unit.tools.mcp_server"])
+        async with Client(parameters) as client:
+            assert isinstance(client.session, ClientSession)
+            server = McpConnection(client.session, "desk")
+            chat = session(policy=Pipeline([RedactingPlugin()]))
+            assert [tool.name for tool in await server.tools()] == ["look_up", "send_mail", "fail"]
+            question, _ = await server.prompt("review", {"topic": "x"}, session=chat)
+            assert question.text == "Review x, the password is ***."
+
+    asyncio.run(main())
+
+
+def test_a_server_needs_a_client_and_an_async_session() -> None:
+    """Anything else is told at once."""
+    with pytest.raises(ConfigurationError, match="no MCP client"):
+        McpConnection(object())
+
+    async def main(server: McpConnection) -> None:
+        with pytest.raises(ConfigurationError, match="coroutines need an AsyncSession"):
+            Session(ANTHROPIC, tools=await server.tools())
+
+    run_with_server(main)

@@ -1,0 +1,249 @@
+"""A session's tools: registration, what a model may ask of them, and how their answers look."""
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AfterValidator, BaseModel
+
+from dragoman.adapter.errors import ToolSchemaError
+from dragoman.canonical.blocks import ImageBlock, MediaSource, ResourceBlock, TextBlock, ToolUseBlock
+from dragoman.canonical.tools import ToolDefinition
+from dragoman.session import Session, Tool, Toolbox, tool
+from dragoman.tools import calls
+from tests.unit.session.drivers import ANTHROPIC, SyncDriver, Wire
+from tests.unit.session.handwritten_replies import Call, handwritten_anthropic
+
+
+class Mood(Enum):
+    GOOD = "good"
+
+
+class Point(BaseModel):
+    x: float
+
+
+@dataclass
+class Span:
+    start: int
+
+
+def prepare_call(function: Callable[..., Any], raw: str | None = None, **arguments: Any) -> calls.PreparedCall:
+    """A call of a tool, checked."""
+    made = tool(function)
+    return Toolbox([made]).prepare(ToolUseBlock(id="tu_1", name=made.name, input=arguments, raw_input=raw))
+
+
+def answer_text(function: Callable[..., Any], **arguments: Any) -> str:
+    """What the model reads."""
+    result = calls.run(prepare_call(function, **arguments))
+    (block,) = result.content
+    assert isinstance(block, TextBlock)
+    return ("!" if result.is_error else "") + block.text
+
+
+def test_arguments_come_in_their_types() -> None:
+    """What JSON has no word for is made of what it has; defaults stay the function's own."""
+    seen: dict[str, Any] = {}
+
+    def act(
+        point: Point, span: Span, day: date, mood: Mood, ratio: float, many: list[Point],
+        maybe: Point | None = None, shared: list[int] = [],  # noqa: B006
+    ) -> None:  # fmt: skip
+        """Act."""
+        seen.update(locals())
+
+    text = answer_text(
+        act, point={"x": 1}, span={"start": 2}, day="2026-11-21", mood="good", ratio=3, many=[{"x": 4}], maybe=None
+    )
+    assert text == "null"
+    del seen["seen"]
+    assert seen == {
+        "point": Point(x=1), "span": Span(2), "day": date(2026, 11, 21), "mood": Mood.GOOD, "ratio": 3.0,
+        "many": [Point(x=4)], "maybe": None, "shared": [],
+    }  # fmt: skip
+    assert isinstance(seen["ratio"], float)
+
+
+def positive(value: int) -> int:
+    if value == 0:
+        raise TypeError("zero is odd")
+    if value < 0:
+        raise ValueError("not positive")
+    return value
+
+
+def act(n: int, at: Annotated[int, AfterValidator(positive)] = 1, day: date | None = None) -> str:
+    """Act."""
+    return f"{n} {at}"
+
+
+SCHEMA = "!The arguments do not fit the schema: "
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"n": 1}, "1 1"),
+        ({"n": 1, "at": 3}, "1 3"),
+        ({"n": 1.0}, "1 1"),
+        ({}, SCHEMA + 'input: "n" is a required property'),
+        ({"n": "1"}, SCHEMA + 'n: "1" is not of type "integer"'),
+        ({"n": None}, SCHEMA + 'n: null is not of type "integer"'),
+        ({"n": 1, "more": 2}, SCHEMA + "input: Additional properties are not allowed ('more' was unexpected)"),
+        ({"n": "1", "at": "2"}, SCHEMA + 'n: "1" is not of type "integer"; at: "2" is not of type "integer"'),
+        ({"n": 1, "at": -1}, SCHEMA + "at: Value error, not positive"),
+        ({"n": 1, "at": 0}, SCHEMA + "at: TypeError: zero is odd"),
+        ({"n": 1, "day": "soon"}, SCHEMA + "day: Input should be a valid date or datetime, input is too short"),
+    ],
+)
+def test_invalid_arguments_are_listed(arguments: dict[str, Any], text: str) -> None:
+    """Everything that is wrong, by path, before anything runs."""
+    assert answer_text(act, **arguments) == text
+
+
+def test_invalid_arguments_are_logged_by_number(caplog: pytest.LogCaptureFixture) -> None:
+    """One warning, without the values: they may be secrets."""
+    with caplog.at_level(logging.WARNING, "dragoman.tools"):
+        answer_text(act, n="sk-secret")
+    assert caplog.messages == ["tool.input_invalid: act: 1 violations"]
+
+
+def test_a_name_nobody_knows_is_answered_with_those_that_are_known() -> None:
+    """The model can correct itself."""
+    call = ToolUseBlock(id="tu_1", name="art", input={})
+    assert Toolbox().prepare(call).refusal == "There is no tool 'art'. Known tools: none."
+    assert Toolbox([act]).prepare(call).refusal == "There is no tool 'art'. Known tools: act."
+
+
+def test_arguments_that_are_no_object_are_not_guessed() -> None:
+    """Half a JSON runs nothing."""
+    assert prepare_call(act, '{"n": ').refusal == "The arguments were no complete JSON object, so the tool was not run."
+
+
+IMAGE = ImageBlock(source=MediaSource(kind="base64", data="aGk="), media_type="image/png")
+RESOURCE = ResourceBlock(resource_request_id="r", uri="file:///a", resource_type="file", content="x")
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("text", (TextBlock(text="text"),)),
+        ("", (TextBlock(text=""),)),
+        (TextBlock(text="block"), (TextBlock(text="block"),)),
+        (IMAGE, (IMAGE,)),
+        ([TextBlock(text="an image:"), IMAGE], (TextBlock(text="an image:"), IMAGE)),
+        ((RESOURCE,), (RESOURCE,)),
+        ([], (TextBlock(text="[]"),)),
+        ([IMAGE, 1], None),
+        (None, (TextBlock(text="null"),)),
+        (1.5, (TextBlock(text="1.5"),)),
+        ({"a": [1, None]}, (TextBlock(text='{"a":[1,null]}'),)),
+        (Point(x=1), (TextBlock(text='{"x":1.0}'),)),
+        (Span(1), (TextBlock(text='{"start":1}'),)),
+        (date(2026, 11, 21), (TextBlock(text='"2026-11-21"'),)),
+        (Mood.GOOD, (TextBlock(text='"good"'),)),
+    ],
+)
+def test_answers_are_text_blocks_or_json(value: Any, content: tuple[Any, ...] | None) -> None:
+    """Blocks as they are, everything else as JSON."""
+
+    def give() -> Any:
+        """Give."""
+        return value
+
+    result = calls.run(prepare_call(give))
+    assert not result.is_error
+    if content is not None:
+        assert result.content == content
+    else:
+        assert len(result.content) == 1
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), "\ud800", {"a": {1, object()}}])
+def test_an_answer_that_is_no_json_is_an_error(value: Any) -> None:
+    """Typed in words for the model; the session goes on."""
+
+    def give() -> Any:
+        """Give."""
+        return value
+
+    assert calls.run(prepare_call(give)).is_error
+
+
+def test_whatever_a_tool_raises_is_its_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """Cut to a bounded length; the log tells the class, and the traceback to who asks for it."""
+
+    def fall(length: int) -> None:
+        """Fall."""
+        raise RuntimeError("x" * length)
+
+    with caplog.at_level(logging.DEBUG, "dragoman.tools"):
+        assert answer_text(fall, length=3) == "!RuntimeError: xxx"
+    assert len(answer_text(fall, length=10_000)) == 2001
+    assert [(record.levelname, bool(record.exc_info)) for record in caplog.records][:2] == [
+        ("WARNING", False), ("DEBUG", True),
+    ]  # fmt: skip
+
+
+def handmade_tool(schema: dict[str, Any], name: str = "act") -> Tool:
+    return Tool(ToolDefinition(name=name, input_schema=schema), lambda **arguments: arguments)
+
+
+def test_a_tool_made_by_hand_gets_json() -> None:
+    """Without types of its own, arguments are what the model sent."""
+    box = Toolbox([handmade_tool({"type": "object", "properties": {"when": {"type": "string", "format": "date"}}})])
+    prepared = box.prepare(ToolUseBlock(id="tu_1", name="act", input={"when": "2026-11-21"}))
+    assert prepared.arguments == {"when": "2026-11-21"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "problems"),
+    [
+        ([handmade_tool({"type": "string"})], ["$.type: a tool's input is an object"]),
+        ([handmade_tool({"type": "object", "oneOf": []})], ["$: the keyword 'oneOf' is outside the subset"]),
+        ([handmade_tool({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"not": {}}}}, "Act")],
+         ["name: 'Act' is not snake_case of at most 64 characters",
+          "$.properties.a: the keyword '$ref' is outside the subset",
+          "$.properties.b: the keyword 'not' is outside the subset"]),
+        ([handmade_tool({"type": "object", "properties": {"a": {"pattern": "("}}})],
+         ['$.properties.a.pattern: "(" is not a "regex"']),
+        ([handmade_tool({"type": "object", "properties": {"a": {"minimum": "x"}}})],
+         ['$.properties.a.minimum: "x" is not of type "number"']),
+        ([act, act], ["name: 'act' is registered already"]),
+    ],
+    ids=["type", "keyword", "several", "pattern", "minimum", "twice"],
+)  # fmt: skip
+def test_a_session_refuses_bad_definitions_when_it_is_made(tools: list[Any], problems: list[str]) -> None:
+    """With all of one tool's problems, before a single request."""
+    with pytest.raises(ToolSchemaError) as caught:
+        Session(ANTHROPIC, tools=tools)
+    assert list(caught.value.problems) == problems
+
+
+def test_several_calls_run_side_by_side_in_their_callers_context() -> None:
+    """Each waits for the others, so they must run at once; context variables are seen, and what is set stays there."""
+    meeting = threading.Barrier(3, timeout=10)
+    user: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
+
+    def meet(n: int) -> str:
+        """Meet the others."""
+        meeting.wait()
+        seen = user.get()
+        user.set(f"{n}")
+        return seen
+
+    three = [Call(f"t{n}", "meet", {"n": n}) for n in range(3)]
+    session = SyncDriver().session({"anthropic": Wire([handwritten_anthropic(*three), handwritten_anthropic("Ok.")])},
+                                tools=[meet])  # fmt: skip
+    user.set("somebody")
+    session.ask("Go")
+    answers = [block.text for m in session.messages for r in m.tool_results for block in r.content]  # type: ignore[union-attr]
+    assert answers == ["somebody"] * 3
+    assert user.get() == "somebody"

@@ -1,0 +1,179 @@
+"""Which key, to which address: found in order, bound to one service, never sent elsewhere."""
+
+import pickle
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.adapter.contract import Endpoint
+from dragoman.adapter.errors import ConfigurationError, MissingKeyError
+from dragoman.transport.credentials import ApiKey, Credentials, validate_base_url
+from tests.unit.transport.drivers import ADAPTER, PlainAdapter
+
+
+class OtherAdapter(PlainAdapter):
+    provider: ClassVar[str] = "other"
+    endpoint: ClassVar[Endpoint] = Endpoint("https://api.other.test", ("OTHER_KEY",))
+
+
+class LocalhostAdapter(PlainAdapter):
+    provider: ClassVar[str] = "nearby"
+    endpoint: ClassVar[Endpoint] = Endpoint(
+        "http://localhost:11434", ("NEARBY_KEY",), key_required=False, base_url_variable="NEARBY_HOST"
+    )
+
+
+class NowhereAdapter(PlainAdapter):
+    provider: ClassVar[str] = "nowhere"
+    endpoint: ClassVar[Endpoint] = Endpoint("", (), base_url_variable="NOWHERE_URL")
+
+
+def key_of(credentials: Credentials, adapter: PlainAdapter = ADAPTER) -> str | None:
+    key = credentials.target(adapter).key
+    return None if key is None else key.reveal()
+
+
+@pytest.mark.parametrize(
+    ("given_key", "environ", "expected"),
+    [
+        ("arg", {"PLAIN_KEY": "a", "PLAIN_TOKEN": "b"}, "arg"),
+        (None, {"PLAIN_KEY": "a", "PLAIN_TOKEN": "b"}, "a"),
+        (None, {"PLAIN_TOKEN": "b"}, "b"),
+        (None, {"PLAIN_KEY": "", "PLAIN_TOKEN": "b"}, "b"),
+        (None, {"PLAIN_KEY": "  ", "PLAIN_TOKEN": "b"}, "b"),
+        (None, {"PLAIN_KEY": "a\n"}, "a"),
+        (" arg ", {}, "arg"),
+    ],
+)
+def test_the_first_key_found_is_used(given_key: str | None, environ: dict[str, str], expected: str) -> None:
+    """Argument before environment, variables in the endpoint's order, empty ones passed over, ends trimmed."""
+    assert key_of(Credentials(given_key, environ=environ)) == expected
+
+
+def test_a_missing_key_says_what_to_set() -> None:
+    """The error names the variables and the argument."""
+    with pytest.raises(MissingKeyError, match="no API key for plain: set PLAIN_KEY or PLAIN_TOKEN, or pass api_key="):
+        Credentials(environ={"OTHER_KEY": "k"}).target(ADAPTER)
+
+
+def test_a_key_may_be_optional_or_come_with_the_request() -> None:
+    """Where no key is required, or the request has its own, none is no error."""
+    assert key_of(Credentials(environ={}), LocalhostAdapter("m")) is None
+    assert key_of(Credentials(environ={"NEARBY_KEY": "k"}), LocalhostAdapter("m")) == "k"
+    assert Credentials(environ={"PLAIN_KEY": "k"}).target(ADAPTER, keyless=True).key is None
+
+
+@pytest.mark.parametrize("bad", ["", "  ", "a b", "a\r\nx-evil: 1", "a\0", "schlüssel", "a\u2028b"])
+def test_a_key_that_no_header_carries_is_refused_unseen(bad: str) -> None:
+    """A key with blanks, line ends or foreign letters is an error that does not repeat it."""
+    with pytest.raises(ConfigurationError) as caught:
+        Credentials(bad, environ={})
+    if bad.strip():
+        assert bad not in str(caught.value)
+
+
+def test_the_environment_is_read_at_the_call() -> None:
+    """A key that is set after the transport was made is found."""
+    environ: dict[str, str] = {}
+    credentials = Credentials(environ=environ)
+    with pytest.raises(MissingKeyError):
+        credentials.target(ADAPTER)
+    environ["PLAIN_KEY"] = "late"
+    assert key_of(credentials) == "late"
+
+
+@pytest.mark.parametrize("given_", [{"api_key": "k"}, {"base_url": "https://gateway.test"}])
+def test_what_was_given_serves_one_service(given_: dict[str, str]) -> None:
+    """A key or an address given for one service is never used for another, whose key it would reveal."""
+    credentials = Credentials(**given_, environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
+    credentials.target(ADAPTER)
+    credentials.target(PlainAdapter("another model"))
+    with pytest.raises(ConfigurationError, match="other is another service"):
+        credentials.target(OtherAdapter("m"))
+
+
+def test_without_anything_given_each_service_has_its_own() -> None:
+    """Keys of the environment go to their own endpoint only, in any order of use."""
+    credentials = Credentials(environ={"OTHER_KEY": "o", "PLAIN_KEY": "p"})
+    for _ in range(2):
+        for adapter, base_url, key in ((ADAPTER, "https://api.plain.test/v1", "p"),):
+            target = credentials.target(adapter)
+            assert target.key is not None
+            assert (target.base_url, target.key.reveal()) == (base_url, key)
+        other = credentials.target(OtherAdapter("m"))
+        assert other.key is not None
+        assert (other.base_url, other.key.reveal()) == ("https://api.other.test", "o")
+
+
+def test_base_urls_are_found_in_order() -> None:
+    """Argument, then the endpoint's variable, then the endpoint."""
+    environ = {"PLAIN_KEY": "k", "PLAIN_URL": "https://env.test/"}
+    assert Credentials(base_url="https://arg.test/x/", environ=environ).target(ADAPTER).base_url == "https://arg.test/x"
+    assert Credentials(environ=environ).target(ADAPTER).base_url == "https://env.test"
+    assert Credentials(environ={**environ, "PLAIN_URL": ""}).target(ADAPTER).base_url == "https://api.plain.test/v1"
+
+
+def test_an_endpoint_without_an_address_says_what_to_set() -> None:
+    """A service that runs under an address of the caller's own needs to be told it."""
+    with pytest.raises(ConfigurationError, match="no address for nowhere: set NOWHERE_URL, or pass base_url="):
+        Credentials("k", environ={}).target(NowhereAdapter("m"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpu-box", "http://gpu-box:11434"),
+        ("gpu-box:9", "http://gpu-box:9"),
+        (":9", "http://localhost:9"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("0.0.0.0:9", "http://127.0.0.1:9"),
+        ("[::]:9", "http://[::1]:9"),
+        ("[::1]", "http://[::1]:11434"),
+        ("http://gpu-box", "http://gpu-box"),
+        ("https://gpu-box/ollama/", "https://gpu-box/ollama"),
+        ("gpu-box/ollama", "http://gpu-box:11434/ollama"),
+        ("HTTPS://Gpu-Box", "https://gpu-box"),
+    ],
+)
+def test_a_host_alone_takes_the_rest_from_the_endpoint(text: str, expected: str) -> None:
+    """Scheme, port and path that a short form leaves out are the endpoint's own."""
+    target = Credentials(environ={"NEARBY_HOST": text}).target(LocalhostAdapter("m"))
+    assert target.base_url == expected
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "ftp://host", "file:///etc/passwd", "https://", "https:///v1", "https://user:pass@host", "https://key@host",
+        "https://host?key=1", "https://host#x", "https://host\r\nx", "https://ho st", "https://host\\@evil",
+        "https://höst", "https://host:port", "https://host:99999999", "javascript:alert(1)", "https://[::1", "\0",
+        "https://host/\t", "//host\n", "https://a..b", "https://.", "https://" + "a" * 64, "https://a<b>", "https://a,b",
+        "https://" + "a." * 200,
+    ],
+)  # fmt: skip
+def test_a_base_url_is_scheme_host_and_path(bad: str) -> None:
+    """Anything else is refused without being repeated: it may hold a password."""
+    if bad.strip() == bad:
+        with pytest.raises(ConfigurationError) as caught:
+            validate_base_url(bad, "https://api.plain.test")
+        assert "pass@" not in str(caught.value)
+
+
+@given(st.text(max_size=40))
+def test_a_base_url_has_no_other_errors(text: str) -> None:
+    """Any text is a base URL or a ConfigurationError."""
+    try:
+        url = validate_base_url(text, "https://api.plain.test")
+    except ConfigurationError:
+        return
+    assert url.startswith(("http://", "https://"))
+
+
+def test_a_key_keeps_to_itself() -> None:
+    """Neither repr nor pickle hold it."""
+    key = ApiKey("secret-value")
+    assert "secret" not in f"{key!r} {key} {[key]}"
+    with pytest.raises(TypeError):
+        pickle.dumps(key)

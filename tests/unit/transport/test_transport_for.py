@@ -1,0 +1,76 @@
+"""Which transport an adapter gets."""
+
+import sys
+import types
+from typing import Any, ClassVar
+
+import anthropic
+import httpx
+import ollama
+import openai
+import pytest
+
+from dragoman.adapter.errors import ConfigurationError, MissingKeyError
+from dragoman.transport import (
+    AsyncHttpTransport,
+    AsyncVendorTransport,
+    HttpTransport,
+    RetryPolicy,
+    VendorTransport,
+    transport_for,
+)
+from tests.unit.transport.drivers import ADAPTER, KEY, PLAIN_REQUEST, PlainAdapter
+
+
+class LocalPlainAdapter(PlainAdapter):
+    transport: ClassVar[str] = "local"
+
+
+class PigeonAdapter(PlainAdapter):
+    transport: ClassVar[str] = "pigeon"
+
+
+def test_http_is_the_rule() -> None:
+    """An adapter that says http gets the sync or the async transport, with the settings given."""
+    assert type(transport_for(ADAPTER)) is HttpTransport
+    assert type(transport_for(ADAPTER, asynchronous=True)) is AsyncHttpTransport
+    with httpx.Client() as client:
+        chosen = transport_for(ADAPTER, client=client, api_key=KEY, retry=RetryPolicy(max_retries=0), timeout=1.0)
+        assert type(chosen) is HttpTransport
+
+
+def test_a_vendors_client_makes_a_vendors_transport() -> None:
+    """Which one, the client's package says."""
+    for client in (anthropic.Anthropic(api_key=KEY), openai.OpenAI(api_key=KEY), ollama.Client()):
+        assert type(transport_for(ADAPTER, client=client)) is VendorTransport
+        client.close()
+    for other in (anthropic.AsyncAnthropic(api_key=KEY), openai.AsyncOpenAI(api_key=KEY), ollama.AsyncClient()):
+        assert type(transport_for(ADAPTER, asynchronous=True, client=other)) is AsyncVendorTransport
+
+
+def test_a_model_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local transport is loaded when an adapter asks for it, and given its settings."""
+    stub: Any = types.SimpleNamespace(
+        LocalTransport=lambda **settings: ("sync", settings), AsyncLocalTransport=lambda **settings: ("async", settings)
+    )
+    monkeypatch.setitem(sys.modules, "dragoman.transport.local", stub)
+    chosen: list[Any] = [
+        transport_for(LocalPlainAdapter("m"), device="CPU"),
+        transport_for(LocalPlainAdapter("m"), asynchronous=True),
+    ]
+    assert chosen == [("sync", {"device": "CPU"}), ("async", {})]
+
+
+def test_an_unknown_transport_is_an_error() -> None:
+    """The error names what there is."""
+    with pytest.raises(ConfigurationError, match="'pigeon'; there are http and local"):
+        transport_for(PigeonAdapter("m"))
+
+
+def test_nothing_is_opened_or_read_before_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transport without a key can be made; the first call says that the key is missing."""
+    monkeypatch.delenv("PLAIN_KEY", raising=False)
+    monkeypatch.delenv("PLAIN_TOKEN", raising=False)
+    transport = transport_for(ADAPTER)
+    with pytest.raises(MissingKeyError):
+        transport.send(ADAPTER, PLAIN_REQUEST)
