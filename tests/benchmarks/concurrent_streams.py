@@ -1,4 +1,5 @@
-"""Many streams open at once: `python -m tests.benchmarks.concurrent_streams [streams]`. Exits with 1 where one of them fails.
+"""Many streams open at once: `python -m tests.benchmarks.concurrent_streams [streams]`. Exits with 1 where one of
+them fails.
 
 Printed are the CPU of one delta and how fair the order is: the longest silence of any stream, in seconds of the
 client's own CPU, so that nobody else's work on the machine is in it, and the most turns that another stream was given
@@ -82,7 +83,8 @@ async def _run(base: str, streams: int) -> OpenStreams:
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     print(
-        f"| {streams} | {open_streams.whole} | {len(open_streams.failed)} | {cpu * 1e6 / streams / PACED:.0f} | {cpu:.1f} |"
+        f"| {streams} | {open_streams.whole} | {len(open_streams.failed)} | {cpu * 1e6 / streams / PACED:.0f} "
+        f"| {cpu:.1f} |"
         f" {wall:.1f} | {open_streams.longest_gap:.2f} | {open_streams.most_turns_between} |"
     )
     return open_streams

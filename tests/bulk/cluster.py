@@ -244,7 +244,8 @@ def main() -> int:
         usd = sum((Decimal(each) for each in lost if each is not None), Decimal(0))
         print(_line("killed", chosen.rows, ran.here, ran.usage))
         print(
-            f"{ran.kills} kills, {ran.nodes} of them of nodes: {ran.request_counts['requests'] - chosen.rows} requests sent"
+            f"{ran.kills} kills, {ran.nodes} of them of nodes: {ran.request_counts['requests'] - chosen.rows} "
+            "requests sent"
             f" twice, {len(lost)} recorded as lost with ${usd}, {lost.count(None)} of them without a cost"
         )
     print("\n".join(faults) or "nothing is missing, and nothing was sent twice that is not recorded")

@@ -215,7 +215,8 @@ def main() -> int:
             memories.append(result.memory)
             faults += found
             print(
-                f"{count:>9,} rows  {1e6 * result.cpu / count:7.0f} us a row  {result.memory / 2**20:6.1f} MB at the peak"
+                f"{count:>9,} rows  {1e6 * result.cpu / count:7.0f} us a row  {result.memory / 2**20:6.1f} MB "
+                "at the peak"
             )
         growth = memories[1] / memories[0]
         if growth > MOST_GROWTH:

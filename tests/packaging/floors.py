@@ -20,7 +20,8 @@ from tests.packaging.wheel import PROJECT, ROOT, packages
 NEEDED_BY_TESTS = ("hypothesis>=6.140", "opentelemetry-sdk>=1.36", "pytest>=8.4", "pyyaml>=6")
 REQUIRED_SUITES = ("tests/unit/canonical", "tests/unit/adapter")
 EXTRA_SUITES = (
-    "tests/unit/transport/test_vendor.py", "tests/unit/tools/test_mcp.py", "tests/unit/session/middleware/test_telemetry_spans.py",
+    "tests/unit/transport/test_vendor.py", "tests/unit/tools/test_mcp.py",
+    "tests/unit/session/middleware/test_telemetry_spans.py",
     "tests/cassettes/test_clients.py", "tests/store/test_turns.py",
     "--deselect=tests/unit/session/middleware/test_telemetry_spans.py::test_the_words_are_those_of_the_conventions",
     "--deselect=tests/cassettes/test_clients.py::test_a_miss_is_remembered",

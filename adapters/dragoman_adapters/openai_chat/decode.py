@@ -134,9 +134,8 @@ def _decode_blocks(
         block, note = encode_blocks.decode_block(piece, tool_use_id, provider, cut=position in cut)
         content.append(block)
         if piece[0] != "audio":  # what a model spoke goes back as its transcript
-            ours = encode_blocks.encode_block(
-                block, note, lambda _, piece=piece: encode_blocks.native_id(piece) or "", dialect
-            )  # type: ignore[misc]
+            own_id = encode_blocks.native_id(piece) or ""
+            ours = encode_blocks.encode_block(block, note, lambda _, own_id=own_id: own_id, dialect)  # type: ignore[misc]
             note |= difference(piece, ours)
         if note:
             notes[str(position)] = note

@@ -108,7 +108,8 @@ def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: 
         )
         with connect_duckdb() as connection:
             connection.execute(
-                f"COPY (FROM read_json({_quote_literal(str(lines))}, format = 'newline_delimited', columns = {{{columns}}}))"
+                f"COPY (FROM read_json({_quote_literal(str(lines))}, format = 'newline_delimited', columns = "
+                f"{{{columns}}}))"
                 f" TO {_quote_literal(str(path))} (FORMAT parquet)"
             )
     finally:

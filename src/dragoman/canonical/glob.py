@@ -24,7 +24,7 @@ class Glob:
     literals have matched, so that one shift follows all the ways through the pattern at once.
     """
 
-    __slots__ = ("_accepting", "_any_states", "_literals", "_start", "_segment_states", "braces", "pattern")
+    __slots__ = ("_accepting", "_any_states", "_literals", "_segment_states", "_start", "braces", "pattern")
 
     def __init__(self, pattern: str, *, braces: bool = False) -> None:
         self.pattern = pattern

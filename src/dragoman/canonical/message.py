@@ -185,7 +185,8 @@ class Message(FrozenModel):
         *,
         calls: "Mapping[str, CalledTool] | None" = None,
     ) -> "Iterator[MessageView]":
-        """One read-only view for each block, in order, as policies see them; see `dragoman.canonical.message_view.view.iter_views`.
+        """One read-only view for each block, in order, as policies see them; see
+        `dragoman.canonical.message_view.view.iter_views`.
 
         Raises UnknownPartError where a block has no view: native blocks of a provider, and kinds of a newer version.
         """

@@ -18,12 +18,12 @@ class Step:
     """
 
     __slots__ = (
+        "_all_extensions",
+        "_cache",
         "_capabilities",
         "_extensions",
         "_message",
         "_original",
-        "_cache",
-        "_all_extensions",
         "calls",
         "hook",
         "partial",

@@ -76,7 +76,8 @@ def _oddities(model: PricedModel) -> Iterator[str]:
         for rate in before.rates.keys() & after.rates.keys():
             low, high = sorted((before.rates[rate].amount, after.rates[rate].amount))
             if high > low * _JUMP:
-                yield f"{rate} jumps from {before.rates[rate].amount} to {after.rates[rate].amount}: {_describe_row(after)}"
+                amounts = f"from {before.rates[rate].amount} to {after.rates[rate].amount}"
+                yield f"{rate} jumps {amounts}: {_describe_row(after)}"
 
 
 def _row_faults(row: PriceRow, newest: date) -> Iterator[str]:

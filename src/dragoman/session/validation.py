@@ -64,7 +64,8 @@ def check_messages(messages: Iterable[Any]) -> list[Message]:
     for index, message in enumerate(found):
         if not isinstance(message, Message):
             raise ConfigurationError(
-                f"messages[{index}]: {_describe(message)} is no Message; dragoman.formats reads those of other libraries"
+                f"messages[{index}]: {_describe(message)} is no Message; dragoman.formats reads those of "
+                "other libraries"
             )
     return found
 

@@ -21,7 +21,8 @@ def citus_statements() -> tuple[str, ...]:
     return (
         f"SELECT create_distributed_table('{sessions.name}', '{distribution_column(sessions)}')",
         *(
-            f"SELECT create_distributed_table('{table.name}', '{distribution_column(table)}', colocate_with => '{sessions.name}')"
+            f"SELECT create_distributed_table('{table.name}', '{distribution_column(table)}', colocate_with "
+            f"=> '{sessions.name}')"
             for table in others
         ),
     )

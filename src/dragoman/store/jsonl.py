@@ -73,7 +73,8 @@ def read(lines: Iterable[str | bytes]) -> StoredSession:
             raise unreadable_error(f"line {number}", error) from None
     if (len(messages), len(attempts)) != expected_counts:
         raise UnreadableError(
-            f"{expected_counts[0]} messages and {expected_counts[1]} attempts are due, and {len(messages)} and {len(attempts)} are there: the"
+            f"{expected_counts[0]} messages and {expected_counts[1]} attempts are due, and {len(messages)} "
+            f"and {len(attempts)} are there: the"
             " lines are not all of the session"
         )
     return StoredSession(record, tuple(messages), tool_ids, tuple(attempts), extensions, inherited)

@@ -45,7 +45,8 @@ def _version(connection: Connection) -> str | None:
         raise StoreVersionError("the store does not say which version wrote it: restore it from a copy")
     if version > HEAD:
         raise StoreVersionError(
-            f"the store is of version {version}, and this dragoman knows versions up to {HEAD}: upgrade dragoman to open"
+            f"the store is of version {version}, and this dragoman knows versions up to {HEAD}: upgrade "
+            "dragoman to open"
             " it. Nothing was changed"
         )
     return version

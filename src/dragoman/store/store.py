@@ -253,7 +253,8 @@ class Store:
         text: bool = False,
         overwrite: bool = False,
     ) -> ExportResult:
-        """Writes what `bills` tells as Parquet, one file a day (`dragoman.store.reports.export`), for reports with DuckDB;
+        """Writes what `bills` tells as Parquet, one file a day (`dragoman.store.reports.export`), for reports with
+        DuckDB;
         ``since`` is the first day, in UTC, ``until`` the first one after. The folder then has what the store has:
         days that have changed are written anew, each as a whole, and ``everything`` writes the others, too.
 

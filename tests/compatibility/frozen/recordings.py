@@ -1,4 +1,5 @@
-"""The digests over all recorded exchanges: `python -m tests.compatibility.frozen.recordings` prints the cells that differ.
+"""The digests over all recorded exchanges: `python -m tests.compatibility.frozen.recordings` prints the cells that
+differ.
 
 A cell is one recorded provider and one thing that is read from its exchanges or written of them, such as the requests
 to one target; see `exchange_parts`. The command exits with 1 if a cell differs. `--write` accepts what there is.

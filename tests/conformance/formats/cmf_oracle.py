@@ -1,6 +1,7 @@
 """Our views, filtering, merging and globs beside those of the specification's reference implementation, cpex.
 
-`python -m tests.conformance.formats.cmf_oracle` needs that package, in any environment whose site-packages are on PYTHONPATH.
+`python -m tests.conformance.formats.cmf_oracle` needs that package, in any environment whose site-packages are on
+PYTHONPATH.
 It prints what was compared and how often it differed, then the differences that are meant, each with the section of
 the specification. The exit status is 1 where anything else differs, or where one that is meant is not there any more.
 """

@@ -1,4 +1,5 @@
-"""A sample of the recordings through every format and back; `python -m tests.conformance.formats.round_trips` takes them all."""
+"""A sample of the recordings through every format and back; `python -m "
+"tests.conformance.formats.round_trips` takes them all."""
 
 import logging
 

@@ -1,4 +1,5 @@
-"""Every immutable field attacked by every path: `python -m tests.laws.policy.attacks` prints a table, 1 where one got through.
+"""Every immutable field attacked by every path: `python -m tests.laws.policy.attacks` prints a table, 1 where one got
+through.
 
 A plugin is shown a copy of extensions in which every field is filled. Each attack changes one field of that copy, in
 its own way; what comes back is merged. Nothing may come of it but labels that are new.

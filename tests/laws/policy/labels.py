@@ -1,6 +1,7 @@
 """A label, once there, stays through any course of events until one audit record says that it went.
 
-`python -m tests.laws.policy.labels` runs two machines 2,000 times of 50 steps each: this one, on extensions alone, and that of
+`python -m tests.laws.policy.labels` runs two machines 2,000 times of 50 steps each: this one, on extensions alone,
+and that of
 `session_labels`, on whole sessions with their stores. `--runs` says how many instead. The exit status is 1 where a
 label was lost.
 """

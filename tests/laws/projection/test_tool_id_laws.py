@@ -29,7 +29,8 @@ def received(issued: list[tuple[str, str]]) -> tuple[ToolIdMap, list[str]]:
 
 @pytest.mark.parametrize("target", sorted(RULES))
 def test_sets_of_ids_break_no_law(target: str) -> None:
-    """Over-long, empty, repeated, Unicode and look-alike ids; `python -m tests.laws.projection.tool_ids` tries ten thousand sets."""
+    """Over-long, empty, repeated, Unicode and look-alike ids; `python -m tests.laws.projection.tool_ids` "
+    "tries ten thousand sets."""
     assert {broken_law(issued, later, target, RULES[target]) for issued, later in id_sets(100, 0)} == {None}
 
 

@@ -1,4 +1,5 @@
-"""The ledger of the id laws: `python -m tests.laws.projection.tool_ids`, ten thousand sets of tool ids by every declared rule.
+"""The ledger of the id laws: `python -m tests.laws.projection.tool_ids`, ten thousand sets of tool ids by every
+declared rule.
 
 A set is what a session's calls came with: who issued each, and under which id. Ids repeat, are empty or over-long,
 hold whatever Unicode has, and meet where each illegal character becomes the same legal one. For every target each

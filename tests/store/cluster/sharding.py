@@ -78,7 +78,10 @@ def shard_over_databases(store: Store, other: str) -> Iterator[str]:
         table = each.name
         statements += [
             f"ALTER TABLE {table} RENAME TO {table}_{NODES[0]}",
-            f"CREATE TABLE {table} (LIKE {table}_{NODES[0]} INCLUDING DEFAULTS) PARTITION BY HASH ({distribution_column(each)})",
+            (
+                f"CREATE TABLE {table} (LIKE {table}_{NODES[0]} INCLUDING DEFAULTS)"
+                f" PARTITION BY HASH ({distribution_column(each)})"
+            ),
             f"ALTER TABLE {table} ATTACH PARTITION {table}_{NODES[0]} FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
             (
                 f"CREATE FOREIGN TABLE {table}_{NODES[1]} PARTITION OF {table} FOR VALUES WITH (MODULUS 2, REMAINDER 1)"

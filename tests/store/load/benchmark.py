@@ -1,4 +1,5 @@
-"""How many turns a store takes: `python -m tests.store.load.benchmark`, in turns a second, and milliseconds at p50 and p99.
+"""How many turns a store takes: `python -m tests.store.load.benchmark`, in turns a second, and milliseconds at p50
+and p99.
 
 Two programs with sixteen threads each append turns of a question and a reply, 1.5 KB together, to 10,000 sessions: as
 fast as they can, and at a fixed rate (`--rate`), where a turn's time runs from the moment at which it was due, whether

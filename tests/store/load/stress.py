@@ -1,9 +1,10 @@
-"""The large store runs: `python -m tests.store.load.stress`, with a ledger that says what was lost, doubled or reordered.
+"""The large store runs: `python -m tests.store.load.stress`, with a ledger that says what was lost, doubled or
+reordered.
 
 16 programs append 1,000 turns each, to sessions of their own and to shared ones; then 500 programs are killed at
 random moments. On SQLite, and on PostgreSQL where DRAGOMAN_TEST_POSTGRES_URL names a database that may be filled.
-A history checker (`tests/store/load/anomalies.py`) judges from what the programs noted. The exit status is 1 where anything
-went wrong. `--json` prints a row a line.
+A history checker (`tests/store/load/anomalies.py`) judges from what the programs noted. The exit status is 1 where
+anything went wrong. `--json` prints a row a line.
 """
 
 import argparse

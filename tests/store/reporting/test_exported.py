@@ -74,7 +74,8 @@ def test_a_row_for_each_bill_in_the_folder_of_its_day(lasting_store: Store, fold
             bill.metadata.model, bill.metadata.user_id, bill.usage.input_tokens, bill.usage.cost_usd,
             bill.usage.pricing_version,
         )
-        for bill, seq, attempt in zip(lasting_store.billed_replies(), (0, 1, 2, 1, 0), (False,) * 4 + (True,), strict=True)
+        for bill, seq, attempt in zip(lasting_store.billed_replies(), (0, 1, 2, 1, 0), (False,) * 4 + (True,),
+        strict=True)
         if bill.usage is not None
     ]  # fmt: skip
     assert rows(folder, columns) == sorted(expected, key=lambda row: (row[0], row[1], row[2], row[3]))

@@ -25,7 +25,7 @@ async def _stop_actor(worker: WorkerActor) -> None:
         await requester.close()
 
 
-class ActorDiedError(Exception):  # noqa: N818
+class ActorDiedError(Exception):
     pass
 
 

@@ -124,7 +124,8 @@ HOSTILE = [
       for value, label in _IGNORED_VALUES.items() for status in (503, 529)),
     *(Row(f"{label} in ms", TWICE, 500, {"retry-after-ms": value})
       for value, label in _IGNORED_VALUES.items() if value not in _MILLISECONDS),
-    *(Row(f"{label} on a refused request", NEVER, 400, {"retry-after": value}) for value, label in _IGNORED_VALUES.items()),
+    *(Row(f"{label} on a refused request", NEVER, 400, {"retry-after": value}) for value,
+    label in _IGNORED_VALUES.items()),
     *(Row(f"{label} where it should", TWICE, 409, {"retry-after": value, "x-should-retry": "true"})
       for value, label in _IGNORED_VALUES.items()),
     *(Row(f"{seconds} s", NEVER, 503, {"retry-after": seconds}) for seconds in ("61", "119", "121", "1e3", "86400")),

@@ -409,8 +409,8 @@ class _Projector:
         if turns and turns[-1].role is Role.ASSISTANT and not self._capabilities.supports_prefill:
             last = turns[-1]
             self._record_loss(
-                last, SYNTHETIC, LossKind.PREFILL, "the model does not continue its own message: a user's turn is added",
-                Severity.INFO,
+                last, SYNTHETIC, LossKind.PREFILL,
+                "the model does not continue its own message: a user's turn is added", Severity.INFO,
             )  # fmt: skip
             return [*turns, Turn.synthetic(last.message, Role.USER, (TextBlock(text=_CONTINUE),))]
         return turns

@@ -193,7 +193,8 @@ class Manifest:
         before = json.loads(found.asked)
         if different := sorted(name for name in {*before, *run_config} if before.get(name) != run_config.get(name)):
             raise ConfigurationError(
-                f"the run {self.name!r} in {self.location} asked its rows with another {', '.join(different)}: ask as before"
+                f"the run {self.name!r} in {self.location} asked its rows with another "
+                f"{', '.join(different)}: ask as before"
                 " to go on with it, or give this run a name or a manifest of its own"
             )
 

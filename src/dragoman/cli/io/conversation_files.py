@@ -74,7 +74,8 @@ def plan_targets(
         return
     if named and target.suffix and not target.is_dir():
         raise ConfigurationError(
-            f"{source} holds {len(conversations)} conversations: name a directory as the target, or one of them with --only"
+            f"{source} holds {len(conversations)} conversations: name a directory as the target, or one of "
+            "them with --only"
         )
     taken: set[str] = set()
     for conversation in conversations:

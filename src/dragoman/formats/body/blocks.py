@@ -178,7 +178,8 @@ class PartWriter(Generic[PartT]):
         changed = sorted(_differences(before, after))
         is_presentation = set(changed) <= _PRESENTATION_FIELDS
         self._losses.add(
-            message, index, f"{self._format_name} has no place for all of the {block.type} block ({', '.join(changed)})",
+            message, index,
+            f"{self._format_name} has no place for all of the {block.type} block ({', '.join(changed)})",
             severity=Severity.INFO if is_presentation else Severity.WARNING,
         )  # fmt: skip
 

@@ -199,7 +199,7 @@ class PolicyHooks:
         """The options with the headers that plugins wrote for this request. Raises RequestError."""
         send_options, names = self._headers.add_headers(self._extensions, adapter, options)
         if names and self._telemetry is not None:
-            self._telemetry.add_headers(adapter.provider, names)
+            self._telemetry.on_headers_written(adapter.provider, names)
         return send_options
 
     def check_calls(

@@ -165,6 +165,7 @@ def _load(connection: DuckDBPyConnection, backend: _Backend) -> None:
             connection.load_extension(extension)
             return
     raise MissingExtraError(
-        f"DuckDB {duckdb.__version__} has no extension {backend.extension}: run duckdb.sql('INSTALL {backend.duckdb_type}') "
+        f"DuckDB {duckdb.__version__} has no extension {backend.extension}: run duckdb.sql('INSTALL "
+        f"{backend.duckdb_type}') "
         "once, or export the store, which needs none (dragoman store export)"
     )

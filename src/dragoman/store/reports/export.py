@@ -170,7 +170,8 @@ def _read_notes(connection: "DuckDBPyConnection", folder: Path) -> Iterator[tupl
         day = day_of(path)
         if day is None:
             continue
-        query = f"SELECT decode(value) FROM parquet_kv_metadata({quote_literal(str(path))}) WHERE decode(key) = '{_NOTE_KEY}'"
+        source = quote_literal(str(path))
+        query = f"SELECT decode(value) FROM parquet_kv_metadata({source}) WHERE decode(key) = '{_NOTE_KEY}'"
         with suppress(duckdb.Error):  # no Parquet, or not ours: it is written anew where the store has such a day
             for (note,) in connection.sql(query).fetchall():
                 yield day, note

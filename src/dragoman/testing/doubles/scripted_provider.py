@@ -206,7 +206,8 @@ class ScriptedProvider:
             and not re.search(reply.expects, request.text)
         ):
             raise ScriptError(
-                f"{self.name}, line {number + 1}: {reply.expects!r} was expected, and what was said is {_shorten(request)}"
+                f"{self.name}, line {number + 1}: {reply.expects!r} was expected, and what was said is "
+                f"{_shorten(request)}"
             )
         if not isinstance(reply, ScriptedReply | Exception):
             raise ScriptError(

@@ -1,4 +1,5 @@
-"""Framing by example: what a frame is, and where the caps lie. The laws are in tests/laws/streams/test_framing_laws.py."""
+"""Framing by example: what a frame is, and where the caps lie. The laws are in "
+"tests/laws/streams/test_framing_laws.py."""
 
 import pytest
 

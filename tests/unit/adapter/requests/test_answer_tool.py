@@ -33,7 +33,8 @@ def handwritten_chat_reply(arguments: str) -> bytes:
 def handwritten_stream(*pieces: str) -> bytes:
     """A call of the tool in Anthropic's words, its input in these pieces."""
     call = {"type": "tool_use", "id": "toolu_1", "name": "answer", "input": {}}
-    message_object = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-3-7-sonnet", "content": [],
+    message_object = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-3-7-sonnet",
+    "content": [],
                "stop_reason": None, "usage": {"input_tokens": 9, "output_tokens": 1}}  # fmt: skip
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": message_object},

@@ -111,7 +111,8 @@ HANDWRITTEN_FAULTS: list[Any] = [
     json_reply({}), json_reply({"result": None}), json_reply({"result": "true"}), json_reply({"result": 1}),
     json_reply({"result": {}}), json_reply({"result": {"allow": "yes"}}), json_reply({"result": [True]}),
     json_reply([True]), json_reply({"result": True}, status=500), json_reply({"result": True}, status=404),
-    json_reply({"result": True}, status=201), HttpReply(before=RESET), HttpReply(before=HANG_UP), HttpReply(length=100, body=b"{"),
+    json_reply({"result": True}, status=201), HttpReply(before=RESET), HttpReply(before=HANG_UP),
+    HttpReply(length=100, body=b"{"),
     HttpReply(steps=(b'{"result": true}', RESET)),
 ]  # fmt: skip
 

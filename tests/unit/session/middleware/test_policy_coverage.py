@@ -233,7 +233,8 @@ def denied_call_answered(watched: WatchedSession) -> None:
     assert watched.ran == []
 
 
-WAYS = (tools, bad_calls, blocks, compaction, summary_of_summaries, another_model, given_history, stored_session, abandoned_stream, broken_stream,
+WAYS = (tools, bad_calls, blocks, compaction, summary_of_summaries, another_model, given_history, stored_session,
+abandoned_stream, broken_stream,
         unusable_summary, denied_call_answered)  # fmt: skip
 
 

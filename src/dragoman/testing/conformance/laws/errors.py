@@ -13,7 +13,8 @@ _STATUSES = (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 529)
 # 504 is left out: it is the server's error to some providers, and a timeout to others.
 _UNINFORMATIVE_BODIES = (b"", b"<html><body>Bad gateway</body></html>", b"{}")
 _GARBAGE = (
-    *_UNINFORMATIVE_BODIES, b"null", b"[]", b"[[]]", b"7", b'"no"', b'{"error": 7}', b'{"error": null}', b'{"error": [1]}',
+    *_UNINFORMATIVE_BODIES, b"null", b"[]", b"[[]]", b"7", b'"no"', b'{"error": 7}', b'{"error": null}',
+    b'{"error": [1]}',
     b'{"error": {"message": {"a": 1}, "code": [2], "type": 3}}', b'{"message": 5}', b"\xff\xfe", b"{" * 300,
     b'{"error": {"message": "' + b"x" * 5000 + b'"}}',
 )  # fmt: skip
