@@ -100,7 +100,7 @@ STAGES = {
 import httpx, json
 from dragoman import Session
 from tests.benchmarks.wires import SENTENCE, WIRES
-body = json.dumps(WIRES["messages"].said(SENTENCE)).encode()
+body = json.dumps(WIRES["messages"].text_reply(SENTENCE)).encode()
 client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, content=body)))
 session = Session("anthropic:claude-sonnet-4-6", providers={"anthropic": {"client": client, "api_key": "none"}})
 assert session.ask("What is the capital of France?").text == SENTENCE

@@ -55,7 +55,7 @@ def time_by_floor(wire: MockWire, chunk: bytes) -> dict[str, float]:
     def read_frames() -> None:
         decoder = adapter.decoder(RequestContext.for_model(wire.model))
         for frame in frames:
-            for _ in decoder.read_frames(frame):
+            for _ in decoder.read(frame):
                 pass
 
     def decode_body() -> None:

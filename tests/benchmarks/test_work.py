@@ -28,7 +28,7 @@ def test_the_work_for_fragments_of_arguments_is_linear(name: str) -> None:
     adapter = get_adapter(wire.model)
 
     def reading(size: int) -> int:
-        chunk = b"".join(wire.called([arguments(size)]))
+        chunk = b"".join(wire.call_stream([arguments(size)]))
         return calls_of(lambda: list(adapter.iter_stream([chunk], RequestContext.for_model(wire.model))))
 
     assert reading(8_000) < 5 * reading(2_000)

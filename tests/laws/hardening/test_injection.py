@@ -240,7 +240,7 @@ def _events(payload: str) -> None:
 
 def _retries(payload: str) -> None:
     error = Failure("openai", payload, payload, status=503, code=payload, request_id=payload).error(None)
-    RetryState(RetryPolicy(), RetryQuota(), Timing()).failed(error, {})
+    RetryState(RetryPolicy(), RetryQuota(), Timing()).record_failure(error, {})
 
 
 def _tool_calls(payload: str) -> None:

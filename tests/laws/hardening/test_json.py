@@ -206,15 +206,15 @@ def test_a_cassette(bomb: Bomb) -> None:
     for file in files:
         if len(file) < HEAVY or file is text:
             try:
-                cassette_file.read(file)
+                cassette_file.load_exchanges(file)
             except ConfigurationError as error:
                 assert len(str(error)) < 2_000
     if len(bomb.value) < HEAVY:
-        recorded = cassette_file.RecordedExchange(
+        recorded = cassette_file.Exchange(
             cassette_file.RecordedRequest("POST", "/x"), cassette_file.RecordedResponse(200, bomb.value)
         )
         try:
-            _, (back,) = cassette_file.read(cassette_file.write([recorded], server="s"))
+            _, (back,) = cassette_file.load_exchanges(cassette_file.dump_exchanges([recorded], server="s"))
         except ConfigurationError:
             return
         if back.response.body != bomb.value:
@@ -243,7 +243,7 @@ def laughs() -> str:
 def test_a_cassette_of_yaml_tricks(text: str) -> None:
     """What YAML knows and JSON does not is a ConfigurationError too."""
     with pytest.raises(ConfigurationError):
-        cassette_file.read(text)
+        cassette_file.load_exchanges(text)
 
 
 @every_bomb

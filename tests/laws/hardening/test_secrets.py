@@ -169,14 +169,14 @@ def test_a_cassette_holds_no_key() -> None:
     assert "/chat" in written
     assert CANARY not in written
     for place in ("path", "request", "response"):
-        exchange = file.RecordedExchange(
+        exchange = file.Exchange(
             file.RecordedRequest(
                 "POST", f"/x?key={CANARY}" if place == "path" else "/x", CANARY.encode() if place == "request" else b""
             ),
             file.RecordedResponse(401, CANARY.encode() if place == "response" else b""),
         )
         with pytest.raises(DragomanError) as caught:
-            file.write([exchange], server="s")
+            file.dump_exchanges([exchange], server="s")
         assert CANARY not in str(caught.value)
 
 

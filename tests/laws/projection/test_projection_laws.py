@@ -140,7 +140,7 @@ def test_nothing_remains_that_the_model_cannot_take(history: list[Message]) -> N
             for block in turn.blocks:
                 if isinstance(block, ToolResultBlock):
                     assert {part.type for part in block.content} <= INSIDE_RESULTS
-                    assert all(can_take(part, turn, turn.message, target, inner_views=True) for part in block.content)
+                    assert all(can_take(part, turn, turn.message, target, inside=True) for part in block.content)
                 assert can_take(block, turn, message_of_block(block, turn, history), target)
         assert roles_fit([turn.role for turn in turns], target.capabilities)
         if not target.capabilities.supports_empty_text:

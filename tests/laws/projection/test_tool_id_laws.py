@@ -91,7 +91,7 @@ def test_a_made_id_needs_no_memory(issued: list[tuple[str, str]], target: str) -
         assert ids.id_for(one, target, RULES[target]) == ToolIdMap().id_for(one, target, RULES[target])
 
 
-@given(native_id=natives.filter(bool), repeats=st.integers(2, 5))
+@given(native=natives.filter(bool), repeats=st.integers(2, 5))
 def test_a_repeated_id_means_another_call(native: str, repeats: int) -> None:
     """A provider that uses its id again, as some count from zero in every reply, gets two calls kept apart."""
     ids, canonical = received([("mistral", native)] * repeats)
@@ -151,9 +151,9 @@ def test_a_rule_that_leaves_no_room_is_refused(impossible: dict[str, object]) ->
 
 PROGRAM = """
 import json, sys
-from dragoman.adapter.tool_ids import ToolIdMap
-from tests.laws.targets import RULES
-print(json.dumps({name: [ToolIdMap().send(one, name, RULES[name]) for one in sys.argv[1:]] for name in sorted(RULES)}))
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from tests.laws.projection.targets import RULES
+print(json.dumps({name: [ToolIdMap().id_for(one, name, RULES[name]) for one in sys.argv[1:]] for name in sorted(RULES)}))
 """
 
 

@@ -88,7 +88,9 @@ def test_the_laws_hold_for_an_adapter_from_elsewhere() -> None:
     assert sum(verdict.tried for verdict in verdicts) > 1000
 
 
-@pytest.mark.parametrize(("liar", "law"), faulty_decoders.LIARS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("liar", "law"), faulty_decoders.FAULTY_DECODERS, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_the_laws_find_every_liar(liar: type[ToyAdapter], law: str) -> None:
     """A decoder with one known fault breaks the law that is there for it."""
     facts: dict[str, Any] = {"ends_at": len(TOY.rstrip())}
