@@ -70,8 +70,8 @@ def play_script(
 @given(scripts)
 def test_ask_and_stream_give_equal_histories(script: Script) -> None:
     """What a turn leaves behind does not depend on whether its caller watched."""
-    asked_session, ask_wires = play_script(SyncDriver(), script, streamed_session=False)
-    streamed_session, streamed_wires = play_script(SyncDriver(), script, streamed_session=True)
+    asked_session, ask_wires = play_script(SyncDriver(), script, streamed=False)
+    streamed_session, streamed_wires = play_script(SyncDriver(), script, streamed=True)
     assert asked_session.messages == streamed_session.messages
     assert asked_session.tool_ids.dump() == streamed_session.tool_ids.dump()
     assert asked_session.cost == streamed_session.cost
