@@ -7,7 +7,8 @@ from dragoman.session.events import SessionEvent, ToolAnswered
 from dragoman.session.identity import Pseudonyms
 from dragoman.session.preview import Preview
 from dragoman.session.session import Session, ask
-from dragoman.tools.toolbox import Tool, Toolbox, tool
+from dragoman.tools.tool import Tool, tool
+from dragoman.tools.toolbox import Toolbox
 
 __all__ = [
     "AsyncSession",

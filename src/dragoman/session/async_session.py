@@ -16,9 +16,9 @@ from dragoman.canonical.events import MessageComplete, StreamEvent
 from dragoman.canonical.message import Message
 from dragoman.session.conversation import TURN_IN_PROGRESS, Conversation
 from dragoman.session.events import SessionEvent
-from dragoman.session.middleware.persistence import SessionStore
 from dragoman.session.reply_reader import ReplyReader
 from dragoman.session.settings import SessionSettings, TurnOptions, UserInput
+from dragoman.session.snapshot import SessionStore
 from dragoman.session.turn import BrokenReplyError, Keep, Read, RunPolicy, RunTools, Send, Turn, Wait, advance
 from dragoman.tools import calls
 from dragoman.tools.calls import PreparedCall
@@ -214,15 +214,19 @@ class AsyncSession(Conversation[AsyncTransport]):
                 self._keep_partial(send, reader, received, kept)
                 raise
 
-    async def apply_policy(self, hook: str, message: Message, **slots: Any) -> Message:
-        """What the session's policy lets through of a message that is on its way past that hook, such as
-        ``resource_post_fetch``; ``slots`` are those extensions that are about this message alone.
+    async def apply_policy(
+        self, hook: str, message: Message, *, require: Callable[[Message], str | None] | None = None, **slots: Any
+    ) -> Message:
+        """Return the message as the session's policy leaves it at that hook, such as ``resource_post_fetch``.
 
-        Without a policy it passes as it is. Raises PolicyDeniedError.
+        ``slots`` are extensions of this message alone. ``require`` gets the message as the plugins left it and returns
+        the code of a refusal, ``left_out`` or ``redirected``, or None. A message without a session id becomes one of
+        this session. Without a policy it is not changed, and ``require`` is not called. Raises PolicyDeniedError.
         """
+        message = self._adopt(message)
         if self._policy_hooks is None:
             return message
-        checked: Message = await self._run_policy(self._policy_hooks.check_fetch(hook, message, **slots))
+        checked: Message = await self._run_policy(self._policy_hooks.check_fetch(hook, message, require, **slots))
         return checked
 
     async def _filter_event(self, stream_filter: "StreamFilter", event: StreamEvent) -> Sequence[StreamEvent]:

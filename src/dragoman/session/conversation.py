@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel
 
@@ -20,14 +20,13 @@ from dragoman.canonical.ids import new_message_id, new_session_id
 from dragoman.canonical.message import Message, MessageMetadata, Role
 from dragoman.canonical.usage import TokenUsage
 from dragoman.limits.budget import Budget, BudgetAccounts, Budgets, Spend
-from dragoman.session import cost, snapshot
-from dragoman.session.attempts import Attempts
-from dragoman.session.compaction import Compaction, run_compaction
-from dragoman.session.cost import Cost
+from dragoman.session import cost
+from dragoman.session.compaction import Compaction, apply_summaries, run_compaction
+from dragoman.session.cost import Attempts, Cost
 from dragoman.session.identity import IdentityMixin, Pseudonyms, with_identity
 from dragoman.session.media import MediaFiles
-from dragoman.session.middleware import new_policy_hooks, new_telemetry
-from dragoman.session.middleware.persistence import Persistence, SessionStore
+from dragoman.session.middleware import new_limiter, new_policy_hooks, new_telemetry
+from dragoman.session.middleware.persistence import Persistence, PersistenceMixin, new_tool_id
 from dragoman.session.preview import Preview, preview
 from dragoman.session.reply_reader import ReplyReader
 from dragoman.session.routes import Route, Routes
@@ -39,12 +38,13 @@ from dragoman.session.settings import (
     merge_options,
     new_answer_validator,
 )
-from dragoman.session.summaries import apply_summaries
-from dragoman.session.transports import TransportsMixin, TransportT, new_limiter
+from dragoman.session.snapshot import SessionStore, Snapshot
+from dragoman.session.transports import TransportsMixin, TransportT
 from dragoman.session.turn import RunPolicy, Send, Turn, TurnPlan, run_turn
 from dragoman.session.validation import check_messages, check_settings
 from dragoman.tools.calls import DECLINED, PreparedCall, error_result
-from dragoman.tools.toolbox import Tool, Toolbox
+from dragoman.tools.tool import Tool
+from dragoman.tools.toolbox import Toolbox
 from dragoman.transport.fetch import FetchedMedia
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 TURN_IN_PROGRESS = "the session is in the middle of a turn, and takes one at a time: use another session beside it"
 
 
-class Conversation(IdentityMixin, TransportsMixin[TransportT]):
+class Conversation(IdentityMixin, PersistenceMixin, TransportsMixin[TransportT]):
     """A history, the model that answers next, and the tools. Not used by itself: see `Session` and `AsyncSession`."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Conversation(IdentityMixin, TransportsMixin[TransportT]):
         self.providers = {name: dict(settings) for name, settings in (providers or {}).items()}
         self.max_rounds = max_rounds
         self.prices = prices if prices is not None else bundled_prices()
-        self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(_new_tool_id, new_id))
+        self.tool_ids = tool_ids if tool_ids is not None else ToolIdMap(partial(new_tool_id, new_id))
         self._encodings = EncodeCache()
         self._pseudonyms = pseudonyms
         self.identify(user_id, team_id)
@@ -140,11 +140,11 @@ class Conversation(IdentityMixin, TransportsMixin[TransportT]):
         self._clock = clock
         if model is None and router is None:
             raise ConfigurationError("a session without a router needs a model")
-        self._telemetry = new_telemetry(self, events)
+        self._telemetry = new_telemetry(events, self.session_id, clock, self.toolbox)
         self._routes = Routes(router, clock, self._on_decision, self._route_facts)
         self._adapter = None if model is None else self._routes.find(model)
         self._accounts = BudgetAccounts(budgets)
-        self._limiter = None if limits is None else new_limiter(limits)
+        self._limiter = new_limiter(limits)
         self._attempts = Attempts()
         self._persistence = None if store is None else Persistence(store)
         self._transports: dict[str, TransportT] = {}
@@ -152,7 +152,9 @@ class Conversation(IdentityMixin, TransportsMixin[TransportT]):
         if system is not None:
             self._messages.insert(0, self._new_message(Role.SYSTEM, system))
         self._message_extensions: dict[str, Any] = {}
-        self._policy_hooks = new_policy_hooks(self, policy, extensions)
+        self._policy_hooks = new_policy_hooks(
+            policy, extensions, self.session_id, self.toolbox, self._message_extensions, self._telemetry
+        )
         self._refuse_coroutines()
 
     @property
@@ -228,20 +230,8 @@ class Conversation(IdentityMixin, TransportsMixin[TransportT]):
         self._adapter = self._routes.find(model)
         return result
 
-    def dump(self) -> bytes:
-        """The session as JSON: model, history, tool-id map. Tools, keys and options are the program's own."""
-        return snapshot.write(self._snapshot())
-
     @classmethod
-    def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Self:
-        """A session from `dump`, to go on with on its model or on another one; ``settings`` as for a new one.
-
-        Raises ConfigurationError where the data is no stored session, and SwapRefusedError as `swap` does.
-        """
-        return cls._from_snapshot(snapshot.read(data, _tool_id_factory(settings)), model, settings)
-
-    @classmethod
-    def _from_snapshot(cls, found: snapshot.Snapshot, model: str | None, settings: SessionSettings) -> Self:
+    def _from_snapshot(cls, found: Snapshot, model: str | None, settings: SessionSettings) -> Self:
         session = cls(
             model or found.model,
             session_id=found.session_id,
@@ -257,32 +247,10 @@ class Conversation(IdentityMixin, TransportsMixin[TransportT]):
             session.swap(session.model)
         return session
 
-    @classmethod
-    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
-        """A session that its store has, and keeps from here on."""
-        found = store.load(session_id)
-        active_model = found.model or model
-        if active_model is None and settings.get("router") is None:
-            raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
-        tool_ids = ToolIdMap.load(found.tool_ids, _tool_id_factory(settings))
-        known = snapshot.Snapshot(found.id, active_model, found.messages, tool_ids, found.attempts, found.extensions)
-        session = cls._from_snapshot(known, model, settings)
-        session.user_id = session.user_id if "user_id" in settings else found.record.user_id
-        session.team_id = session.team_id if "team_id" in settings else found.record.team_id
-        session._persistence = Persistence(
-            store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
-        )
-        return session
-
-    def _snapshot(self) -> snapshot.Snapshot:
-        return snapshot.Snapshot(
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
             self.session_id, self.model, self._messages, self.tool_ids, self._attempts.all, self._message_extensions
         )
-
-    def _save_turn(self) -> None:
-        """Hands the store what the turn added."""
-        if self._persistence is not None:
-            self._persistence.save(self._snapshot(), user_id=self.user_id, team_id=self.team_id)
 
     def _new_turn(self, prompt: UserInput | None, options: TurnOptions, *, stream: bool, model: str | None) -> Turn:
         if model is not None and self._routes.router is None:
@@ -342,10 +310,6 @@ class Conversation(IdentityMixin, TransportsMixin[TransportT]):
             history=self._messages,
             at=self._clock(),
         )
-
-    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
-        if self._persistence is not None:
-            self._persistence.annotate(self._snapshot(), message_id, extensions)
 
     def _compaction_turn(self, model: str | None, keep_last: int | None, instructions: str | None) -> Turn:
         if self._policy_hooks is not None:
@@ -444,9 +408,12 @@ class Conversation(IdentityMixin, TransportsMixin[TransportT]):
         """What stands between a streamed reply and its caller; a reply that is denied there was paid for."""
         if self._policy_hooks is None:
             return None
-        return self._policy_hooks.gate(
-            send.adapter, lambda reply: self._settle_unkept(send, reply or reader.partial_reply() or reader.billed_only)
-        )
+        from dragoman.session.middleware.stream_filter import StreamFilter
+
+        def on_denied(reply: Message | None) -> None:
+            self._settle_unkept(send, reply or reader.partial_reply() or reader.billed_only)
+
+        return StreamFilter(self._policy_hooks, send.adapter, self.session_id, on_denied)
 
     def _billed_replies(self) -> list[Message]:
         return [*self._messages, *self._attempts.all]
@@ -501,11 +468,3 @@ class Conversation(IdentityMixin, TransportsMixin[TransportT]):
             created_at=self._clock(),
             **fields,
         )
-
-
-def _tool_id_factory(settings: SessionSettings) -> Callable[[], str]:
-    return partial(_new_tool_id, settings.get("new_id", new_message_id))
-
-
-def _new_tool_id(new_id: Callable[[], str]) -> str:
-    return f"tu_{new_id()}"

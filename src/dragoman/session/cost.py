@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from dragoman.adapter.contract import Prices
+from dragoman.adapter.errors import ProviderError
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 
@@ -34,6 +35,32 @@ class Cost:
         if self.usd is None:
             return f"unknown ({self.replies} replies without a price)" if self.replies else "$0 (nothing asked yet)"
         return f"${self.usd:.6f}{'' if self.status is not CostStatus.PARTIAL else ' at least: some of it is unpriced'}"
+
+
+class Attempts:
+    """Replies that were billed and are not part of the history: broken, denied or unusable ones.
+
+    ``all`` lists them in order, without content.
+    """
+
+    def __init__(self, known: Iterable[Message] = ()) -> None:
+        self.all: list[Message] = list(known)
+
+    def record(self, partial: Message | None) -> Usage | None:
+        """What a reply was billed that is not kept; None where it had told nothing of that."""
+        if partial is None or partial.usage is None:
+            return None
+        attempt = with_lower_bound(partial.model_copy(update={"content": ()}))
+        self.all.append(attempt)
+        return attempt.usage
+
+    def record_broken(self, error: ProviderError) -> Usage | None:
+        return self.record(error.partial)
+
+    def record_unused(self, reply: Message | None, history: Sequence[Message]) -> None:
+        """Remembers what a summary cost that the history does not hold."""
+        if reply is not None and all(message.id != reply.id for message in history):
+            self.all.append(reply.model_copy(update={"content": ()}))
 
 
 def total_usage(history: Iterable[Message]) -> TokenUsage:
@@ -96,3 +123,12 @@ def _combine_statuses(statuses: set[CostStatus]) -> CostStatus:
     if statuses <= {CostStatus.FREE, CostStatus.PRICED}:
         return CostStatus.PRICED
     return CostStatus.UNPRICED if statuses == {CostStatus.UNPRICED} else CostStatus.PARTIAL
+
+
+def with_lower_bound(partial: Message) -> Message:
+    """What is billed of a cut reply is more than had been counted when it was cut: its cost is marked as partial."""
+    usage = partial.usage
+    if usage is None or usage.cost_status is not CostStatus.PRICED:
+        return partial
+    bound = usage.model_copy(update={"cost_status": CostStatus.PARTIAL, "unpriced": (*usage.unpriced, "output_tokens")})
+    return partial.model_copy(update={"metadata": partial.metadata.model_copy(update={"usage": bound})})

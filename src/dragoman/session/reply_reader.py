@@ -3,7 +3,7 @@
 from dragoman.adapter.errors import ProviderError, RequestCancelledError
 from dragoman.canonical.events import ErrorEvent, MessageComplete, MessageStart, StreamEvent, UsageUpdate
 from dragoman.canonical.message import Message, MessageStatus, StopReason
-from dragoman.canonical.usage import CostStatus
+from dragoman.session.cost import with_lower_bound
 from dragoman.session.turn import BrokenReplyError, Send
 
 
@@ -62,12 +62,3 @@ def _has_content(partial: Message) -> bool:
 def _mark_cancelled(reply: Message) -> Message:
     changed = {"status": MessageStatus.CANCELLED, "stop_reason": StopReason.CANCELLED}
     return reply.model_copy(update={"metadata": reply.metadata.model_copy(update=changed)})
-
-
-def with_lower_bound(partial: Message) -> Message:
-    """What is billed of a cut reply is more than had been counted when it was cut: its cost is marked as partial."""
-    usage = partial.usage
-    if usage is None or usage.cost_status is not CostStatus.PRICED:
-        return partial
-    bound = usage.model_copy(update={"cost_status": CostStatus.PARTIAL, "unpriced": (*usage.unpriced, "output_tokens")})
-    return partial.model_copy(update={"metadata": partial.metadata.model_copy(update={"usage": bound})})

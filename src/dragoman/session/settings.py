@@ -12,7 +12,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.limits.budget import Budget
 from dragoman.session.identity import Pseudonyms
-from dragoman.tools.toolbox import Tool
+from dragoman.tools.tool import Tool
 from dragoman.transport.fetch import FetchedMedia
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import ConfigurationError, MalformedReplyError
@@ -26,6 +26,43 @@ class Snapshot:
     """Replies that broke and were billed; they have no content."""
     extensions: Mapping[str, Any] = field(default_factory=dict)
     """What is kept beside messages, as JSON by message id: the labels of their data."""
+
+
+class SessionStore(Protocol):
+    """What a session asks of its store; `dragoman.store.Store` is one. Its errors reach the caller as they are."""
+
+    def create(
+        self,
+        model: str | None = None,
+        messages: Sequence[Message] = (),
+        *,
+        session_id: str | None = None,
+        tool_ids: ToolIdMap | None = None,
+        attempts: Sequence[Message] = (),
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+        user_id: str | None = None,
+        team_id: str | None = None,
+    ) -> Any:
+        """A record with the new session's ``version``."""
+        ...
+
+    def append(
+        self,
+        session_id: str,
+        messages: Sequence[Message] = (),
+        *,
+        expected_version: int | None,
+        tool_ids: ToolIdMap | None = None,
+        model: str | None = None,
+        attempts: Sequence[Message] = (),
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> int:
+        """The new version."""
+        ...
+
+    def load(self, session_id: str) -> Any:
+        """The session as a `dragoman.store.StoredSession` has it."""
+        ...
 
 
 def write(snapshot: Snapshot) -> bytes:

@@ -9,7 +9,6 @@ from dragoman.adapter.errors import ConfigurationError, ProviderError
 from dragoman.transport import RetryPolicy, Timing, transport_for
 
 if TYPE_CHECKING:
-    from dragoman.limits import Limits
     from dragoman.session.middleware.limiter import Limiter
 
 TransportT = TypeVar("TransportT")
@@ -60,9 +59,3 @@ class TransportsMixin(Generic[TransportT]):
                 else self._limiter.wrap_transport(transport, asynchronous=self._asynchronous)
             )
         return self._transports[provider]
-
-
-def new_limiter(limits: "Limits") -> "Limiter":
-    from dragoman.session.middleware.limiter import Limiter  # most sessions have no limits, and need not wait for it
-
-    return Limiter(limits)

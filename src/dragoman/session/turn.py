@@ -6,7 +6,7 @@ result; what is thrown into it is the effect's failure.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.errors import DragomanError, MissingExtraError, MissingKeyError, ProviderError, TurnLimitError
@@ -19,8 +19,23 @@ from dragoman.limits.budget import Budgets, Reservation
 from dragoman.session.events import ToolAnswered
 from dragoman.session.routes import Route
 
-if TYPE_CHECKING:  # most sessions have no policy, and need not wait for it
-    from dragoman.session.middleware.policy_hooks import PolicyHooks
+
+class PolicyChecks(Protocol):
+    """The checks that a session's policy makes in a turn; most sessions have none."""
+
+    def check_input(
+        self, adapter: Adapter, history: Sequence[Message], filled: Sequence[Message]
+    ) -> Generator[Any, Any, list[Message]]: ...
+
+    def add_headers(self, adapter: Adapter, options: AdapterOptions) -> AdapterOptions: ...
+
+    def check_calls(
+        self, calls: Sequence[ToolUseBlock]
+    ) -> Generator[Any, Any, tuple[list[ToolUseBlock], dict[str, ToolResultBlock]]]: ...
+
+    def admit_results(
+        self, adapter: Adapter, results: Sequence[Message]
+    ) -> Generator[Any, Any, tuple[Message, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +116,7 @@ class TurnPlan:
     budgets: Budgets
     on_broken_reply: Callable[[ProviderError], Usage | None]
     """Notes a reply that broke; the result is what was billed for it, as far as it told."""
-    policy_hooks: "PolicyHooks | None" = None
+    policy_hooks: PolicyChecks | None = None
 
     @property
     def adapter(self) -> Adapter:

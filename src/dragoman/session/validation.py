@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.canonical.message import Message
 from dragoman.limits.budget import Budget
-from dragoman.tools.toolbox import Tool
+from dragoman.tools.tool import Tool
 
 _CLASSES = {
     "options": ("dragoman.adapter.contract", "AdapterOptions", "AdapterOptions(temperature=0)"),

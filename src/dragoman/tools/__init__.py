@@ -3,6 +3,7 @@
 `dragoman.tools.mcp` adds the tools of an MCP server; it needs the extra `mcp` and is imported by its own name.
 """
 
-from dragoman.tools.toolbox import Tool, Toolbox, tool
+from dragoman.tools.tool import Tool, tool
+from dragoman.tools.toolbox import Toolbox
 
 __all__ = ["Tool", "Toolbox", "tool"]

@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import DragomanError
@@ -17,9 +17,7 @@ from dragoman.canonical.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-
-if TYPE_CHECKING:
-    from dragoman.tools.toolbox import Tool
+from dragoman.tools.tool import Tool
 
 logger = logging.getLogger("dragoman.tools")
 
@@ -37,7 +35,7 @@ class PreparedCall:
     """A call that may run: the tool with its arguments; or the answer, where it may not."""
 
     call: ToolUseBlock
-    tool: "Tool | None" = None
+    tool: Tool | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     refusal: str = ""
     fault: Fault | None = None

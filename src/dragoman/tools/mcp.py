@@ -3,16 +3,16 @@
 The client is that of the package ``mcp`` (the extra of the same name), open and connected::
 
     async with Client(server) as client:
-        files = McpServer(client)
+        files = McpConnection(client)
         async with AsyncSession(model, tools=await files.tools(), policy=policy) as session:
-            (said,) = await files.prompt("review", {"path": "a.py"}, session=session)
-            await session.ask(said)
+            (prompt,) = await files.prompt("review", {"path": "a.py"}, judge=session.apply_policy)
+            await session.ask(prompt)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman.adapter.errors import ConfigurationError, DragomanError, RequestError
 from dragoman.canonical.blocks import (
@@ -28,15 +28,22 @@ from dragoman.canonical.extensions.mcp import MCPExtension, PromptMetadata, Reso
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.serialization import read_message
-from dragoman.session.async_session import AsyncSession
 from dragoman.tools import mcp_decode
-from dragoman.tools.toolbox import Tool
+from dragoman.tools.tool import Tool
 
-_REASONS = {
-    "left_out": "what was to be fetched was left out",
-    "redirected": "something else was named in the place of what was to be fetched",
-}
 _REQUIRED_METHODS = ("list_tools", "call_tool", "list_prompts", "get_prompt", "list_resources", "read_resource")
+
+
+class Judge(Protocol):
+    """Applies a policy to what a server sends or is asked for: `AsyncSession.apply_policy` is one.
+
+    ``require`` gets the message as the plugins left it and returns the code of a refusal, or None. A judge that changes
+    nothing need not call it.
+    """
+
+    async def __call__(
+        self, hook: str, message: Message, *, require: Callable[[Message], str | None] | None = None, **slots: Any
+    ) -> Message: ...
 
 
 class McpToolError(DragomanError):
@@ -106,71 +113,76 @@ class McpConnection:
         return tuple(self._resources.values())
 
     async def prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, *, session: AsyncSession
+        self, name: str, arguments: Mapping[str, str] | None = None, *, judge: Judge
     ) -> tuple[Message, ...]:
-        """A rendered prompt, as messages for that session: to say, or to begin with.
+        """Return a rendered prompt as messages, to send or to begin a session with.
 
-        The session's policy sees the request before it is sent, and the result before anybody else does. Raises
-        PolicyDeniedError.
+        ``judge`` is ``session.apply_policy``: the session's policy sees the request before it is sent, and the result
+        before anything else does. Raises PolicyDeniedError.
         """
         await self.prompts()
         metadata = (self._prompts or {}).get(name) or PromptMetadata(name=name, server_id=self.name)
-        check = partial(self._apply_policy, session, MCPExtension(prompt=metadata))
+        check = partial(self._apply_policy, judge, MCPExtension(prompt=metadata))
         request_id = f"pr_{new_ulid()}"
         request = PromptRequestBlock(
             prompt_request_id=request_id, name=name, arguments=dict(arguments or {}), server_id=self.name
         )
-        checked_request = _single_block(await check("prompt_pre_fetch", Role.USER, (request,)), PromptRequestBlock)
-        _require_same(session, "prompt_pre_fetch", None if checked_request is None else checked_request.name, name)
+        same_request = _require_same(PromptRequestBlock, "name", name)
+        checked_request = _single_block(
+            await check("prompt_pre_fetch", Role.USER, (request,), require=same_request), PromptRequestBlock
+        )
         rendered = await self._client.get_prompt(
             name, {key: str(value) for key, value in checked_request.arguments.items()}
         )
-        messages = [_to_message(item, session.session_id) for item in rendered.messages]
+        messages = [_to_message(item) for item in rendered.messages]
         result = PromptResultBlock(
             prompt_request_id=request_id,
             prompt_name=name,
             messages=tuple(message.model_dump(mode="json", exclude_none=True) for message in messages),
             content="\n".join(message.text for message in messages if message.text) or None,
         )
-        checked_result = _single_block(await check("prompt_post_fetch", Role.USER, (result,)), PromptResultBlock)
-        _require_same(
-            session, "prompt_post_fetch", None if checked_result is None else checked_result.prompt_name, name
+        same_result = _require_same(PromptResultBlock, "prompt_name", name)
+        checked_result = _single_block(
+            await check("prompt_post_fetch", Role.USER, (result,), require=same_result), PromptResultBlock
         )
         if checked_result.messages != result.messages:
             messages = [read_message(message) for message in checked_result.messages]
-        elif (
-            checked_result.content != result.content
-        ):  # what was changed in the text stands for all that was in the messages
-            messages = [Message.user(checked_result.content or "", session_id=session.session_id)]
-        checked_messages = [await check("prompt_post_fetch", message.role, message.content) for message in messages]
-        if any(message.content and not kept.content for message, kept in zip(messages, checked_messages, strict=True)):
-            _refuse(session, "prompt_post_fetch", "left_out")
+        elif checked_result.content != result.content:  # the changed text replaces all messages
+            messages = [Message.user(checked_result.content or "")]
+        checked_messages = []
+        for message in messages:
+            at_least = partial(_require_count, min(len(message.content), 1), object)
+            checked_messages.append(await check("prompt_post_fetch", message.role, message.content, require=at_least))
         return tuple(checked_messages)
 
-    async def resource(self, uri: str, *, session: AsyncSession) -> tuple[ResourceBlock, ...]:
-        """A resource, as blocks to say: one, or those that it consists of. The session's policy is asked as for
-        `prompt`. Raises PolicyDeniedError."""
+    async def resource(self, uri: str, *, judge: Judge) -> tuple[ResourceBlock, ...]:
+        """Return the blocks of a resource, to send in a prompt. ``judge`` is as for `prompt`. Raises
+        PolicyDeniedError."""
         await self.resources()
         metadata = (self._resources or {}).get(uri) or ResourceMetadata(uri=uri, server_id=self.name)
-        check = partial(self._apply_policy, session, MCPExtension(resource=metadata))
-        checked_request = await check("resource_pre_fetch", Role.USER, (mcp_decode.resource_ref(uri, metadata.name),))
-        _require_same(
-            session, "resource_pre_fetch", getattr(_single_block(checked_request, ResourceRefBlock), "uri", None), uri
-        )
+        check = partial(self._apply_policy, judge, MCPExtension(resource=metadata))
+        request = mcp_decode.resource_ref(uri, metadata.name)
+        same_request = _require_same(ResourceRefBlock, "uri", uri)
+        await check("resource_pre_fetch", Role.USER, (request,), require=same_request)
         read = await self._client.read_resource(uri)
         found = mcp_decode.resources(read.contents, metadata.name)
-        checked_result = await check("resource_post_fetch", Role.USER, found)
-        kept = tuple(block for block in checked_result.content if isinstance(block, ResourceBlock))
-        if len(kept) < len(found):
-            _refuse(session, "resource_post_fetch", "left_out")
-        return kept
+        all_blocks = partial(_require_count, len(found), ResourceBlock)
+        checked_result = await check("resource_post_fetch", Role.USER, found, require=all_blocks)
+        return tuple(block for block in checked_result.content if isinstance(block, ResourceBlock))
 
     async def _apply_policy(
-        self, session: AsyncSession, mcp: MCPExtension, hook: str, role: Role, content: Sequence[ContentBlock]
+        self,
+        judge: Judge,
+        mcp: MCPExtension,
+        hook: str,
+        role: Role,
+        content: Sequence[ContentBlock],
+        *,
+        require: Callable[[Message], str | None],
     ) -> Message:
-        message = Message(role=role, content=tuple(content), session_id=session.session_id)
+        message = Message(role=role, content=tuple(content))
         provenance = ProvenanceExtension(source=f"mcp-server:{self.name}", message_id=message.id)
-        return await session.apply_policy(hook, message, mcp=mcp, provenance=provenance)
+        return await judge(hook, message, require=require, mcp=mcp, provenance=provenance)
 
     async def _list_all(self, method: str, what: str) -> list[Any]:
         """All pages of a list; nothing where the server has none of its kind."""
@@ -219,8 +231,8 @@ async def _page(listing: Any, cursor: str | None) -> Any:
         return await listing(params=PaginatedRequestParams(cursor=cursor))
 
 
-def _to_message(message: Any, session_id: str) -> Message:
-    return Message(role=Role(message.role), content=mcp_decode.blocks([message.content]), session_id=session_id)
+def _to_message(message: Any) -> Message:
+    return Message(role=Role(message.role), content=mcp_decode.blocks([message.content]))
 
 
 def _single_block(message: Message, kind: type[Any]) -> Any:
@@ -229,12 +241,18 @@ def _single_block(message: Message, kind: type[Any]) -> Any:
     return found[0] if len(found) == 1 else None
 
 
-def _require_same(session: AsyncSession, hook: str, actual: str | None, expected: str) -> None:
-    if actual != expected:
-        _refuse(session, hook, "left_out" if actual is None else "redirected")
+def _require_same(kind: type[Any], field: str, expected: str) -> Callable[[Message], str | None]:
+    """Return the check that a message still holds one block of that kind, and that it names the same thing."""
+
+    def check(message: Message) -> str | None:
+        block = _single_block(message, kind)
+        if block is None:
+            return "left_out"
+        return None if getattr(block, field) == expected else "redirected"
+
+    return check
 
 
-def _refuse(session: AsyncSession, hook: str, code: str) -> None:
-    """Raises PolicyDeniedError, which the session's bus is told of."""
-    if session._policy_hooks is not None:  # as it is: nobody else changes what is fetched
-        session._policy_hooks.refuse_fetch(hook, code, _REASONS[code])
+def _require_count(count: int, kind: type[Any], message: Message) -> str | None:
+    """Refuse a message with fewer than ``count`` blocks of that kind."""
+    return None if sum(isinstance(block, kind) for block in message.content) >= count else "left_out"

@@ -23,7 +23,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.extensions.mcp import PromptMetadata, ResourceMetadata, ToolMetadata
 from dragoman.canonical.ids import new_ulid
 from dragoman.canonical.tools import KEYWORDS, SideEffects, ToolDefinition
-from dragoman.session.middleware.policy_context import SIDE_EFFECTS
+from dragoman.tools.tool import SIDE_EFFECTS
 
 MCP_NAME = "mcpName"
 """The annotation with a tool's own name, where the session calls it by another one."""

@@ -134,11 +134,11 @@ def test_what_is_denied_is_not_asked_for(server_log: list[str]) -> None:
     async def main(server: McpConnection) -> None:
         reply = handwritten_anthropic(Call("toolu_1", "look_up", {"word": "x"}))
         chat = session(reply, tools=await server.tools(), policy=Pipeline([deny_all]))
-        for step in (chat.ask("Go"), server.prompt("review", {"topic": "x"}, session=chat)):
+        for step in (chat.ask("Go"), server.prompt("review", {"topic": "x"}, judge=chat.apply_policy)):
             with pytest.raises(PolicyDeniedError, match="closed"):
                 await step
         with pytest.raises(PolicyDeniedError, match="closed"):
-            await server.resource("note://today", session=chat)
+            await server.resource("note://today", judge=chat.apply_policy)
 
     run_with_server(main)
     assert server_log == []
@@ -150,9 +150,9 @@ def test_a_denied_answer_reaches_nobody(server_log: list[str]) -> None:
     async def main(server: McpConnection) -> None:
         chat = session(policy=Pipeline([DenyingPlugin(SECRET)]))
         with pytest.raises(PolicyDeniedError, match="prompt_post_fetch"):
-            await server.prompt("review", {"topic": "x"}, session=chat)
+            await server.prompt("review", {"topic": "x"}, judge=chat.apply_policy)
         with pytest.raises(PolicyDeniedError, match="resource_post_fetch"):
-            await server.resource("note://today", session=chat)
+            await server.resource("note://today", judge=chat.apply_policy)
 
     run_with_server(main)
     assert server_log == ["review x", "today"]
@@ -163,7 +163,7 @@ def test_prompts_and_resources_come_in_as_the_plugins_leave_them() -> None:
 
     async def main(server: McpConnection) -> None:
         chat = session(handwritten_anthropic("Fine."), policy=Pipeline([RedactingPlugin()]))
-        question, answer = await server.prompt("review", {"topic": "x"}, session=chat)
+        question, answer = await server.prompt("review", {"topic": "x"}, judge=chat.apply_policy)
         assert (question.role, question.text) == ("user", "Review x, the password is ***.")
         assert (answer.role, answer.text) == ("assistant", "Which part?")
         await chat.ask(question)
@@ -176,7 +176,7 @@ def test_prompts_and_resources_come_in_as_the_plugins_leave_them() -> None:
             )
             return step.message.model_copy(update={"content": content})
 
-        (note,) = await server.resource("note://today", session=session(policy=Pipeline([blank])))
+        (note,) = await server.resource("note://today", judge=session(policy=Pipeline([blank])).apply_policy)
         assert (note.content, note.mime_type, note.name) == ("Buy milk. ***", "text/plain", "today")
 
     run_with_server(main)
@@ -195,7 +195,9 @@ def test_a_change_of_the_whole_prompt_stands_for_its_messages() -> None:
 
     async def main(server: McpConnection) -> None:
         chat = session(policy=Pipeline([whole]))
-        assert [message.text for message in await server.prompt("review", {"topic": "x"}, session=chat)] == ["***"]
+        assert [message.text for message in await server.prompt("review", {"topic": "x"}, judge=chat.apply_policy)] == [
+            "***"
+        ]
 
     run_with_server(main)
 
@@ -230,12 +232,12 @@ def test_no_plugin_sends_the_program_elsewhere() -> None:
             for plugin in (elsewhere, nowhere, nothing):
                 chat = session(policy=Pipeline([plugin]), events=bus)
                 with pytest.raises(PolicyDeniedError) as raised:
-                    await server.prompt("review", {"topic": "x"}, session=chat)
+                    await server.prompt("review", {"topic": "x"}, judge=chat.apply_policy)
                 denied.append((raised.value.hook, raised.value.code))
             for plugin in (other_file, nothing):
                 chat = session(policy=Pipeline([plugin]), events=bus)
                 with pytest.raises(PolicyDeniedError) as raised:
-                    await server.resource("note://today", session=chat)
+                    await server.resource("note://today", judge=chat.apply_policy)
                 denied.append((raised.value.hook, raised.value.code))
 
     run_with_server(main)
@@ -260,7 +262,7 @@ def test_data_of_a_resource_is_labelled_by_its_uri() -> None:
     async def main(server: McpConnection) -> None:
         host = Extensions(security=SecurityExtension(data={"note://today": DataPolicy(apply_labels=["PRIVATE"])}))
         chat = session(handwritten_anthropic("Fine."), policy=Pipeline([look]), extensions=host)
-        await chat.ask([*await server.resource("note://today", session=chat)])
+        await chat.ask([*await server.resource("note://today", judge=chat.apply_policy)])
 
     run_with_server(main)
     assert labels == [frozenset({"PRIVATE"})]
@@ -271,8 +273,8 @@ def test_without_a_policy_everything_passes() -> None:
 
     async def main(server: McpConnection) -> None:
         chat = session()
-        assert len(await server.prompt("review", {"topic": "x"}, session=chat)) == 2
-        assert SECRET in ((await server.resource("note://today", session=chat))[0].content or "")
+        assert len(await server.prompt("review", {"topic": "x"}, judge=chat.apply_policy)) == 2
+        assert SECRET in ((await server.resource("note://today", judge=chat.apply_policy))[0].content or "")
 
     run_with_server(main)
 
@@ -287,7 +289,7 @@ def test_a_server_over_pipes_answers_as_well() -> None:
             server = McpConnection(client.session, "desk")
             chat = session(policy=Pipeline([RedactingPlugin()]))
             assert [tool.name for tool in await server.tools()] == ["look_up", "send_mail", "fail"]
-            question, _ = await server.prompt("review", {"topic": "x"}, session=chat)
+            question, _ = await server.prompt("review", {"topic": "x"}, judge=chat.apply_policy)
             assert question.text == "Review x, the password is ***."
 
     asyncio.run(main())

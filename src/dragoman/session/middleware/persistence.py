@@ -1,49 +1,16 @@
 """A session and its store: what a turn added is kept when the turn ends, all of it in one transaction."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Self, Unpack
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.adapter.requests.tool_ids import ToolIdMap
-from dragoman.canonical.message import Message
-from dragoman.session.snapshot import Snapshot
-
-
-class SessionStore(Protocol):
-    """What a session asks of its store; `dragoman.store.Store` is one. Its errors reach the caller as they are."""
-
-    def create(
-        self,
-        model: str | None = None,
-        messages: Sequence[Message] = (),
-        *,
-        session_id: str | None = None,
-        tool_ids: ToolIdMap | None = None,
-        attempts: Sequence[Message] = (),
-        extensions: Mapping[str, Mapping[str, Any]] | None = None,
-        user_id: str | None = None,
-        team_id: str | None = None,
-    ) -> Any:
-        """A record with the new session's ``version``."""
-        ...
-
-    def append(
-        self,
-        session_id: str,
-        messages: Sequence[Message] = (),
-        *,
-        expected_version: int | None,
-        tool_ids: ToolIdMap | None = None,
-        model: str | None = None,
-        attempts: Sequence[Message] = (),
-        extensions: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> int:
-        """The new version."""
-        ...
-
-    def load(self, session_id: str) -> Any:
-        """The session as a `dragoman.store.StoredSession` has it."""
-        ...
+from dragoman.canonical.ids import new_message_id
+from dragoman.session import snapshot
+from dragoman.session.settings import SessionSettings
+from dragoman.session.snapshot import SessionStore, Snapshot
 
 
 class Persistence:
@@ -108,3 +75,64 @@ class Persistence:
                 " declassification need: give it a method annotate, as dragoman.store.Store has"
             )
         self._version = annotate(snapshot.session_id, message_id, extensions, expected_version=self._version)
+
+
+class PersistenceMixin:
+    """Writes a `Conversation` to JSON or to its store, and makes one from either."""
+
+    user_id: str | None
+    team_id: str | None
+    _persistence: Persistence | None
+
+    @classmethod
+    @abstractmethod
+    def _from_snapshot(cls, found: Snapshot, model: str | None, settings: SessionSettings) -> Self: ...
+
+    @abstractmethod
+    def _snapshot(self) -> Snapshot: ...
+
+    def dump(self) -> bytes:
+        """The session as JSON: model, history, tool-id map. Tools, keys and options are the program's own."""
+        return snapshot.write(self._snapshot())
+
+    @classmethod
+    def load(cls, data: bytes | str, *, model: str | None = None, **settings: Unpack[SessionSettings]) -> Self:
+        """A session from `dump`, to go on with on its model or on another one; ``settings`` as for a new one.
+
+        Raises ConfigurationError where the data is no stored session, and SwapRefusedError as `swap` does.
+        """
+        return cls._from_snapshot(snapshot.read(data, _tool_id_factory(settings)), model, settings)
+
+    @classmethod
+    def _from_store(cls, session_id: str, store: SessionStore, model: str | None, settings: SessionSettings) -> Self:
+        """A session that its store has, and keeps from here on."""
+        found = store.load(session_id)
+        active_model = found.model or model
+        if active_model is None and settings.get("router") is None:
+            raise ConfigurationError(f"the session {found.id} names no model: say which one goes on with it")
+        tool_ids = ToolIdMap.load(found.tool_ids, _tool_id_factory(settings))
+        known = Snapshot(found.id, active_model, found.messages, tool_ids, found.attempts, found.extensions)
+        session = cls._from_snapshot(known, model, settings)
+        session.user_id = session.user_id if "user_id" in settings else found.record.user_id
+        session.team_id = session.team_id if "team_id" in settings else found.record.team_id
+        session._persistence = Persistence(
+            store, version=found.version, messages=len(found.messages), attempts=len(found.attempts)
+        )
+        return session
+
+    def _save_turn(self) -> None:
+        """Hands the store what the turn added."""
+        if self._persistence is not None:
+            self._persistence.save(self._snapshot(), user_id=self.user_id, team_id=self.team_id)
+
+    def _annotate(self, message_id: str, extensions: Mapping[str, Any]) -> None:
+        if self._persistence is not None:
+            self._persistence.annotate(self._snapshot(), message_id, extensions)
+
+
+def _tool_id_factory(settings: SessionSettings) -> Callable[[], str]:
+    return partial(new_tool_id, settings.get("new_id", new_message_id))
+
+
+def new_tool_id(new_id: Callable[[], str]) -> str:
+    return f"tu_{new_id()}"

@@ -16,7 +16,8 @@ from dragoman.canonical.extensions.mcp import MCPExtension, ToolMetadata
 from dragoman.canonical.message import Message, Role, StopReason
 from dragoman.canonical.message_view.parts import CalledTool
 from dragoman.canonical.tools import SideEffects
-from dragoman.tools.toolbox import Tool, Toolbox
+from dragoman.tools.tool import ACTIONS, SIDE_EFFECTS, Tool
+from dragoman.tools.toolbox import Toolbox
 
 _STOP_REASONS = {
     StopReason.END_TURN: CompletionStopReason.END,
@@ -35,11 +36,6 @@ _ACTIONS = {
     SideEffects.NETWORK: ("export",),
 }
 """What running a tool does with the data that the model gives it, in the words of data policies."""
-
-ACTIONS = "actions"
-"""An annotation by which a tool names further actions itself, such as forward."""
-SIDE_EFFECTS = "sideEffects"
-"""The annotation that tells a tool's side effects."""
 
 
 class PolicyContext:

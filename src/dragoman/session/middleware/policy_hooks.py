@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter, AdapterOptions
 from dragoman.adapter.errors import ConfigurationError
@@ -35,17 +35,27 @@ from dragoman.session.middleware.policy_headers import PolicyHeaders
 from dragoman.tools.calls import error_result
 from dragoman.tools.toolbox import Toolbox
 
-if TYPE_CHECKING:
-    from dragoman.session.middleware.stream_filter import StreamFilter
-    from dragoman.session.middleware.telemetry import TurnTelemetry
-
+_REFUSAL_REASONS = {
+    "left_out": "what was to be fetched was left out",
+    "redirected": "something else was named in the place of what was to be fetched",
+}
 _CARRIED = ("delegation", "custom")
 """Slots that plugins write, and that later steps see as they left them; labels are carried too, and http is as far as
 the request that it is written for."""
 
 
+class PolicyObserver(Protocol):
+    """Receives what the policy of a session did; `TurnTelemetry` is one."""
+
+    def on_denial(self, error: PolicyDeniedError) -> None: ...
+
+    def on_declassification(self, record: Declassification) -> None: ...
+
+    def on_headers_written(self, provider: str, names: Sequence[str]) -> None: ...
+
+
 class PolicyHooks:
-    """``host`` are the extensions that the program gave; ``teller`` tells the bus, if there is one."""
+    """``extensions`` are those that the program gave; ``telemetry`` reports to the event bus, if there is one."""
 
     def __init__(
         self,
@@ -54,7 +64,7 @@ class PolicyHooks:
         session_id: str,
         toolbox: Toolbox,
         message_extensions: MessageExtensions,
-        telemetry: "TurnTelemetry | None",
+        telemetry: PolicyObserver | None,
     ) -> None:
         self.pipeline = pipeline
         self._session_id = session_id
@@ -83,12 +93,6 @@ class PolicyHooks:
     def labels(self) -> frozenset[str]:
         """Of the whole conversation so far."""
         return labels_of(self._extensions)
-
-    def gate(self, adapter: Adapter, on_denied: Callable[[Message | None], Any]) -> "StreamFilter":
-        """For one streamed reply; ``denied`` is given it where it is denied, None where it was not complete."""
-        from dragoman.session.middleware.stream_filter import StreamFilter
-
-        return StreamFilter(self, adapter, self._session_id, on_denied)
 
     def restore(self, history: Sequence[Message]) -> None:
         """Takes up the labels that a store kept beside these messages, but for those that were taken away since."""
@@ -266,16 +270,21 @@ class PolicyHooks:
             self._piece_extensions = (made_of, self._extensions.model_copy(update=slots))
         return (yield from self._run_pipeline(Hook.LLM_OUTPUT, piece, self._piece_extensions[1], partial=True))
 
-    def check_fetch(self, hook: str, message: Message, **slots: Any) -> Steps[Message]:
-        """Something on its way past a hook; data that comes in is labelled as its policy says."""
+    def check_fetch(
+        self, hook: str, message: Message, require: Callable[[Message], str | None] | None, **slots: Any
+    ) -> Steps[Message]:
+        """Runs one hook on a fetched message; data that comes in is labelled as its policy says.
+
+        ``require`` gets the message as the plugins left it and returns the code of a refusal, or None.
+        """
         where = Hook.parse(hook)
         if where in POST_HOOKS:
             self._add_labels(message)
-        return (yield from self._run_hook(where, message, **slots))
-
-    def refuse_fetch(self, hook: str, code: str, reason: str) -> None:
-        """Denies what a plugin made of something that was to be fetched. Raises PolicyDeniedError."""
-        self._refuse(Hook.parse(hook), Violation(reason, code=code, plugin="the session"))
+        checked = yield from self._run_hook(where, message, **slots)
+        code = None if require is None else require(checked)
+        if code is not None:
+            self._refuse(where, Violation(_REFUSAL_REASONS[code], code=code, plugin="the session"))
+        return checked
 
     def _admit(self, message: Message, adapter: Adapter | None, *, old: bool = False) -> Steps[Message]:
         """``old``: it was there before, and what it was labelled with may have been declassified."""

@@ -409,11 +409,28 @@ def test_extensions_without_a_policy_are_refused() -> None:
 
 
 def test_a_session_without_a_policy_loads_none() -> None:
-    """Neither the pipeline nor the rooms of the session that need it."""
+    """Neither the pipeline nor the modules of the session that need it are imported; a policy imports them."""
     program = (
-        "import sys; from dragoman import Session; Session('anthropic:claude-opus-5-5');"
-        "late = ('.policing', '.gate', '.describing', 'canonical.view');"
-        "print([name for name in sys.modules if 'dragoman.policy' in name or name.endswith(late)])"
+        "import sys; from dragoman import Session; from importlib import import_module; {};"
+        "late = ('.policy_hooks', '.stream_filter', '.policy_context', 'canonical.message_view');"
+        "print(sorted(name for name in sys.modules if name.startswith('dragoman.policy') or name.endswith(late)))"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+
+    def loaded(setup: str) -> str:
+        command = [sys.executable, "-c", program.format(setup)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert loaded("Session('anthropic:claude-opus-5-5')") == "[]"
+    with_policy = loaded(
+        "from dragoman.policy import Pipeline;"
+        "Session('anthropic:claude-opus-5-5', policy=Pipeline([]));"
+        "import_module('dragoman.session.middleware.stream_filter')"
+    )
+    for name in (
+        "dragoman.policy",
+        "dragoman.canonical.message_view",
+        "dragoman.session.middleware.policy_hooks",
+        "dragoman.session.middleware.stream_filter",
+        "dragoman.session.middleware.policy_context",
+    ):
+        assert repr(name) in with_policy

@@ -160,7 +160,7 @@ def test_a_turn_is_below_the_span_in_which_the_program_asks(seen: TelemetryRecor
 def test_content_stays_out_unless_it_is_asked_for(driver: Driver, streamed: bool) -> None:
     """Nothing of what is said, by anybody, in any attribute, status or event; with ``content`` all of it."""
     for content in (False, True):
-        made = new_recorder(content=content, agent_name="guide")
+        made = new_recorder(message_content=content, agent_name="guide")
         calls = [Call("t1", "look", {"at": SECRET}), Call("t2", "look", {"at": "nothing"})]
         provider = Wire([handwritten_anthropic(*calls), FINE])
         session = driver.session({"anthropic": provider}, tools=[look], events=made.bus, system=SECRET)
@@ -285,7 +285,7 @@ def test_sessions_side_by_side_keep_their_spans_apart(seen: TelemetryRecorder) -
             ]  # fmt: skip
             assert facts(span)[conventions.CONVERSATION] == whose
     assert not seen.telemetry._turns
-    assert not seen.telemetry._seen
+    assert not seen.telemetry._attachments
 
 
 def test_what_was_missed_leaves_nothing_open(seen: TelemetryRecorder) -> None:
@@ -311,7 +311,7 @@ def test_the_words_are_those_of_the_conventions() -> None:
         cache_creation_input_tokens=1, stop_reason="end_turn",
     )  # fmt: skip
     ours = {value for name, value in vars(conventions).items() if name.isupper() and isinstance(value, str)}
-    ours |= {*conventions.reply(reply), *conventions.request("anthropic", ANTHROPIC)}
+    ours |= {*conventions.reply(reply), *conventions.request_attributes("anthropic", ANTHROPIC)}
     metrics = {gen_ai_metrics.GEN_AI_CLIENT_OPERATION_DURATION, gen_ai_metrics.GEN_AI_CLIENT_TOKEN_USAGE}
     assert {name for name in ours if name.startswith("gen_ai.")} <= known | metrics
     providers = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}

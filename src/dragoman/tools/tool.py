@@ -1,0 +1,91 @@
+"""A tool: a function that a model may call, with its definition."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from pydantic import TypeAdapter
+
+from dragoman.adapter.errors import ConfigurationError, ToolSchemaError
+from dragoman.canonical.tools import SideEffects, ToolDefinition
+from dragoman.tools import signature
+
+ACTIONS = "actions"
+"""The annotation by which a tool names further actions, such as forward."""
+SIDE_EFFECTS = "sideEffects"
+"""The annotation that holds a tool's side effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A definition and the function behind it. Calling the tool calls the function.
+
+    ``arguments`` are the types that the model's arguments are brought to, by name; an argument without one is passed
+    as the JSON value that it is.
+    """
+
+    definition: ToolDefinition
+    function: Callable[..., Any]
+    arguments: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def is_async(self) -> bool:
+        call = getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, side_effects: SideEffects | str = ...
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    side_effects: SideEffects | str = SideEffects.EXECUTE,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Makes a function a tool: the schema comes from its signature, the descriptions from its docstring.
+
+    ``side_effects`` says what a run does to the world (none, read, write, execute, network) and must be honest;
+    the default is the most careful one that fits any code. Raises ToolSchemaError with every problem at once, and
+    ConfigurationError on a side effect that is none.
+    """
+
+    try:
+        effects = SideEffects(side_effects)
+    except ValueError:
+        listed = ", ".join(SideEffects)
+        raise ConfigurationError(f"{side_effects!r:.80} is no side effect: there are {listed}") from None
+
+    def make(function: Callable[..., Any]) -> Tool:
+        if not callable(function):
+            raise ConfigurationError(f"a tool is a function, not a value of the class {type(function).__name__}")
+        read = signature.read(function)
+        tool_name = name or read.name
+        definition = ToolDefinition(
+            name=tool_name,
+            description=description or read.description,
+            input_schema=read.schema,
+            side_effects=effects,
+        )
+        if problems := [*read.problems, *definition.problems()]:
+            raise ToolSchemaError(tool_name, problems)
+        return Tool(definition, function, read.arguments)
+
+    return make if function is None else make(function)
