@@ -4,10 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests import structured_output
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.adapter.wire_diff import diff_objects
@@ -249,7 +250,7 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
     return found
 
 
-def decode_options(native: dict[str, Any], adapter: Adapter, context: RequestContext) -> AdapterOptions:
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     config = native.get("output_config") or {}
     thinking = native.get("thinking") or {}
@@ -266,7 +267,7 @@ def decode_options(native: dict[str, Any], adapter: Adapter, context: RequestCon
         tool_choice=_decode_tool_choice(choice),
         parallel_tool_calls=None if parallel is None else not parallel,
         output_schema=schema
-        if structured_output.supports_native_schema(adapter.capabilities, tools=has_tools)
+        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
         else None,
         effort=config.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
@@ -274,10 +275,10 @@ def decode_options(native: dict[str, Any], adapter: Adapter, context: RequestCon
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
+    encoded = encode.encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
     covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
     extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={adapter.provider: extra} if extra else {})
+    return replace(options, extra={target.provider: extra} if extra else {})
 
 
 def _decode_tool_choice(native: dict[str, Any]) -> Any:

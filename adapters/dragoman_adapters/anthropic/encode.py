@@ -50,7 +50,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     """The whole body; keys in the order in which the provider documents them."""
     system, listed = _split_system(request.turns, request.provider)
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
-    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
     if system:
         encoded["system"] = _encode_system(request, system)
@@ -99,43 +99,43 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 
 def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | None) -> int:
     """The limit of the output where the caller names none; thinking counts towards it, so a budget comes on top."""
-    limit: int = request.adapter.capabilities.wire["default_max_tokens"]
+    limit: int = request.target.capabilities.wire["default_max_tokens"]
     budget: int = (thinking or {}).get("budget_tokens", 0)
     return limit + budget
 
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
     """Per model: a budget on older models, adaptive on newer ones, off only where it can be (wire reference 2.6)."""
-    options, facts = request.options, request.adapter.capabilities.wire
+    options, facts = request.options, request.target.capabilities.wire
     if options.thinking is False or options.effort == "none":
-        if request.adapter.capabilities.thinking_off:
+        if request.target.capabilities.thinking_off:
             return {"type": "disabled"}
-        request.record_option_loss("thinking", f"{request.adapter.model} always thinks; the lowest effort is asked for")
+        request.record_option_loss("thinking", f"{request.target.model} always thinks; the lowest effort is asked for")
         return None
     if options.thinking_budget is not None and facts["thinking"] == "budget":
         return {"type": "enabled", "budget_tokens": options.thinking_budget}
     if options.thinking and facts["thinking"] == "adaptive":
         return {"type": "adaptive", "display": "summarized"}
     if options.thinking_budget is not None:
-        request.record_option_loss("thinking_budget", f"{request.adapter.model} takes no budget")
+        request.record_option_loss("thinking_budget", f"{request.target.model} takes no budget")
     elif options.thinking:
-        request.record_option_loss("thinking", f"{request.adapter.model} thinks only with a thinking_budget")
+        request.record_option_loss("thinking", f"{request.target.model} thinks only with a thinking_budget")
     return None
 
 
 def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    options, capabilities = request.options, request.adapter.capabilities
+    options, capabilities = request.options, request.target.capabilities
     config: dict[str, Any] = {}
     effort = options.effort
     if (options.thinking is False or effort == "none") and not capabilities.thinking_off:
         effort = "low"
     if effort is not None and effort != "none":
         if not capabilities.wire["effort"]:
-            request.record_option_loss("effort", f"{request.adapter.model} has no effort levels")
+            request.record_option_loss("effort", f"{request.target.model} has no effort levels")
         elif effort in EFFORTS:
             config["effort"] = EFFORTS[effort]
         else:
-            request.record_option_loss("effort", f"{effort!r} is no level of {request.adapter.model}")
+            request.record_option_loss("effort", f"{effort!r} is no level of {request.target.model}")
     if structured_output.should_send_schema(request, tools=tools):
         config["format"] = {"type": "json_schema", "schema": schemas.fit_output_schema(request)}
     return config or None

@@ -47,7 +47,7 @@ class BedrockAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         form = detect_format(options.extra.get(self.provider, {}))
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         drop_other_formats(request, form)
         body = (claude if form is BodyFormat.MESSAGES else encode).encode_body(request, tools)
         if body.get("system") and not options.extra.get(self.provider, {}).get("system"):
@@ -77,7 +77,7 @@ class BedrockAdapter(Adapter):
             form = anthropic if detect_format(native) is BodyFormat.MESSAGES else decode
             form.decode_history(native, reader)
             tools = form.decode_tools(native, self.provider)
-            return reader.messages, tools, form.decode_options(native, self, context)
+            return reader.messages, tools, form.decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_reply_error(

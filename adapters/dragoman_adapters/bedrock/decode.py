@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests import structured_output
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.adapter.wire_diff import diff_objects
@@ -271,7 +272,7 @@ def decode_tools(native: Native, provider: str) -> list[ToolDefinition]:
     return found
 
 
-def decode_options(native: Native, adapter: Adapter, context: RequestContext) -> AdapterOptions:
+def decode_options(native: Native, target: Target, context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
 
     Whether a stream is wanted is said by the path alone.
@@ -286,18 +287,18 @@ def decode_options(native: Native, adapter: Adapter, context: RequestContext) ->
     values: dict[str, Any] = {ours: inference.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
     options = AdapterOptions(
         **values,
-        top_k=_lookup(model_fields, adapter.capabilities.wire["top_k"]),
+        top_k=_lookup(model_fields, target.capabilities.wire["top_k"]),
         stop_sequences=tuple(inference.get("stopSequences") or ()),
         tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
         output_schema=_decode_output_schema(output)
-        if structured_output.supports_native_schema(adapter.capabilities, tools=has_tools)
+        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
         else None,
         effort=output.get("effort"),
         thinking=None if not thinking else thinking.get("type") != "disabled",
         thinking_budget=thinking.get("budget_tokens"),
         context=context,
     )
-    encoded = encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
     rest = dict(native)
     if others := {name: value for name, value in config.items() if name != "tools"}:
         rest["toolConfig"] = others
@@ -305,7 +306,7 @@ def decode_options(native: Native, adapter: Adapter, context: RequestContext) ->
         rest.pop("toolConfig", None)
     conversation = ["messages"] + (["system"] if native.get("system") else [])
     extra = extra_fields(rest, encoded, conversation, merged=MERGED_FIELDS)
-    return replace(options, extra={adapter.provider: extra} if extra else {})
+    return replace(options, extra={target.provider: extra} if extra else {})
 
 
 def _lookup(fields: Mapping[str, Any], path: list[str]) -> Any:

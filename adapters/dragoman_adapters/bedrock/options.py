@@ -32,7 +32,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
         inference["stopSequences"] = stop
     model_fields, output = _encode_thinking(request)
     if (top_k := _allowed_option(request, "top_k")) is not None:
-        _assign(model_fields, request.adapter.capabilities.wire["top_k"], top_k)
+        _assign(model_fields, request.target.capabilities.wire["top_k"], top_k)
     if structured_output.should_send_schema(request, tools=tools):
         schema = {"schema": wirejson.dumps_text(schemas.fit_output_schema(request))}
         output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
@@ -40,7 +40,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
         request.record_option_loss("seed", "Converse has none")
     if options.parallel_tool_calls is False:
         request.record_option_loss("parallel_tool_calls", "Converse has no such switch")
-    if options.prompt_cache and not request.adapter.capabilities.supports_prompt_caching:
+    if options.prompt_cache and not request.target.capabilities.supports_prompt_caching:
         option_support.record_cache_hint_loss(request)
     fields = {
         "inferenceConfig": inference,
@@ -56,8 +56,8 @@ def _allowed_option(request: RequestBuilder, name: str) -> Any:
     value = getattr(request.options, name)
     if value is None or name not in ("temperature", "top_p", "top_k"):
         return value
-    if name == "top_k" and not request.adapter.capabilities.wire["top_k"]:
-        request.record_option_loss(name, f"{request.adapter.model} takes none")
+    if name == "top_k" and not request.target.capabilities.wire["top_k"]:
+        request.record_option_loss(name, f"{request.target.model} takes none")
         return None
     return option_support.sampling_value(request, name, reasoning=_is_thinking(request))
 
@@ -86,7 +86,7 @@ def _is_thinking(request: RequestBuilder) -> bool:
 
 def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """The model's own fields and those of outputConfig, by the family's way to ask for reasoning."""
-    options, mode = request.options, request.adapter.capabilities.wire["reasoning"]
+    options, mode = request.options, request.target.capabilities.wire["reasoning"]
     if options.thinking is None and options.thinking_budget is None and options.effort is None:
         return {}, {}
     if write := _THINKING_ENCODERS.get(mode):
@@ -95,7 +95,7 @@ def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
         requested = {"thinking": options.thinking, "effort": options.effort, "thinking_budget": options.thinking_budget}
         for name, value in requested.items():
             if value not in (None, False, "none"):
-                request.record_option_loss(name, f"{request.adapter.model} does not reason at request")
+                request.record_option_loss(name, f"{request.target.model} does not reason at request")
     return {}, {}
 
 
@@ -105,7 +105,7 @@ def _is_thinking_off(request: RequestBuilder) -> bool:
 
 def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """A budget on older models, adaptive on newer ones, off only where it can be; levels stand beside."""
-    options, capabilities, model = request.options, request.adapter.capabilities, request.adapter.model
+    options, capabilities, model = request.options, request.target.capabilities, request.target.model
     effort, mode = options.effort, capabilities.wire["thinking"]
     model_fields: Fields = {}
     if _is_thinking_off(request):
@@ -144,7 +144,7 @@ def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fiel
     def write(request: RequestBuilder) -> tuple[Fields, Fields]:
         _record_budget_loss(request)
         if _is_thinking_off(request):
-            request.record_option_loss("thinking", f"{request.adapter.model} always reasons")
+            request.record_option_loss("thinking", f"{request.target.model} always reasons")
             return {}, {}
         if request.options.effort is None:
             return {}, {}
@@ -155,7 +155,7 @@ def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fiel
 
 def _record_budget_loss(request: RequestBuilder) -> None:
     if request.options.thinking_budget is not None:
-        request.record_option_loss("thinking_budget", f"{request.adapter.model} takes levels, not budgets")
+        request.record_option_loss("thinking_budget", f"{request.target.model} takes levels, not budgets")
 
 
 _THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]] = {

@@ -50,7 +50,7 @@ ToolId = Callable[[str], str]
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
     history = request.encode_history(request.turns, partial(_encode_messages, request))
-    encoded: dict[str, Any] = {"model": request.adapter.model, "messages": history}
+    encoded: dict[str, Any] = {"model": request.target.model, "messages": history}
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
@@ -84,8 +84,8 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
     choice = option_support.tool_choice(request, tools=tools, reasoning=False)
     if choice in (None, "auto"):
         return None
-    if request.adapter.capabilities.forced_tool_choice == "never":
-        request.record_option_loss("tool_choice", f"{request.adapter.model} takes none; it may choose")
+    if request.target.capabilities.forced_tool_choice == "never":
+        request.record_option_loss("tool_choice", f"{request.target.model} takes none; it may choose")
         return None
     if isinstance(choice, NamedTool):
         request.record_option_loss(
@@ -96,15 +96,15 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
     """On or off, with a budget; there are no levels."""
-    options, model = request.options, request.adapter.model
+    options, model = request.options, request.target.model
     is_off = options.thinking is False or options.effort == "none"
     if options.effort is not None and not is_off:
         request.record_option_loss("effort", "Cohere takes budgets, not levels")
     if is_off:
-        return {"type": "disabled"} if request.adapter.capabilities.supports_thinking else None
+        return {"type": "disabled"} if request.target.capabilities.supports_thinking else None
     if not (options.thinking or options.thinking_budget is not None):
         return None
-    if not request.adapter.capabilities.supports_thinking:
+    if not request.target.capabilities.supports_thinking:
         for name in ("thinking", "thinking_budget"):
             if getattr(options, name) is not None:
                 request.record_option_loss(name, f"{model} does not reason")

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.requests import structured_output
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock
@@ -16,9 +17,6 @@ from dragoman_adapters.google import decode_citations, encode_blocks, finish, us
 from dragoman_adapters.google.decode_schema import decode_schema
 from dragoman_adapters.google.options import JSON_TYPE, MERGED_FIELDS, OPTION_FIELDS, encode_options
 from dragoman_adapters.google.spelling import to_camel_case
-
-if TYPE_CHECKING:
-    from dragoman_adapters.google.adapter import GoogleAdapter
 
 _COVERED_FIELDS = {"candidates", "modelVersion", "usageMetadata"}
 
@@ -106,7 +104,7 @@ def decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
 
 
 def decode_options(
-    native: Mapping[str, Any], adapter: "GoogleAdapter", context: RequestContext, covered_names: Iterable[str]
+    native: Mapping[str, Any], target: Target, context: RequestContext, covered_names: Iterable[str]
 ) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
 
@@ -123,17 +121,17 @@ def decode_options(
         stop_sequences=tuple(config.get("stopSequences") or ()),
         tool_choice=decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
         output_schema=_decode_output_schema(config)
-        if structured_output.supports_native_schema(adapter.capabilities, tools=has_tools)
+        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
         else None,
         effort=level.lower() if isinstance(level, str) else None,
         thinking=True if thinking.get("includeThoughts") is True else None,
         thinking_budget=thinking.get("thinkingBudget"),
         context=context,
     )
-    encoded = encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
     covered = set(covered_names)
     extra = _extra_fields({key: value for key, value in native.items() if key not in covered}, encoded)
-    return replace(options, extra={adapter.provider: extra} if extra else {})
+    return replace(options, extra={target.provider: extra} if extra else {})
 
 
 def _decode_output_schema(config: Mapping[str, Any]) -> dict[str, Any] | None:

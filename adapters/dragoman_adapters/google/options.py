@@ -60,8 +60,8 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, An
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
     """Older models take a budget of tokens, newer ones a level; a budget alone is still read by these."""
-    options, capabilities = request.options, request.adapter.capabilities
-    facts, model = capabilities.wire, request.adapter.model
+    options, capabilities = request.options, request.target.capabilities
+    facts, model = capabilities.wire, request.target.model
     field = "thinkingLevel" if facts["thinking"] == "level" else "thinkingBudget"
     if not capabilities.supports_thinking:
         for name in ("thinking", "effort", "thinking_budget"):

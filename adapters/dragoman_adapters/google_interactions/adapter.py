@@ -43,7 +43,7 @@ class InteractionsAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         server_state = encode.has_stored_history(options.extra.get(self.provider, {}))
-        request, tools = prepare_request(self, messages, tools, options, server_state=server_state, whole=True)
+        request, tools = prepare_request(self.target, messages, tools, options, server_state=server_state, whole=True)
         path = f"{PATH}?alt=sse" if options.stream else PATH
         return request.build(path, encode.encode_body(request, tools), merged=encode.MERGED_FIELDS)
 
@@ -71,7 +71,7 @@ class InteractionsAdapter(Adapter):
             tools = decode.decode_tools(native, self.provider)
             if tools:
                 covered.append("tools")
-            return reader.messages, tools, decode.decode_options(native, self, context, covered)
+            return reader.messages, tools, decode.decode_options(native, self.target, context, covered)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.adapter.wire_diff import diff_objects
@@ -16,9 +17,6 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google.encode_blocks import RAW_INPUT
 from dragoman_adapters.google_interactions import encode, encode_blocks
-
-if TYPE_CHECKING:
-    from dragoman_adapters.google_interactions.adapter import InteractionsAdapter
 
 STOP_REASONS = {
     "completed": StopReason.END_TURN,
@@ -259,7 +257,7 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
 
 
 def decode_options(
-    native: Mapping[str, Any], adapter: "InteractionsAdapter", context: RequestContext, conversation: list[str]
+    native: Mapping[str, Any], target: Target, context: RequestContext, conversation: list[str]
 ) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     config = native.get("generation_config") or {}
@@ -276,12 +274,12 @@ def decode_options(
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=bool(native.get("tools")))
+    encoded = encode.encode_options(RequestBuilder(target, options, context, (), []), tools=bool(native.get("tools")))
     extra = extra_fields(native, encoded, conversation)
     inner = extra_fields(config, encoded.get("generation_config", {}), ())
     if "generation_config" in extra and isinstance(extra["generation_config"], dict):
         extra["generation_config"] = inner
-    return replace(options, extra={adapter.provider: extra} if extra else {})
+    return replace(options, extra={target.provider: extra} if extra else {})
 
 
 def _decode_tool_choice(native: Any) -> ToolChoice | None:

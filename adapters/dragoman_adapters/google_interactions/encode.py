@@ -32,7 +32,7 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
     listed = [turn for turn in request.turns if turn.role is not Role.SYSTEM]
     instruction = _encode_system(request)
     agent = "agent" in request.options.extra.get(request.provider, {})
-    encoded: dict[str, Any] = {} if agent else {"model": request.adapter.model}
+    encoded: dict[str, Any] = {} if agent else {"model": request.target.model}
     if instruction:
         encoded["system_instruction"] = instruction
     encoded["input"] = _encode_input(request, listed)

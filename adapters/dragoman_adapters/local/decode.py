@@ -1,12 +1,13 @@
 """Wire to canonical: replies, and requests in the format of `encode`."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
@@ -14,9 +15,6 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.local import encode
-
-if TYPE_CHECKING:
-    from dragoman_adapters.local.adapter import LocalAdapter
 
 PROVIDER = "local"
 
@@ -116,7 +114,7 @@ def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
     ]
 
 
-def decode_options(native: dict[str, Any], adapter: "LocalAdapter", context: RequestContext) -> AdapterOptions:
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     settings = native.get("options") or {}
     values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
@@ -129,8 +127,8 @@ def decode_options(native: dict[str, Any], adapter: "LocalAdapter", context: Req
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
-    encoded["prompting"] = adapter.capabilities.wire["prompting"]
+    encoded = encode.encode_options(RequestBuilder(target, options, context, (), []))
+    encoded["prompting"] = target.capabilities.wire["prompting"]
     extra = extra_fields(native, encoded, ("model", "messages", *(("tools",) if native.get("tools") else ())))
     return replace(options, extra={PROVIDER: extra} if extra else {})
 

@@ -36,8 +36,8 @@ ToolId = Callable[[str], str]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
-    encoded: dict[str, Any] = {"model": request.adapter.model}
-    encoded["prompting"] = request.adapter.capabilities.wire["prompting"]
+    encoded: dict[str, Any] = {"model": request.target.model}
+    encoded["prompting"] = request.target.capabilities.wire["prompting"]
     encoded["messages"] = request.encode_history(
         request.turns, lambda turns: [_encode_turn(request, each) for each in turns]
     )
@@ -71,7 +71,7 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
 
 
 def _record_unsupported_options(request: RequestBuilder) -> None:
-    options, model = request.options, request.adapter.model
+    options, model = request.options, request.target.model
     if options.thinking or options.effort not in (None, "none"):
         request.record_option_loss("thinking" if options.thinking else "effort", f"{model} does not reason")
     if options.thinking_budget is not None:
@@ -79,7 +79,7 @@ def _record_unsupported_options(request: RequestBuilder) -> None:
     if options.prompt_cache is not None:
         reason = "prompt_cache: a model in this process keeps no prompt between requests"
         request.record_loss(LossKind.OPTION, reason, Severity.INFO)
-    if options.parallel_tool_calls and not request.adapter.capabilities.supports_parallel_tool_calls:
+    if options.parallel_tool_calls and not request.target.capabilities.supports_parallel_tool_calls:
         request.record_option_loss("parallel_tool_calls", f"{model} calls one tool at a time")
 
 

@@ -41,7 +41,7 @@ class OllamaAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         return request.build(PATH, encode.encode_body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
@@ -62,7 +62,7 @@ class OllamaAdapter(Adapter):
             reader = HistoryReader(self.provider, self.model, context)
             decode.decode_history(native, reader)
             tools = decode.decode_tools(native, self.provider)
-            return reader.messages, tools, decode.decode_options(native, self, context)
+            return reader.messages, tools, decode.decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

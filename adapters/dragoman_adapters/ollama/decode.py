@@ -1,12 +1,13 @@
 """Wire to canonical: replies, and requests in Ollama's format (wire reference 5)."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.adapter.wire_diff import diff_objects
@@ -23,9 +24,6 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.ollama import encode
-
-if TYPE_CHECKING:
-    from dragoman_adapters.ollama.adapter import OllamaAdapter
 
 PROVIDER = "ollama"
 
@@ -181,7 +179,7 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
     return found
 
 
-def decode_options(native: dict[str, Any], adapter: "OllamaAdapter", context: RequestContext) -> AdapterOptions:
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
     settings = native.get("options") or {}
     think = native.get("think")
@@ -197,7 +195,7 @@ def decode_options(native: dict[str, Any], adapter: "OllamaAdapter", context: Re
         stream=native.get("stream", True),
         context=context,
     )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
+    encoded = encode.encode_options(RequestBuilder(target, options, context, (), []))
     covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
     extra = extra_fields(native, encoded, covered)
     return replace(options, extra={PROVIDER: extra} if extra else {})

@@ -43,7 +43,7 @@ ToolId = Callable[[str], str]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
-    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded: dict[str, Any] = {"model": request.target.model}
     names: dict[str, str] = {}
     encoded["messages"] = request.encode_history(
         request.turns, lambda turns: [message for turn in turns for message in _encode_turn(request, turn, names)]
@@ -81,7 +81,7 @@ def encode_options(request: RequestBuilder) -> dict[str, Any]:
 
 
 def _encode_thinking(request: RequestBuilder) -> bool | str | None:
-    effort, capabilities, model = request.options.effort, request.adapter.capabilities, request.adapter.model
+    effort, capabilities, model = request.options.effort, request.target.capabilities, request.target.model
     if request.options.thinking is False or effort == "none":
         if capabilities.thinking_off:
             return False

@@ -45,7 +45,7 @@ def has_stored_history(messages: Sequence[Message], extra: Mapping[str, Any]) ->
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
-    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded: dict[str, Any] = {"model": request.target.model}
     turns = request.turns
     if instructions := _instructions_text(turns, request.provider):
         encoded["instructions"] = instructions
@@ -114,7 +114,7 @@ def _record_channel_losses(request: RequestBuilder, turns: Sequence[Turn]) -> No
 
 def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
     """Everything but the conversation and the tools."""
-    options, capabilities = request.options, request.adapter.capabilities
+    options, capabilities = request.options, request.target.capabilities
     encoded: dict[str, Any] = {}
     if options.max_output_tokens is not None:
         encoded["max_output_tokens"] = options.max_output_tokens
@@ -144,15 +144,13 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
     """Effort and summary, as far as the model has them (wire reference 3.5, model rules)."""
-    options, capabilities = request.options, request.adapter.capabilities
+    options, capabilities = request.options, request.target.capabilities
     if options.thinking_budget is not None:
-        request.record_option_loss("thinking_budget", f"{request.adapter.model} takes an effort, not a budget")
+        request.record_option_loss("thinking_budget", f"{request.target.model} takes an effort, not a budget")
     requested = "none" if options.thinking is False else options.effort
     if not capabilities.supports_thinking:
         if options.thinking or requested not in (None, "none"):
-            request.record_option_loss(
-                "thinking" if options.thinking else "effort", f"{request.adapter.model} has none"
-            )
+            request.record_option_loss("thinking" if options.thinking else "effort", f"{request.target.model} has none")
         return {}
     if requested is None and options.thinking and capabilities.wire["default_effort"] == "none":
         requested = _DEFAULT_THINKING_EFFORT
@@ -162,13 +160,13 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
         effort = _nearest_effort(requested, levels)
         if effort is None:
             request.record_option_loss(
-                "effort", f"{requested!r} is no level of {request.adapter.model}: {', '.join(levels) or 'it has none'}"
+                "effort", f"{requested!r} is no level of {request.target.model}: {', '.join(levels) or 'it has none'}"
             )
         else:
             encoded["effort"] = effort
             if effort != requested:
                 request.record_option_loss(
-                    "effort", f"{request.adapter.model} has no {requested!r}: {effort!r} is asked for"
+                    "effort", f"{request.target.model} has no {requested!r}: {effort!r} is asked for"
                 )
     if options.thinking:
         encoded["summary"] = "auto"
