@@ -1,13 +1,16 @@
 """Options to the fields of a Converse request, and to those that only one family of models reads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman_adapters.anthropic.encode import EFFORTS
+from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman_adapters.anthropic.options import EFFORTS
 
 Fields = dict[str, Any]
 
@@ -170,3 +173,68 @@ _THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]]
 def cache_point(lifetime: str) -> Fields:
     """The marker up to which a prompt is cached; five minutes is what a marker means that says nothing."""
     return {"cachePoint": {"type": "default"} | ({"ttl": lifetime} if lifetime != "5m" else {})}
+
+
+def decode_options(native: Fields, target: Target, context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+
+    Whether a stream is wanted is said by the path alone.
+    """
+    inference = native.get("inferenceConfig") or {}
+    config = native.get("toolConfig") or {}
+    model_fields = native.get("additionalModelRequestFields") or {}
+    output = native.get("outputConfig") or {}
+    has_tools = bool(config.get("tools"))
+    thinking = model_fields.get("thinking")
+    thinking = thinking if isinstance(thinking, dict) else {}
+    values: dict[str, Any] = {ours: inference.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
+        top_k=_lookup(model_fields, target.capabilities.wire["top_k"]),
+        stop_sequences=tuple(inference.get("stopSequences") or ()),
+        tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
+        output_schema=_decode_output_schema(output)
+        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
+        else None,
+        effort=output.get("effort"),
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("budget_tokens"),
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
+    rest = dict(native)
+    if others := {name: value for name, value in config.items() if name != "tools"}:
+        rest["toolConfig"] = others
+    else:
+        rest.pop("toolConfig", None)
+    conversation = ["messages"] + (["system"] if native.get("system") else [])
+    extra = extra_fields(rest, encoded, conversation, merged=MERGED_FIELDS)
+    return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _lookup(fields: Mapping[str, Any], path: list[str]) -> Any:
+    """The value where a path of names leads, None where it leads nowhere."""
+    value: Any = fields if path else None
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _decode_tool_choice(native: Fields) -> Any:
+    match native:
+        case {"tool": {"name": str(name)}}:
+            return NamedTool(name)
+        case {"any": _}:
+            return "required"
+        case {"auto": _}:
+            return "auto"
+        case _:
+            return None
+
+
+def _decode_output_schema(output: Fields) -> dict[str, Any] | None:
+    text = (((output.get("textFormat") or {}).get("structure") or {}).get("jsonSchema") or {}).get("schema")
+    if not isinstance(text, str):
+        return None
+    schema, malformed = wirejson.parse_arguments(text)
+    return schema if malformed is None else None

@@ -17,7 +17,7 @@ from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import decode, decode_messages, encode, errors
-from dragoman_adapters.google.options import MERGED_FIELDS
+from dragoman_adapters.google.options import MERGED_FIELDS, decode_options
 from dragoman_adapters.google.stream import GoogleStreamDecoder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
@@ -104,7 +104,7 @@ class GoogleAdapter(Adapter):
             tools = decode_messages.decode_tools(native, self.provider)
             if tools:
                 covered.append("tools")
-            return reader.messages, tools, decode.decode_options(native, self.target, context, covered)
+            return reader.messages, tools, decode_options(native, self.target, context, covered)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

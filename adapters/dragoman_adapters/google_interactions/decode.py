@@ -1,15 +1,11 @@
 """Wire to canonical: interactions, and requests for them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.projection import Target
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
@@ -254,52 +250,3 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
         raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, {}))}
         found.append(definition.model_copy(update={"provider_raw": raw}))
     return found
-
-
-def decode_options(
-    native: Mapping[str, Any], target: Target, context: RequestContext, conversation: list[str]
-) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    config = native.get("generation_config") or {}
-    options = AdapterOptions(
-        max_output_tokens=config.get("max_output_tokens"),
-        temperature=config.get("temperature"),
-        top_p=config.get("top_p"),
-        seed=config.get("seed"),
-        stop_sequences=tuple(config.get("stop_sequences") or ()),
-        tool_choice=_decode_tool_choice(config.get("tool_choice")),
-        output_schema=_decode_output_schema(native.get("response_format")),
-        effort=config.get("thinking_level"),
-        thinking=True if config.get("thinking_summaries") == "auto" else None,
-        stream=native.get("stream") or False,
-        context=context,
-    )
-    encoded = encode.encode_options(RequestBuilder(target, options, context, (), []), tools=bool(native.get("tools")))
-    extra = extra_fields(native, encoded, conversation)
-    inner = extra_fields(config, encoded.get("generation_config", {}), ())
-    if "generation_config" in extra and isinstance(extra["generation_config"], dict):
-        extra["generation_config"] = inner
-    return replace(options, extra={target.provider: extra} if extra else {})
-
-
-def _decode_tool_choice(native: Any) -> ToolChoice | None:
-    if isinstance(native, dict):
-        allowed = native.get("allowed_tools") or {}
-        names = allowed.get("tools") or []
-        return NamedTool(names[0]) if allowed.get("mode") == "any" and len(names) == 1 else None
-    match native:
-        case "any":
-            return "required"
-        case "auto":
-            return "auto"
-        case "none":
-            return "none"
-        case _:
-            return None
-
-
-def _decode_output_schema(native: Any) -> dict[str, Any] | None:
-    if isinstance(native, dict) and native.get("type") == "text" and isinstance(native.get("schema"), dict):
-        schema: dict[str, Any] = native["schema"]
-        return schema
-    return None

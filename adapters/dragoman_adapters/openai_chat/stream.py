@@ -33,7 +33,6 @@ from dragoman_adapters.openai_chat.accumulator import (
 )
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
 from dragoman_adapters.openai_chat.thinking_details import DetailAccumulator
-from dragoman_adapters.openai_chat.usage import decode_usage
 
 DONE = b"[DONE]"
 
@@ -106,7 +105,7 @@ class ChatStreamDecoder(StreamDecoder):
             else:
                 yield from self._first_choice(choice)
         if first_filled(chunk, self._dialect.usage):
-            usage = decode_usage(self._head, self._dialect)
+            usage = decode.decode_usage(self._head, self._dialect)
             if usage is not None and usage != self._usage:
                 self._usage = usage
                 if not self._started:
