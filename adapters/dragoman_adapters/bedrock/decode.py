@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.bedrock import encode, encode_blocks
+from dragoman_adapters.bedrock import decode_blocks, encode, encode_blocks
 from dragoman_adapters.bedrock.body_formats import PROVIDER, BodyFormat
 
 Native = dict[str, Any]
@@ -147,7 +147,7 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
         case "citationsContent" if value.get("content"):
             text = "".join(part["text"] for part in value["content"])
             return TextBlock(text=text, citations=tuple(map(_decode_citation, value.get("citations") or ())))
-        case "image" | "document" | "video" | "audio" if medium := encode_blocks.decode_media(kind, value, PROVIDER):
+        case "image" | "document" | "video" | "audio" if medium := decode_blocks.decode_media(kind, value, PROVIDER):
             return medium
         case _:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=native)

@@ -9,7 +9,7 @@ from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.canonical.blocks import ContentBlock
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.google import decode_citations, encode_blocks
+from dragoman_adapters.google import decode_blocks, decode_citations, encode_blocks
 from dragoman_adapters.google.spelling import camel_case_fields
 
 _COVERED_FIELDS = {"candidates", "modelVersion", "usageMetadata"}
@@ -83,11 +83,11 @@ def _decode_content(native: Mapping[str, Any], reply: ReplyBuilder) -> tuple[lis
     for index, part in enumerate(native.get("parts") or ()):
         call = _function_call(part)
         wire_id = call.get("id") if call else None
-        block = encode_blocks.decode_block(part, reply.call_id(index, wire_id) if call else "", reply.provider)
+        block = decode_blocks.decode_block(part, reply.call_id(index, wire_id) if call else "", reply.provider)
         blocks.append(block)
-        if call and encode_blocks.RAW_INPUT in call:
-            part = {**part, "functionCall": {key: call[key] for key in call if key != encode_blocks.RAW_INPUT}}
-        if note := encode_blocks.note_part(part, encode_blocks.encode_block(block, wire_id)):
+        if call and decode_blocks.RAW_INPUT in call:
+            part = {**part, "functionCall": {key: call[key] for key in call if key != decode_blocks.RAW_INPUT}}
+        if note := decode_blocks.note_part(part, encode_blocks.encode_block(block, wire_id)):
             notes[str(index)] = note
     return blocks, notes
 

@@ -11,8 +11,8 @@ from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, To
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.google.encode_blocks import RAW_INPUT
-from dragoman_adapters.google_interactions import encode, encode_blocks
+from dragoman_adapters.google.decode_blocks import RAW_INPUT
+from dragoman_adapters.google_interactions import decode_blocks, encode, encode_blocks
 
 STOP_REASONS = {
     "completed": StopReason.END_TURN,
@@ -122,7 +122,7 @@ def _decode_steps(
                     notes,
                     index,
                     native,
-                    encode_blocks.encode_block(_append(blocks, encode_blocks.decode_block(native, provider))),
+                    encode_blocks.encode_block(_append(blocks, decode_blocks.decode_block(native, provider))),
                 )
             extra = diff_objects({**step, "content": None}, {"type": kind, "content": None})
             if "content" not in step:
@@ -135,11 +135,11 @@ def _decode_steps(
                 notes,
                 len(blocks),
                 step,
-                encode_blocks.encode_step(_append(blocks, encode_blocks.decode_thinking(step))) or {},
+                encode_blocks.encode_step(_append(blocks, decode_blocks.decode_thinking(step))) or {},
             )
         elif kind == "function_call":
             native_id = step.get("id")
-            call = _append(blocks, encode_blocks.call(step, call_id(position, native_id)))
+            call = _append(blocks, decode_blocks.decode_tool_call(step, call_id(position, native_id)))
             plain = {key: value for key, value in step.items() if key != RAW_INPUT}
             _note_block(notes, len(blocks) - 1, plain, encode_blocks.encode_step(call, native_id) or {})
         else:
@@ -217,7 +217,7 @@ def _add_user_step(reader: HistoryReader, step: dict[str, Any], names: dict[str,
 
 
 def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: dict[str, Any]) -> None:
-    blocks = [encode_blocks.decode_block(native, reader.provider) for native in natives]
+    blocks = [decode_blocks.decode_block(native, reader.provider) for native in natives]
     notes: dict[str, Any] = {}
     for index, (native, block) in enumerate(zip(natives, blocks, strict=True)):
         _note_block(notes, index, native, encode_blocks.encode_block(block))
@@ -227,7 +227,7 @@ def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: 
 def _add_tool_result(
     reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], names: Mapping[str, str]
 ) -> None:
-    result = encode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
+    result = decode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
     name = names.get(native["call_id"], "unknown")
     notes: dict[str, Any] = {}
     _note_block(notes, 0, native, encode_blocks.encode_tool_result(result, name, native["call_id"]))

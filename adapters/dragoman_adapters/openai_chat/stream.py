@@ -23,7 +23,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.openai_chat import decode, encode_blocks, errors, thinking_details
+from dragoman_adapters.openai_chat import decode, decode_blocks, encode_blocks, errors, thinking_details
 from dragoman_adapters.openai_chat.accumulator import (
     AudioAccumulator,
     CallAccumulator,
@@ -273,7 +273,7 @@ class ChatStreamDecoder(StreamDecoder):
             piece = call.piece()
             last = position == len(self._pieces_so_far) - 1
             cut = last and bool(decode.truncated_calls([piece], self._choice.get("finish_reason")))
-            block, _ = encode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
+            block, _ = decode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
             if isinstance(block, ToolUseBlock) and block.raw_input is None:
                 call.ended = True
                 yield ToolUseEnd(self._reply.message_id, position, block.id, block.input)
