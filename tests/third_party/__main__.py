@@ -38,7 +38,7 @@ def main() -> int:
 def run(folder: Path) -> int:
     """The exit status."""
     package, environment = folder / "acme", folder / "environment"
-    tutorial.write(package)
+    tutorial.write_files(package)
     python, scripts = environment / "bin" / "python", environment / "bin"
     install = ["uv", "pip", "install", "--quiet", "--python", str(python), str(package), *NEEDED]
     ways = ([*install, "--offline"], install)

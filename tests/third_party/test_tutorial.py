@@ -33,7 +33,7 @@ acme = acme_adapter.conformance:TestAcme
 @pytest.fixture
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The page's files, on the path as an installer would leave them."""
-    tutorial.write(tmp_path)
+    tutorial.write_files(tmp_path)
     dist_info = tmp_path / "acme_adapter-0.1.0.dist-info"
     dist_info.mkdir()
     (dist_info / "METADATA").write_text(_METADATA, encoding="utf-8")
@@ -55,7 +55,7 @@ def test_the_package_is_what_the_page_says() -> None:
         for path in sorted(tutorial.PACKAGE.rglob("*"))
         if path.suffix in (".py", ".toml")
     }
-    assert tutorial.files() == kept
+    assert tutorial.tutorial_files() == kept
 
 
 @pytest.mark.usefixtures("_installed")

@@ -15,6 +15,7 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.anthropic import decode, encode, errors
+from dragoman_adapters.anthropic.options import decode_options
 from dragoman_adapters.anthropic.stream import AnthropicStreamDecoder
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class AnthropicAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         body = encode.encode_body(request, tools)
         headers = {"anthropic-version": encode.api_version(body)}
         if request.has_void_thinking(body):
@@ -76,7 +77,7 @@ class AnthropicAdapter(Adapter):
             reader = HistoryReader(self.provider, self.model, context)
             decode.decode_history(native, reader)
             tools = decode.decode_tools(native, self.provider)
-            return reader.messages, tools, decode.decode_options(native, self, context)
+            return reader.messages, tools, decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

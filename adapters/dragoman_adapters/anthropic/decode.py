@@ -1,15 +1,11 @@
 """Wire to canonical: replies, and requests in Anthropic's format (wire reference 2.3 and 2.4)."""
 
-from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests import structured_output
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     Citation,
@@ -247,46 +243,3 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, provider))}
         found.append(definition.model_copy(update={"provider_raw": raw}))
     return found
-
-
-def decode_options(native: dict[str, Any], adapter: Adapter, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    config = native.get("output_config") or {}
-    thinking = native.get("thinking") or {}
-    choice = native.get("tool_choice") or {}
-    parallel = choice.get("disable_parallel_tool_use")
-    has_tools = bool(native.get("tools"))
-    schema = (config.get("format") or {}).get("schema")
-    options = AdapterOptions(
-        max_output_tokens=native.get("max_tokens"),
-        temperature=native.get("temperature"),
-        top_p=native.get("top_p"),
-        top_k=native.get("top_k"),
-        stop_sequences=tuple(native.get("stop_sequences") or ()),
-        tool_choice=_decode_tool_choice(choice),
-        parallel_tool_calls=None if parallel is None else not parallel,
-        output_schema=schema
-        if structured_output.supports_native_schema(adapter.capabilities, tools=has_tools)
-        else None,
-        effort=config.get("effort"),
-        thinking=None if not thinking else thinking.get("type") != "disabled",
-        thinking_budget=thinking.get("budget_tokens"),
-        stream=native.get("stream") or False,
-        context=context,
-    )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
-    covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
-    extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={adapter.provider: extra} if extra else {})
-
-
-def _decode_tool_choice(native: dict[str, Any]) -> Any:
-    match native.get("type"):
-        case "tool":
-            return NamedTool(native["name"])
-        case "any":
-            return "required"
-        case "auto" | "none" as choice:
-            return choice
-        case _:
-            return None

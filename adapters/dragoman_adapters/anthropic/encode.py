@@ -1,13 +1,12 @@
 """Canonical to wire: the body of a Messages request (wire reference 2.2, 2.3 and 2.5)."""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -26,6 +25,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.anthropic.options import SAMPLING, encode_options
 
 LATEST_VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"
@@ -34,8 +34,6 @@ SAMPLING_VERSION = "2023-06-01"
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 """The beta that `let_drop` belongs to (docs.claude.com/en/docs/build-with-claude/preserved-thinking)."""
 
-SAMPLING = ("temperature", "top_p", "top_k")
-EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "resolution", "link_types")
 """What the wire has no place for in what others said."""
@@ -50,7 +48,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     """The whole body; keys in the order in which the provider documents them."""
     system, listed = _split_system(request.turns, request.provider)
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
-    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= encode_options(request, tools=bool(usable))
     if system:
         encoded["system"] = _encode_system(request, system)
@@ -69,89 +67,6 @@ def allow_thinking_drop(encoded: dict[str, Any]) -> None:
 def api_version(encoded: dict[str, Any]) -> str:
     """The API version that a body needs: sampling parameters exist only in the older one (wire reference 2.1)."""
     return SAMPLING_VERSION if any(name in encoded for name in SAMPLING) else LATEST_VERSION
-
-
-def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
-    options = request.options
-    thinking = _encode_thinking(request)
-    is_thinking = thinking is not None and thinking["type"] != "disabled"
-    encoded: dict[str, Any] = {"max_tokens": options.max_output_tokens or _default_max_tokens(request, thinking)}
-    if stop := option_support.stop_sequences(request):
-        encoded["stop_sequences"] = stop
-    if options.stream:
-        encoded["stream"] = True
-    for name in SAMPLING:
-        if (value := option_support.sampling_value(request, name, reasoning=is_thinking)) is not None:
-            encoded[name] = value
-    if options.seed is not None:
-        request.record_option_loss("seed", "the Messages API has none")
-    if thinking:
-        encoded["thinking"] = thinking
-    if config := _encode_output_config(request, tools=tools):
-        encoded["output_config"] = config
-    if choice := _encode_tool_choice(request, tools=tools, is_thinking=is_thinking):
-        encoded["tool_choice"] = choice
-    if options.prompt_cache:
-        encoded["cache_control"] = {"type": "ephemeral", "ttl": options.prompt_cache}
-    return encoded
-
-
-def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | None) -> int:
-    """The limit of the output where the caller names none; thinking counts towards it, so a budget comes on top."""
-    limit: int = request.adapter.capabilities.wire["default_max_tokens"]
-    budget: int = (thinking or {}).get("budget_tokens", 0)
-    return limit + budget
-
-
-def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
-    """Per model: a budget on older models, adaptive on newer ones, off only where it can be (wire reference 2.6)."""
-    options, facts = request.options, request.adapter.capabilities.wire
-    if options.thinking is False or options.effort == "none":
-        if request.adapter.capabilities.thinking_off:
-            return {"type": "disabled"}
-        request.record_option_loss("thinking", f"{request.adapter.model} always thinks; the lowest effort is asked for")
-        return None
-    if options.thinking_budget is not None and facts["thinking"] == "budget":
-        return {"type": "enabled", "budget_tokens": options.thinking_budget}
-    if options.thinking and facts["thinking"] == "adaptive":
-        return {"type": "adaptive", "display": "summarized"}
-    if options.thinking_budget is not None:
-        request.record_option_loss("thinking_budget", f"{request.adapter.model} takes no budget")
-    elif options.thinking:
-        request.record_option_loss("thinking", f"{request.adapter.model} thinks only with a thinking_budget")
-    return None
-
-
-def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
-    options, capabilities = request.options, request.adapter.capabilities
-    config: dict[str, Any] = {}
-    effort = options.effort
-    if (options.thinking is False or effort == "none") and not capabilities.thinking_off:
-        effort = "low"
-    if effort is not None and effort != "none":
-        if not capabilities.wire["effort"]:
-            request.record_option_loss("effort", f"{request.adapter.model} has no effort levels")
-        elif effort in EFFORTS:
-            config["effort"] = EFFORTS[effort]
-        else:
-            request.record_option_loss("effort", f"{effort!r} is no level of {request.adapter.model}")
-    if structured_output.should_send_schema(request, tools=tools):
-        config["format"] = {"type": "json_schema", "schema": schemas.fit_output_schema(request)}
-    return config or None
-
-
-def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bool) -> dict[str, Any] | None:
-    choice = option_support.tool_choice(request, tools=tools, reasoning=is_thinking)
-    encoded: dict[str, Any] | None = None
-    if isinstance(choice, NamedTool):
-        encoded = {"type": "tool", "name": choice.name}
-    elif choice is not None:
-        encoded = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
-    if tools and request.options.parallel_tool_calls is not None and choice != "none":
-        encoded = encoded or {"type": "auto"}
-        encoded["disable_parallel_tool_use"] = not request.options.parallel_tool_calls
-    return encoded
 
 
 def encode_tool(definition: ToolDefinition, provider: str) -> dict[str, Any]:

@@ -1,28 +1,44 @@
 """The adapter for Amazon Bedrock's runtime."""
 
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import Adapter, AdapterOptions, Endpoint, RequestContext
 from dragoman.adapter.errors import ProviderError
-from dragoman.adapter.facts.capabilities import AdapterCapabilities
+from dragoman.adapter.facts.capabilities import AdapterCapabilities, ModelTable
 from dragoman.adapter.replies.error_context import ErrorContext, parse_error_body
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, wrap_malformed
 from dragoman.adapter.requests.prepare import prepare_request
+from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, parse_request
 from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.anthropic import decode as anthropic
-from dragoman_adapters.bedrock import claude, decode, encode, errors
+from dragoman_adapters.anthropic import decode as anthropic_decode
+from dragoman_adapters.anthropic import encode as anthropic_encode
+from dragoman_adapters.anthropic import options as anthropic_options
+from dragoman_adapters.bedrock import decode, encode, errors
 from dragoman_adapters.bedrock.body_formats import BodyFormat, detect_format, drop_other_formats, request_path
-from dragoman_adapters.bedrock.capabilities import LISTED_MODELS, capabilities
-from dragoman_adapters.bedrock.options import MERGED_FIELDS
+from dragoman_adapters.bedrock.options import MERGED_FIELDS, decode_options
 from dragoman_adapters.bedrock.stream import BedrockStreamDecoder
 
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
+_ANTHROPIC_VERSION = "bedrock-2023-05-31"
+"""See docs.aws.amazon.com/bedrock/latest/userguide, "Anthropic Claude Messages API"."""
+
+_DATA = tomllib.loads(files("dragoman_adapters.bedrock").joinpath("models.toml").read_text(encoding="utf-8"))
+_MODELS = ModelTable(_DATA)
+_ANTHROPIC_MODELS = ModelTable.of("dragoman_adapters.anthropic")
+
+# us.anthropic.claude-sonnet-4-5-20250929-v1:0, perhaps behind "arn:aws:bedrock:...:inference-profile/".
+_CLAUDE_ID = re.compile(r"(?:.*[./])?anthropic\.(claude-.+?)(?:-v\d+)?(?::[\dk]+)*")
 
 
 class BedrockAdapter(Adapter):
@@ -37,19 +53,20 @@ class BedrockAdapter(Adapter):
         key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
         base_url_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     )
-    listed_models: ClassVar[tuple[str, ...]] = LISTED_MODELS
+    listed_models: ClassVar[tuple[str, ...]] = _MODELS.listed
 
     @property
     def capabilities(self) -> AdapterCapabilities:
-        return capabilities(self.model)
+        return _find_capabilities(self.model)
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         form = detect_format(options.extra.get(self.provider, {}))
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         drop_other_formats(request, form)
-        body = (claude if form is BodyFormat.MESSAGES else encode).encode_body(request, tools)
+        encode_body = _encode_messages_body if form is BodyFormat.MESSAGES else encode.encode_body
+        body = encode_body(request, tools)
         if body.get("system") and not options.extra.get(self.provider, {}).get("system"):
             request.drop_extra("system")
         headers = {"accept": _EVENT_STREAM} if options.stream else {}
@@ -62,7 +79,7 @@ class BedrockAdapter(Adapter):
             native = wirejson.loads_object(response.body)
             reply = ReplyBuilder(context, self.provider)
             if native.get("type") == "message":
-                return claude.decode_message(native, reply)
+                return _decode_messages_reply(native, reply)
             return decode.decode_message(native, reply)
 
     def decoder(self, context: RequestContext) -> StreamDecoder:
@@ -74,12 +91,44 @@ class BedrockAdapter(Adapter):
         native = parse_request(body)
         with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
-            form = anthropic if detect_format(native) is BodyFormat.MESSAGES else decode
-            form.decode_history(native, reader)
-            tools = form.decode_tools(native, self.provider)
-            return reader.messages, tools, form.decode_options(native, self, context)
+            if detect_format(native) is BodyFormat.MESSAGES:
+                anthropic_decode.decode_history(native, reader)
+                tools = anthropic_decode.decode_tools(native, self.provider)
+                return reader.messages, tools, anthropic_options.decode_options(native, self.target, context)
+            decode.decode_history(native, reader)
+            tools = decode.decode_tools(native, self.provider)
+            return reader.messages, tools, decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_reply_error(
             parse_error_body(body), ErrorContext(self.provider, self.model, status, headers, body)
         )
+
+
+@cache
+def _find_capabilities(model: str) -> AdapterCapabilities:
+    """The declarations for one model id, inference profile or ARN."""
+    name = unquote(model)
+    claude = _CLAUDE_ID.fullmatch(name)
+    if claude is None:
+        return _MODELS.capabilities(name)
+    facts = _ANTHROPIC_MODELS.capabilities(claude[1]).model_dump(mode="json", exclude_unset=True)
+    return ModelTable({"default": facts, "model": _DATA["model"]}).capabilities(name)
+
+
+def _encode_messages_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
+    """The whole body. Model and streaming are said by the path; caching is asked for block by block."""
+    encoded: dict[str, Any] = {"anthropic_version": _ANTHROPIC_VERSION, **anthropic_encode.encode_body(request, tools)}
+    del encoded["model"]
+    encoded.pop("stream", None)
+    if (marker := encoded.pop("cache_control", None)) and encoded["messages"].new_items:
+        last = encoded["messages"].new_items[-1]
+        blocks = last["content"]
+        blocks = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
+        last["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": marker}]
+    return encoded
+
+
+def _decode_messages_reply(native: dict[str, Any], reply: ReplyBuilder) -> Message:
+    """A whole reply. Its name of the model is Anthropic's, by which Bedrock knows none: the one asked for counts."""
+    return anthropic_decode.decode_message({**native, "model": None}, reply)

@@ -1,16 +1,12 @@
 """Wire to canonical: replies and requests of Converse (docs.aws.amazon.com/bedrock/latest/APIReference, Converse)."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests import structured_output
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     Citation,
@@ -25,9 +21,8 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.bedrock import encode, encode_blocks
+from dragoman_adapters.bedrock import decode_blocks, encode, encode_blocks
 from dragoman_adapters.bedrock.body_formats import PROVIDER, BodyFormat
-from dragoman_adapters.bedrock.options import MERGED_FIELDS, OPTION_FIELDS, encode_options
 
 Native = dict[str, Any]
 
@@ -152,7 +147,7 @@ def decode_block(native: Native, tool_use_id: str) -> ContentBlock:
         case "citationsContent" if value.get("content"):
             text = "".join(part["text"] for part in value["content"])
             return TextBlock(text=text, citations=tuple(map(_decode_citation, value.get("citations") or ())))
-        case "image" | "document" | "video" | "audio" if medium := encode_blocks.decode_media(kind, value, PROVIDER):
+        case "image" | "document" | "video" | "audio" if medium := decode_blocks.decode_media(kind, value, PROVIDER):
             return medium
         case _:
             return ProviderBlock(provider=PROVIDER, kind=kind, data=native)
@@ -269,68 +264,3 @@ def decode_tools(native: Native, provider: str) -> list[ToolDefinition]:
             definition = definition.model_copy(update={"provider_raw": {"by": provider, "residue": note}})
         found.append(definition)
     return found
-
-
-def decode_options(native: Native, adapter: Adapter, context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
-
-    Whether a stream is wanted is said by the path alone.
-    """
-    inference = native.get("inferenceConfig") or {}
-    config = native.get("toolConfig") or {}
-    model_fields = native.get("additionalModelRequestFields") or {}
-    output = native.get("outputConfig") or {}
-    has_tools = bool(config.get("tools"))
-    thinking = model_fields.get("thinking")
-    thinking = thinking if isinstance(thinking, dict) else {}
-    values: dict[str, Any] = {ours: inference.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
-    options = AdapterOptions(
-        **values,
-        top_k=_lookup(model_fields, adapter.capabilities.wire["top_k"]),
-        stop_sequences=tuple(inference.get("stopSequences") or ()),
-        tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
-        output_schema=_decode_output_schema(output)
-        if structured_output.supports_native_schema(adapter.capabilities, tools=has_tools)
-        else None,
-        effort=output.get("effort"),
-        thinking=None if not thinking else thinking.get("type") != "disabled",
-        thinking_budget=thinking.get("budget_tokens"),
-        context=context,
-    )
-    encoded = encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
-    rest = dict(native)
-    if others := {name: value for name, value in config.items() if name != "tools"}:
-        rest["toolConfig"] = others
-    else:
-        rest.pop("toolConfig", None)
-    conversation = ["messages"] + (["system"] if native.get("system") else [])
-    extra = extra_fields(rest, encoded, conversation, merged=MERGED_FIELDS)
-    return replace(options, extra={adapter.provider: extra} if extra else {})
-
-
-def _lookup(fields: Mapping[str, Any], path: list[str]) -> Any:
-    """The value where a path of names leads, None where it leads nowhere."""
-    value: Any = fields if path else None
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def _decode_tool_choice(native: Native) -> Any:
-    match native:
-        case {"tool": {"name": str(name)}}:
-            return NamedTool(name)
-        case {"any": _}:
-            return "required"
-        case {"auto": _}:
-            return "auto"
-        case _:
-            return None
-
-
-def _decode_output_schema(output: Native) -> dict[str, Any] | None:
-    text = (((output.get("textFormat") or {}).get("structure") or {}).get("jsonSchema") or {}).get("schema")
-    if not isinstance(text, str):
-        return None
-    schema, malformed = wirejson.parse_arguments(text)
-    return schema if malformed is None else None

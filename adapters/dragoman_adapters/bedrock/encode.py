@@ -54,7 +54,7 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> Nat
     config = _encode_tool_config(request, usable, encoded.pop("toolConfig", {}))
     if config:
         encoded["toolConfig"] = config
-    if request.options.prompt_cache and request.adapter.capabilities.supports_prompt_caching:
+    if request.options.prompt_cache and request.target.capabilities.supports_prompt_caching:
         _add_cache_points(encoded, cache_point(request.options.prompt_cache))
     return encoded
 
@@ -121,7 +121,7 @@ def _encode_blocks(request: RequestBuilder, turn: Turn, names: encode_blocks.Doc
     raw = turn.raw(PROVIDER)
     notes = raw.get("blocks", {})
     name = names.reserve if raw else names
-    takes_text = request.adapter.capabilities.wire["document_text"]
+    takes_text = request.target.capabilities.wire["document_text"]
     yield from raw.get("ahead", ())
     for index, (content, origin) in enumerate(turn.iter_blocks()):
         request.record_field_losses(turn, index, "arguments", *(() if raw else _UNSUPPORTED_FIELDS))

@@ -5,10 +5,10 @@ Source: docs.aws.amazon.com/bedrock/latest/APIReference, ImageBlock, DocumentBlo
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from dragoman.canonical.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, MediaSource, VideoBlock
+from dragoman.canonical.blocks import AudioBlock, DocumentBlock, ImageBlock, VideoBlock
 
 MEDIA_TYPES = {
     "image": {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"},
@@ -54,39 +54,6 @@ _DEFAULT_FORMATS = {"image": "png", "document": "pdf", "video": "mp4", "audio": 
 _DEFAULT_NAME = "document"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 _MAX_NAME_LENGTH = 200
-
-
-def decode_media(kind: str, native: Mapping[str, Any], provider: str) -> ContentBlock | None:
-    """The block of a medium, None where its source is of a kind that the canonical form has no word for."""
-    source = _decode_source(native.get("source") or {}, provider)
-    if source is None:
-        return None
-    media_type = MEDIA_TYPES[kind].get(native.get("format") or "")
-    match kind:
-        case "image":
-            return ImageBlock(source=source, media_type=media_type)
-        case "document":
-            return DocumentBlock(
-                source=source, media_type=media_type, title=native.get("name"), context=native.get("context")
-            )
-        case "video":
-            return VideoBlock(source=source, media_type=media_type)
-        case _:
-            return AudioBlock(source=source, media_type=media_type)
-
-
-def _decode_source(native: Mapping[str, Any], provider: str) -> MediaSource | None:
-    match native:
-        case {"bytes": str(data)}:
-            return MediaSource(kind="base64", data=data)
-        case {"text": str(text)}:
-            return MediaSource(kind="text", data=text)
-        case {"content": list(parts)} if all(isinstance(part.get("text"), str) for part in parts):
-            return MediaSource(kind="text", data="\n".join(part["text"] for part in parts))
-        case {"s3Location": {"uri": str(uri)}}:  # only this provider can read it, and for its owner alone
-            return MediaSource(kind="file_id", data=uri, provider=provider)
-        case _:
-            return None
 
 
 def encode_media(

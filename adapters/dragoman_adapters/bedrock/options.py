@@ -1,13 +1,16 @@
 """Options to the fields of a Converse request, and to those that only one family of models reads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman_adapters.anthropic.encode import EFFORTS
+from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman_adapters.anthropic.options import EFFORTS
 
 Fields = dict[str, Any]
 
@@ -32,7 +35,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
         inference["stopSequences"] = stop
     model_fields, output = _encode_thinking(request)
     if (top_k := _allowed_option(request, "top_k")) is not None:
-        _assign(model_fields, request.adapter.capabilities.wire["top_k"], top_k)
+        _assign(model_fields, request.target.capabilities.wire["top_k"], top_k)
     if structured_output.should_send_schema(request, tools=tools):
         schema = {"schema": wirejson.dumps_text(schemas.fit_output_schema(request))}
         output["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": schema}}
@@ -40,7 +43,7 @@ def encode_options(request: RequestBuilder, *, tools: bool) -> Fields:
         request.record_option_loss("seed", "Converse has none")
     if options.parallel_tool_calls is False:
         request.record_option_loss("parallel_tool_calls", "Converse has no such switch")
-    if options.prompt_cache and not request.adapter.capabilities.supports_prompt_caching:
+    if options.prompt_cache and not request.target.capabilities.supports_prompt_caching:
         option_support.record_cache_hint_loss(request)
     fields = {
         "inferenceConfig": inference,
@@ -56,8 +59,8 @@ def _allowed_option(request: RequestBuilder, name: str) -> Any:
     value = getattr(request.options, name)
     if value is None or name not in ("temperature", "top_p", "top_k"):
         return value
-    if name == "top_k" and not request.adapter.capabilities.wire["top_k"]:
-        request.record_option_loss(name, f"{request.adapter.model} takes none")
+    if name == "top_k" and not request.target.capabilities.wire["top_k"]:
+        request.record_option_loss(name, f"{request.target.model} takes none")
         return None
     return option_support.sampling_value(request, name, reasoning=_is_thinking(request))
 
@@ -86,7 +89,7 @@ def _is_thinking(request: RequestBuilder) -> bool:
 
 def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """The model's own fields and those of outputConfig, by the family's way to ask for reasoning."""
-    options, mode = request.options, request.adapter.capabilities.wire["reasoning"]
+    options, mode = request.options, request.target.capabilities.wire["reasoning"]
     if options.thinking is None and options.thinking_budget is None and options.effort is None:
         return {}, {}
     if write := _THINKING_ENCODERS.get(mode):
@@ -95,7 +98,7 @@ def _encode_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
         requested = {"thinking": options.thinking, "effort": options.effort, "thinking_budget": options.thinking_budget}
         for name, value in requested.items():
             if value not in (None, False, "none"):
-                request.record_option_loss(name, f"{request.adapter.model} does not reason at request")
+                request.record_option_loss(name, f"{request.target.model} does not reason at request")
     return {}, {}
 
 
@@ -105,7 +108,7 @@ def _is_thinking_off(request: RequestBuilder) -> bool:
 
 def _claude_thinking(request: RequestBuilder) -> tuple[Fields, Fields]:
     """A budget on older models, adaptive on newer ones, off only where it can be; levels stand beside."""
-    options, capabilities, model = request.options, request.adapter.capabilities, request.adapter.model
+    options, capabilities, model = request.options, request.target.capabilities, request.target.model
     effort, mode = options.effort, capabilities.wire["thinking"]
     model_fields: Fields = {}
     if _is_thinking_off(request):
@@ -144,7 +147,7 @@ def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fiel
     def write(request: RequestBuilder) -> tuple[Fields, Fields]:
         _record_budget_loss(request)
         if _is_thinking_off(request):
-            request.record_option_loss("thinking", f"{request.adapter.model} always reasons")
+            request.record_option_loss("thinking", f"{request.target.model} always reasons")
             return {}, {}
         if request.options.effort is None:
             return {}, {}
@@ -155,7 +158,7 @@ def _level_thinking(field: str) -> Callable[[RequestBuilder], tuple[Fields, Fiel
 
 def _record_budget_loss(request: RequestBuilder) -> None:
     if request.options.thinking_budget is not None:
-        request.record_option_loss("thinking_budget", f"{request.adapter.model} takes levels, not budgets")
+        request.record_option_loss("thinking_budget", f"{request.target.model} takes levels, not budgets")
 
 
 _THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]] = {
@@ -170,3 +173,68 @@ _THINKING_ENCODERS: dict[str, Callable[[RequestBuilder], tuple[Fields, Fields]]]
 def cache_point(lifetime: str) -> Fields:
     """The marker up to which a prompt is cached; five minutes is what a marker means that says nothing."""
     return {"cachePoint": {"type": "default"} | ({"ttl": lifetime} if lifetime != "5m" else {})}
+
+
+def decode_options(native: Fields, target: Target, context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+
+    Whether a stream is wanted is said by the path alone.
+    """
+    inference = native.get("inferenceConfig") or {}
+    config = native.get("toolConfig") or {}
+    model_fields = native.get("additionalModelRequestFields") or {}
+    output = native.get("outputConfig") or {}
+    has_tools = bool(config.get("tools"))
+    thinking = model_fields.get("thinking")
+    thinking = thinking if isinstance(thinking, dict) else {}
+    values: dict[str, Any] = {ours: inference.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
+        top_k=_lookup(model_fields, target.capabilities.wire["top_k"]),
+        stop_sequences=tuple(inference.get("stopSequences") or ()),
+        tool_choice=_decode_tool_choice(config.get("toolChoice") or {}),
+        output_schema=_decode_output_schema(output)
+        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
+        else None,
+        effort=output.get("effort"),
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("budget_tokens"),
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
+    rest = dict(native)
+    if others := {name: value for name, value in config.items() if name != "tools"}:
+        rest["toolConfig"] = others
+    else:
+        rest.pop("toolConfig", None)
+    conversation = ["messages"] + (["system"] if native.get("system") else [])
+    extra = extra_fields(rest, encoded, conversation, merged=MERGED_FIELDS)
+    return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _lookup(fields: Mapping[str, Any], path: list[str]) -> Any:
+    """The value where a path of names leads, None where it leads nowhere."""
+    value: Any = fields if path else None
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _decode_tool_choice(native: Fields) -> Any:
+    match native:
+        case {"tool": {"name": str(name)}}:
+            return NamedTool(name)
+        case {"any": _}:
+            return "required"
+        case {"auto": _}:
+            return "auto"
+        case _:
+            return None
+
+
+def _decode_output_schema(output: Fields) -> dict[str, Any] | None:
+    text = (((output.get("textFormat") or {}).get("structure") or {}).get("jsonSchema") or {}).get("schema")
+    if not isinstance(text, str):
+        return None
+    schema, malformed = wirejson.parse_arguments(text)
+    return schema if malformed is None else None

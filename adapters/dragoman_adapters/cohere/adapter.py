@@ -15,6 +15,7 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.cohere import decode, encode, errors
+from dragoman_adapters.cohere.options import decode_options
 from dragoman_adapters.cohere.stream import CohereStreamDecoder
 
 PATH = "/v2/chat"
@@ -40,7 +41,7 @@ class CohereAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         body = encode.encode_body(request, tools)
         if options.stream:
             request.drop_extra("stream")
@@ -63,7 +64,7 @@ class CohereAdapter(Adapter):
             reader = HistoryReader(self.provider, self.model, context)
             decode.decode_history(native, reader)
             tools = decode.decode_tools(native, self.provider)
-            return reader.messages, tools, decode.decode_options(native, self, context)
+            return reader.messages, tools, decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

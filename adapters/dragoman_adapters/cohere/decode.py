@@ -1,16 +1,12 @@
 """Wire to canonical: replies, and requests in Cohere's format (docs.cohere.com/reference/chat)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests import structured_output
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     Citation,
@@ -28,9 +24,6 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.cohere import encode
 from dragoman_adapters.cohere.encode import PROVIDER, Piece
-
-if TYPE_CHECKING:
-    from dragoman_adapters.cohere.adapter import CohereAdapter
 
 STOP_REASONS = {
     "COMPLETE": StopReason.END_TURN,
@@ -304,25 +297,3 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
             definition = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
         found.append(definition)
     return found
-
-
-def decode_options(native: dict[str, Any], adapter: "CohereAdapter", context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    thinking = native.get("thinking") or {}
-    schema = (native.get("response_format") or {}).get("json_schema")
-    is_native = structured_output.supports_native_schema(adapter.capabilities, tools=bool(native.get("tools")))
-    values: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
-    options = AdapterOptions(
-        **values,
-        stop_sequences=tuple(native.get("stop_sequences") or ()),
-        tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
-        output_schema=schema if isinstance(schema, dict) and is_native else None,
-        thinking=None if not thinking else thinking.get("type") != "disabled",
-        thinking_budget=thinking.get("token_budget"),
-        stream=native.get("stream") or False,
-        context=context,
-    )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=bool(native.get("tools")))
-    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
-    extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={PROVIDER: extra} if extra else {})

@@ -5,9 +5,8 @@ from functools import partial
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -26,17 +25,10 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
+from dragoman_adapters.cohere.options import encode_options
 
 PROVIDER = "cohere"
 
-OPTION_FIELDS = {
-    "max_output_tokens": "max_tokens",
-    "temperature": "temperature",
-    "top_p": "p",
-    "top_k": "k",
-    "seed": "seed",
-}
-"""Our options and the names of Cohere's."""
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "link_types", "text_documents")
 """What the wire has no place for in what others said."""
@@ -50,68 +42,11 @@ ToolId = Callable[[str], str]
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
     history = request.encode_history(request.turns, partial(_encode_messages, request))
-    encoded: dict[str, Any] = {"model": request.adapter.model, "messages": history}
+    encoded: dict[str, Any] = {"model": request.target.model, "messages": history}
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
     encoded |= encode_options(request, tools=bool(usable))
     if usable:
         encoded["tools"] = [encode_tool(definition) for definition in usable]
-    return encoded
-
-
-def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
-    options = request.options
-    encoded: dict[str, Any] = {"stream": True} if options.stream else {}
-    encoded |= {
-        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
-    }
-    if stop := option_support.stop_sequences(request):
-        encoded["stop_sequences"] = stop
-    if structured_output.should_send_schema(request, tools=tools):
-        encoded["response_format"] = {"type": "json_object", "json_schema": schemas.fit_output_schema(request)}
-    if choice := _encode_tool_choice(request, tools=tools):
-        encoded["tool_choice"] = choice
-    if thinking := _encode_thinking(request):
-        encoded["thinking"] = thinking
-    if options.parallel_tool_calls is False:
-        request.record_option_loss("parallel_tool_calls", "Cohere has no such switch")
-    option_support.record_cache_hint_loss(request)
-    return encoded
-
-
-def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
-    """Choosing freely is what models do unless told otherwise; one certain tool cannot be asked for."""
-    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
-    if choice in (None, "auto"):
-        return None
-    if request.adapter.capabilities.forced_tool_choice == "never":
-        request.record_option_loss("tool_choice", f"{request.adapter.model} takes none; it may choose")
-        return None
-    if isinstance(choice, NamedTool):
-        request.record_option_loss(
-            "tool_choice", f"Cohere can be told to call a tool, but not which: {choice.name} was meant"
-        )
-    return "NONE" if choice == "none" else "REQUIRED"
-
-
-def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
-    """On or off, with a budget; there are no levels."""
-    options, model = request.options, request.adapter.model
-    is_off = options.thinking is False or options.effort == "none"
-    if options.effort is not None and not is_off:
-        request.record_option_loss("effort", "Cohere takes budgets, not levels")
-    if is_off:
-        return {"type": "disabled"} if request.adapter.capabilities.supports_thinking else None
-    if not (options.thinking or options.thinking_budget is not None):
-        return None
-    if not request.adapter.capabilities.supports_thinking:
-        for name in ("thinking", "thinking_budget"):
-            if getattr(options, name) is not None:
-                request.record_option_loss(name, f"{model} does not reason")
-        return None
-    encoded: dict[str, Any] = {"type": "enabled"}
-    if options.thinking_budget is not None:
-        encoded["token_budget"] = options.thinking_budget
     return encoded
 
 

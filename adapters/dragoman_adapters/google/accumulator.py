@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman_adapters.google.encode_blocks import FLAGS, RAW_INPUT, part_kind
+from dragoman_adapters.google.decode_blocks import FLAGS, RAW_INPUT, part_kind
 from dragoman_adapters.google.partial_args import ArgumentsAccumulator
 from dragoman_adapters.google.spelling import to_camel_case
 

@@ -17,7 +17,7 @@ from dragoman.canonical.events import ErrorEvent, MessageComplete
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google import decode, decode_messages, encode, errors
-from dragoman_adapters.google.options import MERGED_FIELDS
+from dragoman_adapters.google.options import MERGED_FIELDS, decode_options
 from dragoman_adapters.google.stream import GoogleStreamDecoder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*")
@@ -44,15 +44,20 @@ class GoogleAdapter(Adapter):
 
     @property
     def capabilities(self) -> AdapterCapabilities:
-        return self.models.capabilities(self.model.removeprefix("models/"))
+        return self.capabilities_of(self.model)
+
+    @classmethod
+    def capabilities_of(cls, model: str) -> AdapterCapabilities:
+        """What any of the provider's models can do."""
+        return cls.models.capabilities(model.removeprefix("models/"))
 
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         """Raises RequestError for a model's name that no path can hold."""
         path = self.path(stream=options.stream)
-        request, tools = prepare_request(self, messages, tools, options)
-        return request.build(path, encode.encode_body(request, tools), merged=MERGED_FIELDS)
+        request, tools = prepare_request(self.target, messages, tools, options)
+        return request.build(path, encode.encode_body(request, tools, self.capabilities_of), merged=MERGED_FIELDS)
 
     def path(self, *, stream: bool) -> str:
         """Where the model generates. Without ``alt=sse`` a stream would come as one JSON array."""
@@ -99,7 +104,7 @@ class GoogleAdapter(Adapter):
             tools = decode_messages.decode_tools(native, self.provider)
             if tools:
                 covered.append("tools")
-            return reader.messages, tools, decode.decode_options(native, self, context, covered)
+            return reader.messages, tools, decode_options(native, self.target, context, covered)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

@@ -1,26 +1,40 @@
 """Wire to canonical: replies, and requests in Google's format (wire reference 6)."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
-from dragoman.adapter.requests import structured_output
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.wire_diff import diff_objects
+from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.canonical.blocks import ContentBlock
-from dragoman.canonical.message import Message, MessageStatus
-from dragoman_adapters.google import decode_citations, encode_blocks, finish, usage
-from dragoman_adapters.google.decode_schema import decode_schema
-from dragoman_adapters.google.options import JSON_TYPE, MERGED_FIELDS, OPTION_FIELDS, encode_options
-from dragoman_adapters.google.spelling import to_camel_case
-
-if TYPE_CHECKING:
-    from dragoman_adapters.google.adapter import GoogleAdapter
+from dragoman.canonical.message import Message, MessageStatus, StopReason
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.google import decode_blocks, decode_citations, encode_blocks
+from dragoman_adapters.google.spelling import camel_case_fields
 
 _COVERED_FIELDS = {"candidates", "modelVersion", "usageMetadata"}
+
+STOP_REASONS = {
+    "STOP": StopReason.END_TURN,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "CONTINUATION": StopReason.PAUSE,
+    "SAFETY": StopReason.REFUSAL,
+    "RECITATION": StopReason.REFUSAL,
+    "BLOCKLIST": StopReason.REFUSAL,
+    "PROHIBITED_CONTENT": StopReason.REFUSAL,
+    "SPII": StopReason.REFUSAL,
+    "MODEL_ARMOR": StopReason.REFUSAL,
+    "IMAGE_SAFETY": StopReason.REFUSAL,
+    "IMAGE_PROHIBITED_CONTENT": StopReason.REFUSAL,
+    "IMAGE_RECITATION": StopReason.REFUSAL,
+    "ESCALATION": StopReason.REFUSAL,
+    "PUP_LIMITED_DISABLED": StopReason.REFUSAL,
+}
+"""All others say that something went wrong: a malformed call, a missing signature, what is still unknown."""
+_UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
+_MODALITIES = ("", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT")
+_TRAFFIC = ("", "ON_DEMAND", "PROVISIONED_THROUGHPUT")
+"""By their numbers in Google's protocol buffers."""
 
 
 def parse_reply(body: bytes) -> dict[str, Any]:
@@ -34,17 +48,17 @@ def decode_message(
     status: MessageStatus = MessageStatus.COMPLETE,
 ) -> Message:
     """A whole reply object, or the one that a stream has gathered. The first candidate is the message."""
-    top = _to_camel_case(native)
+    top = camel_case_fields(native)
     candidates = native.get("candidates") or []
     is_blocked = "blockReason" in (top.get("promptFeedback") or {})
     if not candidates and not is_blocked and status is MessageStatus.COMPLETE:
         raise ValueError("there is neither a candidate nor a reason why the prompt was blocked")
     chosen = candidates[0] if candidates else {}
-    candidate = _to_camel_case(chosen, without=("content",))
+    candidate = camel_case_fields(chosen, without=("content",))
     content, notes = _decode_content(chosen.get("content") or {}, reply)
     content = decode_citations.attach_citations(content, candidate)
-    reason = finish.finish_reason_name(candidate.get("finishReason"), facts)
-    usage_counts = usage.usage(
+    reason = finish_reason_name(candidate.get("finishReason"), facts)
+    usage_counts = decode_usage(
         top.get("usageMetadata"), decode_citations.count_searches(candidate, facts["search_unit"])
     )
     covered = _COVERED_FIELDS if usage_counts else _COVERED_FIELDS - {"usageMetadata"}
@@ -56,17 +70,11 @@ def decode_message(
     return reply.build(
         content,
         model=top.get("modelVersion"),
-        stop_reason=finish.stop_reason(reason, status, has_calls=has_calls, is_blocked=is_blocked and not candidates),
+        stop_reason=_decode_stop_reason(reason, status, has_calls=has_calls, is_blocked=is_blocked and not candidates),
         usage=usage_counts,
         raw=raw,
         status=status,
     )
-
-
-def _to_camel_case(native: Mapping[str, Any], without: Iterable[str] = ("candidates",)) -> dict[str, Any]:
-    """An object's fields in camelCase, but for those that parts lie in."""
-    found: dict[str, Any] = to_camel_case({key: value for key, value in native.items() if key not in without})[0]
-    return found
 
 
 def _decode_content(native: Mapping[str, Any], reply: ReplyBuilder) -> tuple[list[ContentBlock], dict[str, Any]]:
@@ -75,11 +83,11 @@ def _decode_content(native: Mapping[str, Any], reply: ReplyBuilder) -> tuple[lis
     for index, part in enumerate(native.get("parts") or ()):
         call = _function_call(part)
         wire_id = call.get("id") if call else None
-        block = encode_blocks.decode_block(part, reply.call_id(index, wire_id) if call else "", reply.provider)
+        block = decode_blocks.decode_block(part, reply.call_id(index, wire_id) if call else "", reply.provider)
         blocks.append(block)
-        if call and encode_blocks.RAW_INPUT in call:
-            part = {**part, "functionCall": {key: call[key] for key in call if key != encode_blocks.RAW_INPUT}}
-        if note := encode_blocks.note_part(part, encode_blocks.encode_block(block, wire_id)):
+        if call and decode_blocks.RAW_INPUT in call:
+            part = {**part, "functionCall": {key: call[key] for key in call if key != decode_blocks.RAW_INPUT}}
+        if note := decode_blocks.note_part(part, encode_blocks.encode_block(block, wire_id)):
             notes[str(index)] = note
     return blocks, notes
 
@@ -89,70 +97,88 @@ def _function_call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return call if isinstance(call, dict) else None
 
 
-def decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
-    """The mode, with the one function that is allowed as a tool by name; anything more stays Google's own."""
-    names: list[str] = config.get("allowedFunctionNames") or []
-    match str(config.get("mode") or "").upper():
-        case "ANY" if len(names) == 1:
-            return NamedTool(names[0])
-        case "ANY" if not names:
-            return "required"
-        case "AUTO" if not names:
-            return "auto"
-        case "NONE" if not names:
-            return "none"
-        case _:
-            return None
+def finish_reason_name(native: Any, facts: Mapping[str, Any]) -> str | None:
+    """A finish reason as its word, whether it came as that or as a number; None where none was given."""
+    if isinstance(native, int) and not isinstance(native, bool):
+        words = facts["finish_reasons"]
+        native = words[native] if 0 <= native < len(words) else f"reason {native}"
+    return None if native is None or native in _UNSPECIFIED else str(native)
 
 
-def decode_options(
-    native: Mapping[str, Any], adapter: "GoogleAdapter", context: RequestContext, covered_names: Iterable[str]
-) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+def _decode_stop_reason(
+    reason: str | None, status: MessageStatus, *, has_calls: bool, is_blocked: bool
+) -> StopReason | None:
+    """Calls finish with STOP as anything else does, so they are seen by looking. A blocked prompt has no reason."""
+    if status is MessageStatus.CANCELLED:
+        return StopReason.CANCELLED
+    if status is MessageStatus.ERROR:
+        return StopReason.ERROR
+    if is_blocked:
+        return StopReason.REFUSAL
+    if reason is None:
+        return StopReason.TOOL_USE if has_calls else StopReason.END_TURN
+    found = STOP_REASONS.get(reason, StopReason.ERROR)
+    return StopReason.TOOL_USE if has_calls and found is StopReason.END_TURN else found
 
-    ``conversation`` names the fields that the messages and tools speak for. Whether to stream stands in the path.
+
+def decode_usage(native: Mapping[str, Any] | None, searches: Mapping[str, int]) -> TokenUsage | None:
+    """The counts of a reply; None where they say nothing of the prompt. ``searches`` are billed beside the tokens.
+
+    A count that is missing is zero: Google leaves those out.
     """
-    body = _to_camel_case(native, without=covered_names)
-    config = body.get("generationConfig") or {}
-    has_tools = bool(native.get("tools"))
-    thinking = config.get("thinkingConfig") or {}
-    level = thinking.get("thinkingLevel")
-    values: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
-    options = AdapterOptions(
-        **values,
-        stop_sequences=tuple(config.get("stopSequences") or ()),
-        tool_choice=decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
-        output_schema=_decode_output_schema(config)
-        if structured_output.supports_native_schema(adapter.capabilities, tools=has_tools)
-        else None,
-        effort=level.lower() if isinstance(level, str) else None,
-        thinking=True if thinking.get("includeThoughts") is True else None,
-        thinking_budget=thinking.get("thinkingBudget"),
-        context=context,
-    )
-    encoded = encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
-    covered = set(covered_names)
-    extra = _extra_fields({key: value for key, value in native.items() if key not in covered}, encoded)
-    return replace(options, extra={adapter.provider: extra} if extra else {})
-
-
-def _decode_output_schema(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    if config.get("responseMimeType") != JSON_TYPE:
+    count = UsageReader.of(native)
+    if count is None or native is None or native.get("promptTokenCount") is None:
         return None
-    if isinstance(config.get("responseJsonSchema"), dict):
-        found: dict[str, Any] = config["responseJsonSchema"]
-        return found
-    return decode_schema(config["responseSchema"]) if isinstance(config.get("responseSchema"), dict) else None
+    prompt, cached, thoughts = count("promptTokenCount"), count("cachedContentTokenCount"), "thoughtsTokenCount"
+    media = _ModalityCounts(count)
+    return TokenUsage(
+        input_tokens=count.uncached(prompt, cached) + count("toolUsePromptTokenCount"),
+        cached_input_tokens=cached,
+        output_tokens=count("candidatesTokenCount") + count(thoughts),
+        reasoning_tokens=count.optional(thoughts),
+        audio_input_tokens=media.new_items("AUDIO"),
+        image_input_tokens=media.new_items("IMAGE"),
+        cached_audio_input_tokens=media.of("cacheTokensDetails", "AUDIO"),
+        cached_image_input_tokens=media.of("cacheTokensDetails", "IMAGE"),
+        audio_output_tokens=media.of("candidatesTokensDetails", "AUDIO"),
+        image_output_tokens=media.of("candidatesTokensDetails", "IMAGE"),
+        server_tools=dict(searches),
+        service_tier=count.text("serviceTier") or _service_tier(native.get("trafficType")),
+        reported_total=count.optional("totalTokenCount"),
+        unread=count.unread,
+        raw=dict(native),
+    )
 
 
-def _extra_fields(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be laid over what we would write to get the request as it was; ``...`` leaves a field out."""
-    found: dict[str, Any] = {}
-    for key, theirs in native.items():
-        ours = encoded.get(key)
-        if key in MERGED_FIELDS and isinstance(theirs, dict):
-            if (inner := _extra_fields(theirs, ours or {})) or key not in encoded:
-                found[key] = inner
-        elif diff_objects({key: theirs}, {key: ours} if key in encoded else {}):
-            found[key] = theirs
-    return found | {key: ... for key in encoded if key not in native}
+class _ModalityCounts:
+    """The tokens of one medium within a count; None where the reply does not say."""
+
+    def __init__(self, count: UsageReader) -> None:
+        self._count = count
+
+    def of(self, details: str, medium: str) -> int | None:
+        listed = self._count.objects(details)
+        if not listed:
+            return None
+        found = (each.get("tokenCount") for each in listed if _enum_name(each.get("modality"), _MODALITIES) == medium)
+        return sum(self._count.count_at(details, each) for each in found)
+
+    def new_items(self, medium: str) -> int | None:
+        """Of the prompt, tools' prompts included, without what was read from a cache."""
+        sent = self.of("promptTokensDetails", medium)
+        if sent is None:
+            return None
+        tools = self.of("toolUsePromptTokensDetails", medium) or 0
+        return max(0, sent + tools - (self.of("cacheTokensDetails", medium) or 0))
+
+
+def _service_tier(traffic: Any) -> str | None:
+    """Vertex AI's kind of traffic, in the words in which a tier is asked for where there are some."""
+    word = _enum_name(traffic, _TRAFFIC)
+    return word.removeprefix("ON_DEMAND_").lower() if word and word.startswith("ON_DEMAND_") else word
+
+
+def _enum_name(value: Any, words: tuple[str, ...]) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return words[value] or None if 0 <= value < len(words) else str(value)
+    return value if isinstance(value, str) and value else None

@@ -9,7 +9,7 @@ from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.google import encode, encode_blocks
+from dragoman_adapters.google import decode_blocks, encode, encode_blocks
 from dragoman_adapters.google.decode_schema import decode_schema
 from dragoman_adapters.google.spelling import camel_case_name, find_field, to_camel_case
 
@@ -80,13 +80,13 @@ def _add_message(
     for index, native in enumerate(natives):
         call = find_field(native, "functionCall")[1] if by_model else None
         wire_id = call.get("id") if call else None
-        block = encode_blocks.decode_block(
+        block = decode_blocks.decode_block(
             native, reader.call_id(wire_id) if call else "", reader.provider, by_model=by_model
         )
         blocks.append(block)
         if isinstance(block, ToolUseBlock):
             calls.append(_OpenCall(block.name, wire_id, block.id))
-        if note := encode_blocks.note_part(native, encode_blocks.encode_block(block, wire_id)):
+        if note := decode_blocks.note_part(native, encode_blocks.encode_block(block, wire_id)):
             notes[str(index)] = note
     reader.add(role, blocks, {**layout, **({"blocks": notes} if notes else {})})
     return calls
@@ -98,9 +98,9 @@ def _add_tool_result(
     answer = _function_response(native) or {}
     call = _pop_call(open_calls, answer.get("name"), answer.get("id"))
     tool_use_id = call.tool_use_id if call else reader.result_id(answer.get("id"))
-    result = encode_blocks.decode_tool_result(answer, tool_use_id, reader.provider)
+    result = decode_blocks.decode_tool_result(answer, tool_use_id, reader.provider)
     name = call.name if call else str(answer.get("name") or "unknown")
-    note = encode_blocks.note_part(native, encode_blocks.encode_tool_result(result, name, call.id if call else None))
+    note = decode_blocks.note_part(native, encode_blocks.encode_tool_result(result, name, call.id if call else None))
     reader.add(Role.TOOL, (result,), {**layout, **({"blocks": {"0": note}} if note else {})})
 
 
@@ -144,7 +144,7 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
     for entry in native.get("tools") or ():
         definitions = [*_decode_entry(entry, provider)]
         if definitions:
-            note = encode_blocks.note_part(entry, encode.encode_tools(definitions, provider)[0])
+            note = decode_blocks.note_part(entry, encode.encode_tools(definitions, provider)[0])
             if note:
                 first = {**(definitions[0].provider_raw or {}), "entry": note}
                 definitions[0] = definitions[0].model_copy(update={"provider_raw": first})

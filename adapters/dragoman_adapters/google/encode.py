@@ -11,19 +11,21 @@ from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.encode_blocks import Note, apply_note
-from dragoman_adapters.google.encode_messages import encode_messages, encode_parts
+from dragoman_adapters.google.encode_messages import CapabilitiesOf, encode_messages, encode_parts
 from dragoman_adapters.google.options import encode_options
 from dragoman_adapters.google.spelling import camel_case_name
 
 DECLARATIONS_FIELD = "functionDeclarations"
 
 
-def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) -> dict[str, Any]:
+def encode_body(
+    request: RequestBuilder, definitions: Sequence[ToolDefinition], capabilities_of: CapabilitiesOf
+) -> dict[str, Any]:
     """The whole body; the model and whether to stream stand in the path."""
     system, listed = _split_system(request.turns)
     encoded: dict[str, Any] = {}
     encoded |= _encode_system(request, system)
-    encoded["contents"] = request.encode_history(listed, partial(encode_messages, request))
+    encoded["contents"] = request.encode_history(listed, partial(encode_messages, request, capabilities_of))
     if usable := schemas.fit_tool_schemas(request, request.usable_tools(definitions)):
         encoded["tools"] = encode_tools(usable, request.provider)
     return encoded | encode_options(request, tools=bool(usable))

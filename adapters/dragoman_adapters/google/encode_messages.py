@@ -1,9 +1,10 @@
 """Turns to contents: user and model in turns, a signature on every step's first call, answers beside their calls."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dragoman.adapter.facts.capabilities import AdapterCapabilities
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
@@ -19,6 +20,9 @@ _UNSUPPORTED_RESULT_FIELDS: tuple[BlockField, ...] = ("resolution", "title", "no
 _RESOLUTIONS = ("low", "medium", "high", "ultra_high")
 UNSUPPORTED_FIELDS: tuple[BlockField, ...] = ("citations", "guesses", "seams", "text_documents")
 """What the wire has no place for in what others said."""
+
+CapabilitiesOf = Callable[[str], AdapterCapabilities]
+"""Returns what a model of the same provider can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,11 @@ class _Content:
                 self.native_parts[index] = part
 
 
-def encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+def encode_messages(
+    request: RequestBuilder, capabilities_of: CapabilitiesOf, turns: Sequence[Turn]
+) -> list[dict[str, Any]]:
     """Turns as contents."""
-    encoder = _ContentsEncoder(request)
+    encoder = _ContentsEncoder(request, capabilities_of)
     for turn in turns:
         encoder.add(turn)
     return encoder.finish()
@@ -80,9 +86,10 @@ def encode_messages(request: RequestBuilder, turns: Sequence[Turn]) -> list[dict
 class _ContentsEncoder:
     """Contents while they are written."""
 
-    def __init__(self, request: RequestBuilder) -> None:
+    def __init__(self, request: RequestBuilder, capabilities_of: CapabilitiesOf) -> None:
+        self._capabilities_of = capabilities_of
         self._request = request
-        self._facts = request.adapter.capabilities.wire
+        self._facts = request.target.capabilities.wire
         self._contents: list[_Content] = []
         self._calls: dict[str, _Call] = {}
 
@@ -148,7 +155,7 @@ class _ContentsEncoder:
                 if unsigned and "thoughtSignature" not in encoded and "thought_signature" not in encoded:
                     encoded["thoughtSignature"] = self._facts["signature"]
                     reason = (
-                        f"{self._request.adapter.model} wants a signature on the call: its own word for none is sent"
+                        f"{self._request.target.model} wants a signature on the call: its own word for none is sent"
                     )
                     self._request.record_block_loss(turn, index, LossKind.THINKING, reason, Severity.INFO)
                 unsigned = False  # the first call of a step stands for all
@@ -163,7 +170,7 @@ class _ContentsEncoder:
         provider, _, model = issuer.partition(":")
         if not own or provider != self._request.provider:
             return False
-        return bool(type(self._request.adapter)(model).capabilities.wire["signature"])
+        return bool(self._capabilities_of(model).wire["signature"])
 
     def _wire_id(self, turn: Turn, index: int, own: Note) -> str | None:
         """The id of a call on the wire: none where this provider issued the call without one."""
@@ -261,7 +268,7 @@ def _encode_parts(request: RequestBuilder, turn: Turn, index: int, own: Note) ->
 def _image_resolution(request: RequestBuilder, block: ContentBlock) -> str | None:
     """The resolution of an image, where the model takes one."""
     detail = block.detail if isinstance(block, ImageBlock) else None
-    return detail if detail in _RESOLUTIONS and request.adapter.capabilities.wire["media_resolution"] else None
+    return detail if detail in _RESOLUTIONS and request.target.capabilities.wire["media_resolution"] else None
 
 
 def _block_note(own: Note, turn: Turn, index: int) -> Note:

@@ -1,10 +1,16 @@
 """Options to generationConfig and toolConfig (wire reference 6 and 8.4)."""
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman_adapters.google.decode_schema import decode_schema
+from dragoman_adapters.google.spelling import camel_case_fields
 
 OPTION_FIELDS = {
     "temperature": "temperature",
@@ -60,8 +66,8 @@ def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> dict[str, An
 
 def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
     """Older models take a budget of tokens, newer ones a level; a budget alone is still read by these."""
-    options, capabilities = request.options, request.adapter.capabilities
-    facts, model = capabilities.wire, request.adapter.model
+    options, capabilities = request.options, request.target.capabilities
+    facts, model = capabilities.wire, request.target.model
     field = "thinkingLevel" if facts["thinking"] == "level" else "thinkingBudget"
     if not capabilities.supports_thinking:
         for name in ("thinking", "effort", "thinking_budget"):
@@ -85,3 +91,72 @@ def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
         else:
             config["thinkingBudget"] = options.thinking_budget
     return config
+
+
+def _decode_tool_choice(config: Mapping[str, Any]) -> ToolChoice | None:
+    """The mode, with the one function that is allowed as a tool by name; anything more stays Google's own."""
+    names: list[str] = config.get("allowedFunctionNames") or []
+    match str(config.get("mode") or "").upper():
+        case "ANY" if len(names) == 1:
+            return NamedTool(names[0])
+        case "ANY" if not names:
+            return "required"
+        case "AUTO" if not names:
+            return "auto"
+        case "NONE" if not names:
+            return "none"
+        case _:
+            return None
+
+
+def decode_options(
+    native: Mapping[str, Any], target: Target, context: RequestContext, covered_names: Iterable[str]
+) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field.
+
+    ``conversation`` names the fields that the messages and tools speak for. Whether to stream stands in the path.
+    """
+    body = camel_case_fields(native, without=covered_names)
+    config = body.get("generationConfig") or {}
+    has_tools = bool(native.get("tools"))
+    thinking = config.get("thinkingConfig") or {}
+    level = thinking.get("thinkingLevel")
+    values: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
+        stop_sequences=tuple(config.get("stopSequences") or ()),
+        tool_choice=_decode_tool_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
+        output_schema=_decode_output_schema(config)
+        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
+        else None,
+        effort=level.lower() if isinstance(level, str) else None,
+        thinking=True if thinking.get("includeThoughts") is True else None,
+        thinking_budget=thinking.get("thinkingBudget"),
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
+    covered = set(covered_names)
+    extra = _extra_fields({key: value for key, value in native.items() if key not in covered}, encoded)
+    return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _decode_output_schema(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    if config.get("responseMimeType") != JSON_TYPE:
+        return None
+    if isinstance(config.get("responseJsonSchema"), dict):
+        found: dict[str, Any] = config["responseJsonSchema"]
+        return found
+    return decode_schema(config["responseSchema"]) if isinstance(config.get("responseSchema"), dict) else None
+
+
+def _extra_fields(native: Mapping[str, Any], encoded: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be laid over what we would write to get the request as it was; ``...`` leaves a field out."""
+    found: dict[str, Any] = {}
+    for key, theirs in native.items():
+        ours = encoded.get(key)
+        if key in MERGED_FIELDS and isinstance(theirs, dict):
+            if (inner := _extra_fields(theirs, ours or {})) or key not in encoded:
+                found[key] = inner
+        elif diff_objects({key: theirs}, {key: ours} if key in encoded else {}):
+            found[key] = theirs
+    return found | {key: ... for key in encoded if key not in native}

@@ -23,6 +23,12 @@ def to_camel_case(value: Any) -> tuple[Any, list[str]]:
     return _camel_keys(value, found), list(found)
 
 
+def camel_case_fields(native: Mapping[str, Any], without: Iterable[str] = ("candidates",)) -> dict[str, Any]:
+    """An object's fields in camelCase, but for those that parts lie in."""
+    found: dict[str, Any] = to_camel_case({key: value for key, value in native.items() if key not in without})[0]
+    return found
+
+
 def restore_spelling(value: Any, names: Iterable[str]) -> Any:
     """The way back: the value with those names spelled as they were."""
     spelling = {camel_case_name(name): name for name in names}

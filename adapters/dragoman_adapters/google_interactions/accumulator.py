@@ -3,7 +3,7 @@
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman_adapters.google.encode_blocks import RAW_INPUT
+from dragoman_adapters.google.decode_blocks import RAW_INPUT
 
 INPUT_STEPS = ("user_input", "function_result")
 """Steps that are not the model's: input that is said again."""

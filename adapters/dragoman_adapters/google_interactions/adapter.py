@@ -17,6 +17,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.adapter import GoogleAdapter
 from dragoman_adapters.google_interactions import decode, encode, errors
+from dragoman_adapters.google_interactions.options import decode_options
 from dragoman_adapters.google_interactions.stream import InteractionsStreamDecoder
 
 PATH = "/v1beta/interactions"
@@ -43,7 +44,7 @@ class InteractionsAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         server_state = encode.has_stored_history(options.extra.get(self.provider, {}))
-        request, tools = prepare_request(self, messages, tools, options, server_state=server_state, whole=True)
+        request, tools = prepare_request(self.target, messages, tools, options, server_state=server_state, whole=True)
         path = f"{PATH}?alt=sse" if options.stream else PATH
         return request.build(path, encode.encode_body(request, tools), merged=encode.MERGED_FIELDS)
 
@@ -71,7 +72,7 @@ class InteractionsAdapter(Adapter):
             tools = decode.decode_tools(native, self.provider)
             if tools:
                 covered.append("tools")
-            return reader.messages, tools, decode.decode_options(native, self, context, covered)
+            return reader.messages, tools, decode_options(native, self.target, context, covered)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

@@ -1,24 +1,18 @@
 """Wire to canonical: interactions, and requests for them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.google.encode_blocks import RAW_INPUT
-from dragoman_adapters.google_interactions import encode, encode_blocks
-
-if TYPE_CHECKING:
-    from dragoman_adapters.google_interactions.adapter import InteractionsAdapter
+from dragoman_adapters.google.decode_blocks import RAW_INPUT
+from dragoman_adapters.google_interactions import decode_blocks, encode, encode_blocks
 
 STOP_REASONS = {
     "completed": StopReason.END_TURN,
@@ -128,7 +122,7 @@ def _decode_steps(
                     notes,
                     index,
                     native,
-                    encode_blocks.encode_block(_append(blocks, encode_blocks.decode_block(native, provider))),
+                    encode_blocks.encode_block(_append(blocks, decode_blocks.decode_block(native, provider))),
                 )
             extra = diff_objects({**step, "content": None}, {"type": kind, "content": None})
             if "content" not in step:
@@ -141,11 +135,11 @@ def _decode_steps(
                 notes,
                 len(blocks),
                 step,
-                encode_blocks.encode_step(_append(blocks, encode_blocks.decode_thinking(step))) or {},
+                encode_blocks.encode_step(_append(blocks, decode_blocks.decode_thinking(step))) or {},
             )
         elif kind == "function_call":
             native_id = step.get("id")
-            call = _append(blocks, encode_blocks.call(step, call_id(position, native_id)))
+            call = _append(blocks, decode_blocks.decode_tool_call(step, call_id(position, native_id)))
             plain = {key: value for key, value in step.items() if key != RAW_INPUT}
             _note_block(notes, len(blocks) - 1, plain, encode_blocks.encode_step(call, native_id) or {})
         else:
@@ -223,7 +217,7 @@ def _add_user_step(reader: HistoryReader, step: dict[str, Any], names: dict[str,
 
 
 def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: dict[str, Any]) -> None:
-    blocks = [encode_blocks.decode_block(native, reader.provider) for native in natives]
+    blocks = [decode_blocks.decode_block(native, reader.provider) for native in natives]
     notes: dict[str, Any] = {}
     for index, (native, block) in enumerate(zip(natives, blocks, strict=True)):
         _note_block(notes, index, native, encode_blocks.encode_block(block))
@@ -233,7 +227,7 @@ def _add_contents(reader: HistoryReader, natives: list[dict[str, Any]], layout: 
 def _add_tool_result(
     reader: HistoryReader, native: dict[str, Any], layout: dict[str, Any], names: Mapping[str, str]
 ) -> None:
-    result = encode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
+    result = decode_blocks.decode_tool_result(native, reader.result_id(native["call_id"]), reader.provider)
     name = names.get(native["call_id"], "unknown")
     notes: dict[str, Any] = {}
     _note_block(notes, 0, native, encode_blocks.encode_tool_result(result, name, native["call_id"]))
@@ -256,52 +250,3 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
         raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, {}))}
         found.append(definition.model_copy(update={"provider_raw": raw}))
     return found
-
-
-def decode_options(
-    native: Mapping[str, Any], adapter: "InteractionsAdapter", context: RequestContext, conversation: list[str]
-) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    config = native.get("generation_config") or {}
-    options = AdapterOptions(
-        max_output_tokens=config.get("max_output_tokens"),
-        temperature=config.get("temperature"),
-        top_p=config.get("top_p"),
-        seed=config.get("seed"),
-        stop_sequences=tuple(config.get("stop_sequences") or ()),
-        tool_choice=_decode_tool_choice(config.get("tool_choice")),
-        output_schema=_decode_output_schema(native.get("response_format")),
-        effort=config.get("thinking_level"),
-        thinking=True if config.get("thinking_summaries") == "auto" else None,
-        stream=native.get("stream") or False,
-        context=context,
-    )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=bool(native.get("tools")))
-    extra = extra_fields(native, encoded, conversation)
-    inner = extra_fields(config, encoded.get("generation_config", {}), ())
-    if "generation_config" in extra and isinstance(extra["generation_config"], dict):
-        extra["generation_config"] = inner
-    return replace(options, extra={adapter.provider: extra} if extra else {})
-
-
-def _decode_tool_choice(native: Any) -> ToolChoice | None:
-    if isinstance(native, dict):
-        allowed = native.get("allowed_tools") or {}
-        names = allowed.get("tools") or []
-        return NamedTool(names[0]) if allowed.get("mode") == "any" and len(names) == 1 else None
-    match native:
-        case "any":
-            return "required"
-        case "auto":
-            return "auto"
-        case "none":
-            return "none"
-        case _:
-            return None
-
-
-def _decode_output_schema(native: Any) -> dict[str, Any] | None:
-    if isinstance(native, dict) and native.get("type") == "text" and isinstance(native.get("schema"), dict):
-        schema: dict[str, Any] = native["schema"]
-        return schema
-    return None

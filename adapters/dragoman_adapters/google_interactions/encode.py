@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire_diff import apply_diff
@@ -15,11 +14,9 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.google.encode_blocks import Note
 from dragoman_adapters.google.encode_messages import CONTINUE_TEXT, UNSUPPORTED_FIELDS, turn_notes
 from dragoman_adapters.google_interactions import encode_blocks
+from dragoman_adapters.google_interactions.options import encode_options
 
 MERGED_FIELDS = frozenset({"generation_config"})
-EFFORTS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-OPTION_FIELDS = ("temperature", "top_p", "seed", "max_output_tokens")
-_TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def has_stored_history(extra: Mapping[str, Any]) -> bool:
@@ -32,7 +29,7 @@ def encode_body(request: RequestBuilder, definitions: Sequence[ToolDefinition]) 
     listed = [turn for turn in request.turns if turn.role is not Role.SYSTEM]
     instruction = _encode_system(request)
     agent = "agent" in request.options.extra.get(request.provider, {})
-    encoded: dict[str, Any] = {} if agent else {"model": request.adapter.model}
+    encoded: dict[str, Any] = {} if agent else {"model": request.target.model}
     if instruction:
         encoded["system_instruction"] = instruction
     encoded["input"] = _encode_input(request, listed)
@@ -57,46 +54,6 @@ def _encode_system(request: RequestBuilder) -> str:
                 turn, index, LossKind.FLATTENED, "the instructions are sent as one text", Severity.INFO
             )
     return "\n\n".join(text for _, _, text in texts)
-
-
-def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
-    options = request.options
-    encoded: dict[str, Any] = {"stream": True} if options.stream else {}
-    config: dict[str, Any] = {name: value for name in OPTION_FIELDS if (value := getattr(options, name)) is not None}
-    if stop := option_support.stop_sequences(request):
-        config["stop_sequences"] = stop
-    config |= _encode_thinking(request)
-    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
-    if isinstance(choice, NamedTool):
-        config["tool_choice"] = {"allowed_tools": {"mode": "any", "tools": [choice.name]}}
-    elif choice is not None:
-        config["tool_choice"] = _TOOL_CHOICES[choice]
-    if config:
-        encoded["generation_config"] = config
-    if structured_output.should_send_schema(request, tools=tools):
-        schema = schemas.fit_output_schema(request)
-        encoded["response_format"] = {"type": "text", "mime_type": "application/json", "schema": schema}
-    for name in ("top_k", "thinking_budget"):
-        if getattr(options, name) is not None:
-            request.record_option_loss(name, "the Interactions API has none")
-    if options.parallel_tool_calls is False:
-        request.record_option_loss("parallel_tool_calls", "Google has no such switch")
-    option_support.record_cache_hint_loss(request)
-    return encoded
-
-
-def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
-    options = request.options
-    if options.thinking is False or options.effort == "none":
-        request.record_option_loss("thinking", "it cannot be switched off here; the least level is asked for")
-        return {"thinking_level": "minimal"}
-    config: dict[str, Any] = {"thinking_summaries": "auto"} if options.thinking else {}
-    if options.effort in EFFORTS:
-        config["thinking_level"] = EFFORTS[options.effort]
-    elif options.effort is not None:
-        request.record_option_loss("effort", f"{options.effort!r} is no level of Google's")
-    return config
 
 
 def encode_tool(definition: ToolDefinition, own: Note) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from dragoman.canonical.events import (
     UsageUpdate,
 )
 from dragoman.canonical.message import Message, MessageStatus
-from dragoman_adapters.google_interactions import decode, encode_blocks, errors
+from dragoman_adapters.google_interactions import decode, decode_blocks, errors
 from dragoman_adapters.google_interactions.accumulator import StepAccumulator
 
 _DONE = b"[DONE]"
@@ -108,7 +108,7 @@ class InteractionsStreamDecoder(StreamDecoder):
                 if content["type"] == "text" and content["text"]:
                     yield TextDelta(self._reply.message_id, block, content["text"])
         elif step.kind == "thought":
-            thought = encode_blocks.decode_thinking(native)
+            thought = decode_blocks.decode_thinking(native)
             if thought.text or thought.signature:
                 yield ThinkingDelta(self._reply.message_id, step.first_block, thought.text, thought.signature)
 
@@ -182,7 +182,7 @@ class InteractionsStreamDecoder(StreamDecoder):
     def _stop(self, step: StepAccumulator) -> Iterator[StreamEvent]:
         step.stop()
         if step.is_call:
-            call = encode_blocks.call(step.native, step.call)
+            call = decode_blocks.decode_tool_call(step.native, step.call)
             if call.raw_input is None:
                 yield ToolUseEnd(self._reply.message_id, step.first_block, step.call, call.input)
 

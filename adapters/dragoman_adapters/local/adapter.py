@@ -15,6 +15,7 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.local import decode, encode, errors
+from dragoman_adapters.local.options import decode_options
 from dragoman_adapters.local.stream import LocalStreamDecoder
 
 PATH = "/chat"
@@ -37,7 +38,7 @@ class LocalAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         return request.build(PATH, encode.encode_body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
@@ -56,7 +57,7 @@ class LocalAdapter(Adapter):
         with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
             decode.decode_history(native, reader)
-            return reader.messages, decode.decode_tools(native), decode.decode_options(native, self, context)
+            return reader.messages, decode.decode_tools(native), decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

@@ -1,22 +1,15 @@
 """Wire to canonical: replies, and requests in the format of `encode`."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.local import encode
-
-if TYPE_CHECKING:
-    from dragoman_adapters.local.adapter import LocalAdapter
 
 PROVIDER = "local"
 
@@ -114,29 +107,3 @@ def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
         ToolDefinition(name=item["name"], description=item["description"], input_schema=item["parameters"])
         for item in native.get("tools") or ()
     ]
-
-
-def decode_options(native: dict[str, Any], adapter: "LocalAdapter", context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    settings = native.get("options") or {}
-    values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
-    options = AdapterOptions(
-        **values,
-        stop_sequences=tuple(settings.get("stop") or ()),
-        tool_choice=_decode_tool_choice(native.get("tool_choice")),
-        parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=native.get("output_schema"),
-        stream=native.get("stream") or False,
-        context=context,
-    )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
-    encoded["prompting"] = adapter.capabilities.wire["prompting"]
-    extra = extra_fields(native, encoded, ("model", "messages", *(("tools",) if native.get("tools") else ())))
-    return replace(options, extra={PROVIDER: extra} if extra else {})
-
-
-def _decode_tool_choice(native: Any) -> ToolChoice | None:
-    if isinstance(native, dict):
-        return NamedTool(native["name"])
-    choices: tuple[ToolChoice, ...] = ("auto", "none", "required")
-    return next((choice for choice in choices if choice == native), None)

@@ -15,72 +15,25 @@ A body names the model, how it is to be prompted, the messages as lists of parts
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dragoman.adapter.contract import NamedTool
-from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
 from dragoman.canonical.blocks import ContentBlock, ProviderBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.tools import ToolDefinition
-
-OPTION_FIELDS = {
-    "max_output_tokens": "max_tokens",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-}
-"""Our options and the names that they have on this wire."""
+from dragoman_adapters.local.options import encode_options
 
 ToolId = Callable[[str], str]
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
-    encoded: dict[str, Any] = {"model": request.adapter.model}
-    encoded["prompting"] = request.adapter.capabilities.wire["prompting"]
+    encoded: dict[str, Any] = {"model": request.target.model}
+    encoded["prompting"] = request.target.capabilities.wire["prompting"]
     encoded["messages"] = request.encode_history(
         request.turns, lambda turns: [_encode_turn(request, each) for each in turns]
     )
     if usable := request.usable_tools(tools):
         encoded["tools"] = [encode_tool(definition) for definition in usable]
     return encoded | encode_options(request)
-
-
-def encode_options(request: RequestBuilder) -> dict[str, Any]:
-    """Everything but the conversation and the tools."""
-    options = request.options
-    encoded: dict[str, Any] = {}
-    if options.tool_choice is not None:
-        choice = options.tool_choice
-        encoded["tool_choice"] = {"name": choice.name} if isinstance(choice, NamedTool) else choice
-    if options.parallel_tool_calls is not None:
-        encoded["parallel_tool_calls"] = options.parallel_tool_calls
-    if options.output_schema is not None:
-        encoded["output_schema"] = dict(options.output_schema)
-    settings: dict[str, Any] = {
-        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
-    }
-    if options.stop_sequences:
-        settings["stop"] = list(options.stop_sequences)
-    if settings:
-        encoded["options"] = settings
-    if options.stream:
-        encoded["stream"] = True
-    _record_unsupported_options(request)
-    return encoded
-
-
-def _record_unsupported_options(request: RequestBuilder) -> None:
-    options, model = request.options, request.adapter.model
-    if options.thinking or options.effort not in (None, "none"):
-        request.record_option_loss("thinking" if options.thinking else "effort", f"{model} does not reason")
-    if options.thinking_budget is not None:
-        request.record_option_loss("thinking_budget", f"{model} does not reason")
-    if options.prompt_cache is not None:
-        reason = "prompt_cache: a model in this process keeps no prompt between requests"
-        request.record_loss(LossKind.OPTION, reason, Severity.INFO)
-    if options.parallel_tool_calls and not request.adapter.capabilities.supports_parallel_tool_calls:
-        request.record_option_loss("parallel_tool_calls", f"{model} calls one tool at a time")
 
 
 def encode_tool(definition: ToolDefinition) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dragoman.adapter.wire import WireRequest, WireResponse
 from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.ollama import decode, encode, errors
+from dragoman_adapters.ollama.options import decode_options
 from dragoman_adapters.ollama.stream import OllamaStreamDecoder
 
 PATH = "/api/chat"
@@ -41,7 +42,7 @@ class OllamaAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         return request.build(PATH, encode.encode_body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
@@ -62,7 +63,7 @@ class OllamaAdapter(Adapter):
             reader = HistoryReader(self.provider, self.model, context)
             decode.decode_history(native, reader)
             tools = decode.decode_tools(native, self.provider)
-            return reader.messages, tools, decode.decode_options(native, self, context)
+            return reader.messages, tools, decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

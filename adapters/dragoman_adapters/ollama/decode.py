@@ -1,14 +1,11 @@
 """Wire to canonical: replies, and requests in Ollama's format (wire reference 5)."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import (
     ContentBlock,
@@ -23,11 +20,6 @@ from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.ollama import encode
-
-if TYPE_CHECKING:
-    from dragoman_adapters.ollama.adapter import OllamaAdapter
-
-PROVIDER = "ollama"
 
 STOP_REASONS = {"stop": StopReason.END_TURN, "length": StopReason.MAX_TOKENS}
 
@@ -179,25 +171,3 @@ def decode_tools(native: dict[str, Any], provider: str) -> list[ToolDefinition]:
         raw["residue"] = diff_objects({**item, "function": ours["function"]}, ours)
         found.append(definition.model_copy(update={"provider_raw": {"by": provider, **raw}}))
     return found
-
-
-def decode_options(native: dict[str, Any], adapter: "OllamaAdapter", context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    settings = native.get("options") or {}
-    think = native.get("think")
-    schema = native.get("format")
-    stop = settings.get("stop") or ()
-    values: dict[str, Any] = {ours: settings.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
-    options = AdapterOptions(
-        **values,
-        stop_sequences=(stop,) if isinstance(stop, str) else tuple(stop),
-        output_schema=schema if isinstance(schema, dict) else None,
-        thinking=think if isinstance(think, bool) else None,
-        effort=think if isinstance(think, str) else None,
-        stream=native.get("stream", True),
-        context=context,
-    )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
-    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
-    extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={PROVIDER: extra} if extra else {})

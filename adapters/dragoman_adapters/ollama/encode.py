@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests import schemas
 from dragoman.adapter.requests.block_fields import BlockField
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.turns import Turn
@@ -13,17 +12,7 @@ from dragoman.adapter.wire_diff import apply_diff
 from dragoman.canonical.blocks import ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Role
 from dragoman.canonical.tools import ToolDefinition
-
-EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "max", "max": "max"}
-
-OPTION_FIELDS = {
-    "max_output_tokens": "num_predict",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-}
-"""Our options and the names of Ollama's."""
+from dragoman_adapters.ollama.options import encode_options
 
 _UNSUPPORTED_FIELDS: tuple[BlockField, ...] = (
     "citations",
@@ -43,7 +32,7 @@ ToolId = Callable[[str], str]
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
     """The whole body."""
-    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded: dict[str, Any] = {"model": request.target.model}
     names: dict[str, str] = {}
     encoded["messages"] = request.encode_history(
         request.turns, lambda turns: [message for turn in turns for message in _encode_turn(request, turn, names)]
@@ -53,51 +42,6 @@ def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dic
     if usable and request.options.tool_choice != "none":
         encoded["tools"] = [encode_tool(definition) for definition in usable]
     return encoded
-
-
-def encode_options(request: RequestBuilder) -> dict[str, Any]:
-    """Everything but the conversation and the tools. The server streams unless told otherwise, so we always say."""
-    options = request.options
-    encoded: dict[str, Any] = {"stream": options.stream}
-    if (think := _encode_thinking(request)) is not None:
-        encoded["think"] = think
-    if structured_output.should_send_schema(request, tools=False):
-        encoded["format"] = schemas.fit_output_schema(request)
-    settings: dict[str, Any] = {
-        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
-    }
-    if stop := option_support.stop_sequences(request):
-        settings["stop"] = stop
-    if settings:
-        encoded["options"] = settings
-    if options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool):
-        request.record_option_loss("tool_choice", "Ollama cannot be forced to call a tool; it may choose")
-    if options.parallel_tool_calls is False:
-        request.record_option_loss("parallel_tool_calls", "Ollama has no such switch")
-    if options.thinking_budget is not None:
-        request.record_option_loss("thinking_budget", "Ollama takes levels, not budgets")
-    option_support.record_cache_hint_loss(request)
-    return encoded
-
-
-def _encode_thinking(request: RequestBuilder) -> bool | str | None:
-    effort, capabilities, model = request.options.effort, request.adapter.capabilities, request.adapter.model
-    if request.options.thinking is False or effort == "none":
-        if capabilities.thinking_off:
-            return False
-        request.record_option_loss("thinking", f"{model} always thinks; the lowest level is asked for")
-        return "low"
-    if not capabilities.supports_thinking and (request.options.thinking or effort is not None):
-        request.record_option_loss(
-            "thinking" if request.options.thinking else "effort", f"{model} is not known to think"
-        )
-        return None
-    if effort is None:
-        return request.options.thinking
-    if effort not in EFFORTS:
-        request.record_option_loss("effort", f"{effort!r} is no level of Ollama's")
-        return None
-    return EFFORTS[effort]
 
 
 def encode_tool(definition: ToolDefinition) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman_adapters.openai_chat.encode_blocks import REFERENCES, Piece
+from dragoman_adapters.openai_chat.decode_blocks import REFERENCES
+from dragoman_adapters.openai_chat.encode_blocks import Piece
 
 
 class FieldAccumulator:

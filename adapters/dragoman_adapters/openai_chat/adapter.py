@@ -52,7 +52,7 @@ class ChatAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         return request.build(self.dialect.path, encode.encode_body(request, tools, self.dialect))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
@@ -84,7 +84,7 @@ class ChatAdapter(Adapter):
             return (
                 reader.messages,
                 decode.decode_tools(native, self.provider),
-                parameters.decode_options(native, self, context),
+                parameters.decode_options(native, self.target, context, self.dialect),
             )
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:

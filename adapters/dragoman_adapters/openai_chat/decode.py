@@ -5,15 +5,16 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
+from dragoman.adapter.replies.usage_reader import UsageReader
 from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import Citation, ContentBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
 from dragoman.canonical.tools import ToolDefinition
-from dragoman_adapters.openai_chat import encode, encode_blocks, thinking_details
-from dragoman_adapters.openai_chat.dialect import Dialect, lookup_path
+from dragoman.canonical.usage import TokenUsage
+from dragoman_adapters.openai_chat import decode_blocks, encode, encode_blocks, thinking_details
+from dragoman_adapters.openai_chat.dialect import Dialect, first_filled, lookup_path
 from dragoman_adapters.openai_chat.encode_blocks import Piece
-from dragoman_adapters.openai_chat.usage import decode_usage
 
 STOP_REASONS = {
     "stop": StopReason.END_TURN,
@@ -56,10 +57,10 @@ def decode_message(
     choice = first_choice(native)
     native_message = choice["message"]
     if pieces is None:
-        pieces = encode_blocks.split_message(native_message, dialect)
+        pieces = decode_blocks.split_message(native_message, dialect)
     finish = choice.get("finish_reason")
     cut = {*cut, *truncated_calls(pieces, finish)}
-    content, notes = _decode_blocks(pieces, reply.call_id, reply.provider, dialect, encode_blocks.diff_reply_piece, cut)
+    content, notes = _decode_blocks(pieces, reply.call_id, reply.provider, dialect, decode_blocks.diff_reply_piece, cut)
     listed = lookup_path(native, dialect.source_list) if dialect.source_list else None
     content = _attach_citations(content, [*(native_message.get("annotations") or ()), *(listed or ())])
     raw: dict[str, Any] = {
@@ -90,7 +91,7 @@ def first_choice(native: Mapping[str, Any]) -> dict[str, Any]:
 
 def truncated_calls(pieces: Sequence[Piece], finish: str | None) -> list[int]:
     """The position of a last call that the limit broke off before its arguments began; others show by parsing."""
-    if finish != "length" or not pieces or not encode_blocks.is_call(pieces[-1]):
+    if finish != "length" or not pieces or not decode_blocks.is_call(pieces[-1]):
         return []
     field, value = pieces[-1]
     function = value if field == "function_call" else value.get("function")
@@ -130,11 +131,11 @@ def _decode_blocks(
     content: list[ContentBlock] = []
     notes: dict[str, Any] = {}
     for position, piece in enumerate(pieces):
-        tool_use_id = call_id(position, encode_blocks.native_id(piece)) if encode_blocks.is_call(piece) else ""
-        block, note = encode_blocks.decode_block(piece, tool_use_id, provider, cut=position in cut)
+        tool_use_id = call_id(position, decode_blocks.native_id(piece)) if decode_blocks.is_call(piece) else ""
+        block, note = decode_blocks.decode_block(piece, tool_use_id, provider, cut=position in cut)
         content.append(block)
         if piece[0] != "audio":  # what a model spoke goes back as its transcript
-            own_id = encode_blocks.native_id(piece) or ""
+            own_id = decode_blocks.native_id(piece) or ""
             ours = encode_blocks.encode_block(block, note, lambda _, own_id=own_id: own_id, dialect)  # type: ignore[misc]
             note |= difference(piece, ours)
         if note:
@@ -177,9 +178,9 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
             answered = reader.result_id(item["tool_call_id"]) if "tool_call_id" in item else None
             _add_tool_result(reader, item, answered or call_without_id or reader.result_id(None), dialect)
             continue
-        pieces = encode_blocks.split_message(item, dialect)
+        pieces = decode_blocks.split_message(item, dialect)
         content, notes = _decode_blocks(
-            pieces, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, encode_blocks.diff_piece
+            pieces, lambda _, native_id: reader.call_id(native_id), reader.provider, dialect, decode_blocks.diff_piece
         )
         call_without_id = _call_without_id(content, pieces)
         raw = {"list": isinstance(item.get("content"), list), "blocks": notes}
@@ -190,7 +191,7 @@ def decode_history(native: dict[str, Any], reader: HistoryReader, dialect: Diale
 
 def _call_without_id(content: Iterable[ContentBlock], pieces: Iterable[Piece]) -> str | None:
     for block, piece in zip(content, pieces, strict=True):
-        if isinstance(block, ToolUseBlock) and encode_blocks.native_id(piece) is None:
+        if isinstance(block, ToolUseBlock) and decode_blocks.native_id(piece) is None:
             return block.id
     return None
 
@@ -215,8 +216,8 @@ def _uncovered_fields(fields: Mapping[str, Any], covered: Collection[str]) -> di
 
 
 def _add_tool_result(reader: HistoryReader, native: dict[str, Any], tool_use_id: str, dialect: Dialect) -> None:
-    pieces = encode_blocks.split_message({"content": native.get("content")}, dialect)
-    content, notes = _decode_blocks(pieces, lambda *_: "", reader.provider, dialect, encode_blocks.diff_piece)
+    pieces = decode_blocks.split_message({"content": native.get("content")}, dialect)
+    content, notes = _decode_blocks(pieces, lambda *_: "", reader.provider, dialect, decode_blocks.diff_piece)
     answer = ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content))
     note: dict[str, Any] = {"list": True} if isinstance(native.get("content"), list) else {}
     if notes:
@@ -248,6 +249,48 @@ def _decode_tool(
     given = {"input_schema": schema} if isinstance(schema, dict) else {}
     definition = ToolDefinition(name=function["name"], description=function.get("description") or "", **given)
     marked = definition.model_copy(update={"provider_raw": {"by": provider, **raw}})
-    if note := encode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
+    if note := decode_blocks.diff_piece(("tools", native), ("tools", encode.encode_tool(marked, provider))):
         raw = {**raw, "residue": note}
     return definition.model_copy(update={"provider_raw": {"by": provider, **raw}}) if raw else definition
+
+
+def decode_usage(native: Mapping[str, Any], dialect: Dialect) -> TokenUsage | None:
+    """The counts of a reply or a chunk, made disjoint; None where it holds none.
+
+    prompt_tokens includes what was read from or written to a cache, completion_tokens includes reasoning.
+    """
+    count = UsageReader.of(first_filled(native, dialect.usage))
+    if count is None or count.native.get("prompt_tokens") is None:
+        return None
+    prompt, output = count("prompt_tokens"), count.required("completion_tokens")
+    total = count.optional("total_tokens")
+    reasoning = count.optional("completion_tokens_details.reasoning_tokens")
+    audio = count.optional("prompt_tokens_details.audio_tokens")
+    outside = (total or 0) - prompt - output
+    if not count.unread:
+        if dialect.reasoning_beside or (dialect.reasoning_beside is None and reasoning and outside == reasoning):
+            output += reasoning or 0
+        elif outside > 0 and outside == audio:
+            prompt += outside  # then audio was counted beside the prompt
+        elif dialect.reasoning_beside is None and outside > 0 and reasoning is None:
+            output += outside  # reasoning that only the total tells of
+    cached, cache_writes = count(*dialect.cached_tokens), count(*dialect.cache_write_tokens)
+    rest = count.uncached(prompt, cached, cache_writes)
+    cached = min(cached, prompt)
+    return TokenUsage(
+        input_tokens=rest,
+        output_tokens=output,
+        cached_input_tokens=cached,
+        cache_creation_input_tokens=min(cache_writes, prompt - cached),
+        reasoning_tokens=reasoning,
+        audio_input_tokens=audio,
+        audio_output_tokens=count.optional("completion_tokens_details.audio_tokens"),
+        image_input_tokens=count.optional("prompt_tokens_details.image_tokens"),
+        image_output_tokens=count.optional("completion_tokens_details.image_tokens"),
+        server_tools=count.counts_by_name(dialect.server_tools) if dialect.server_tools else {},
+        service_tier=UsageReader(native).text("service_tier") or count.text("service_tier"),
+        reported_total=total,
+        reported_cost_usd=count.dollars(dialect.cost, dialect.cost_unit) if dialect.cost else None,
+        unread=count.unread,
+        raw=dict(count.native),
+    )

@@ -32,7 +32,7 @@ PiecesByField = dict[str, list[Any]]
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition], dialect: Dialect) -> dict[str, Any]:
     """The whole body."""
     usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
-    encoded: dict[str, Any] = {"model": request.adapter.model}
+    encoded: dict[str, Any] = {"model": request.target.model}
     encoded |= options.encode_options(request, dialect, tools=bool(usable))
     history = request.encode_history(request.turns, partial(encode_messages, request, dialect))
     if history.new_items and history.new_items[-1]["role"] == "assistant":

@@ -3,18 +3,16 @@
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import extra_fields
 from dragoman_adapters.openai_chat.dialect import Dialect, Path, assign_path, lookup_path
 from dragoman_adapters.openai_platform.strict_schema import strict_schema
-
-if TYPE_CHECKING:
-    from dragoman_adapters.openai_chat.adapter import ChatAdapter
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -44,7 +42,7 @@ def encode_options(request: RequestBuilder, dialect: Dialect, *, tools: bool) ->
 
 
 def _encode_cache(request: RequestBuilder, encoded: dict[str, Any]) -> None:
-    requested, capabilities = request.options.prompt_cache, request.adapter.capabilities
+    requested, capabilities = request.options.prompt_cache, request.target.capabilities
     if requested is not None and capabilities.wire.get("cache_control"):
         encoded["cache_control"] = {"type": "ephemeral", **({} if requested == "5m" else {"ttl": requested})}
     elif requested == "1h" or not capabilities.supports_prompt_caching:
@@ -60,25 +58,25 @@ def _encode_stop(request: RequestBuilder, dialect: Dialect, encoded: dict[str, A
 
 def may_reason(request: RequestBuilder) -> bool:
     """Whether the model may reason about this request."""
-    options, efforts = request.options, request.adapter.capabilities.wire.get("efforts")
+    options, efforts = request.options, request.target.capabilities.wire.get("efforts")
     return not (options.thinking is False or options.effort == "none" or efforts == [])
 
 
 def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[str, Any], *, tools: bool) -> str | None:
     """Writes what switches and measures reasoning; the level at which the model will reason, None if it is unknown."""
-    options, facts = request.options, request.adapter.capabilities.wire
-    capabilities = request.adapter.capabilities
+    options, facts = request.options, request.target.capabilities.wire
+    capabilities = request.target.capabilities
     is_off = options.thinking is False or options.effort == "none"
     if is_off and dialect.thinking_off and capabilities.thinking_off:
         encoded |= deepcopy(dialect.thinking_off)
         return "none"
     if is_off and dialect.thinking_off:
-        request.record_option_loss("thinking", f"{request.adapter.model} always reasons")
+        request.record_option_loss("thinking", f"{request.target.model} always reasons")
     if options.thinking and not is_off:
         encoded |= deepcopy(dialect.thinking_on)
     if options.thinking_budget is not None:
         if dialect.thinking_budget is None:
-            request.record_option_loss("thinking_budget", f"{request.adapter.model} takes levels of effort, no budget")
+            request.record_option_loss("thinking_budget", f"{request.target.model} takes levels of effort, no budget")
         else:
             assign_path(encoded, dialect.thinking_budget, options.thinking_budget)
     level = _choose_effort(request, dialect, "none" if is_off else options.effort, tools=tools)
@@ -94,7 +92,7 @@ def _encode_thinking(request: RequestBuilder, dialect: Dialect, encoded: dict[st
 
 def _choose_effort(request: RequestBuilder, dialect: Dialect, requested: str | None, *, tools: bool) -> str | None:
     """The effort to ask for, moved to the nearest that the model has; None leaves it to the model."""
-    facts, model = request.adapter.capabilities.wire, request.adapter.model
+    facts, model = request.target.capabilities.wire, request.target.model
     levels: list[str] | None = facts.get("efforts")
     if tools and facts.get("tools_effort"):
         forced: str = facts["tools_effort"]
@@ -106,7 +104,7 @@ def _choose_effort(request: RequestBuilder, dialect: Dialect, requested: str | N
     if requested is None or (levels is not None and requested in levels):
         return requested
     if dialect.effort is None or levels == []:
-        if requested != "none" or not request.adapter.capabilities.thinking_off:
+        if requested != "none" or not request.target.capabilities.thinking_off:
             request.record_option_loss("effort", f"{model} has no levels of effort")
         return None
     if levels is None:
@@ -177,13 +175,12 @@ def _encode_tool_choice(
             request.record_option_loss("parallel_tool_calls", "the endpoint has no such switch")
 
 
-def decode_options(native: dict[str, Any], adapter: "ChatAdapter", context: RequestContext) -> AdapterOptions:
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext, dialect: Dialect) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    dialect = adapter.dialect
     stop = native.get("stop") or ()
     schema = lookup_path(native, "response_format.json_schema.schema")
     tool_fields = [key for key in ("tools", "functions") if native.get(key)]
-    is_native = structured_output.supports_native_schema(adapter.capabilities, tools=bool(tool_fields))
+    is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(tool_fields))
     effort = lookup_path(native, dialect.effort) if dialect.effort else None
     limit = lookup_path(native, dialect.max_tokens)
     for older in ("max_completion_tokens", "max_tokens"):
@@ -204,9 +201,9 @@ def decode_options(native: dict[str, Any], adapter: "ChatAdapter", context: Requ
         stream=native.get("stream") or False,
         context=context,
     )
-    encoded = encode_options(RequestBuilder(adapter, options, context, (), []), dialect, tools=bool(tool_fields))
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), dialect, tools=bool(tool_fields))
     extra = extra_fields(native, encoded, ["model", "messages", *tool_fields])
-    return replace(options, extra={adapter.provider: extra}) if extra else options
+    return replace(options, extra={target.provider: extra}) if extra else options
 
 
 def _decode_tool_choice(native: Any, dialect: Dialect) -> Any:

@@ -23,7 +23,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.message import Message, MessageStatus
 from dragoman.canonical.usage import TokenUsage
-from dragoman_adapters.openai_chat import decode, encode_blocks, errors, thinking_details
+from dragoman_adapters.openai_chat import decode, decode_blocks, encode_blocks, errors, thinking_details
 from dragoman_adapters.openai_chat.accumulator import (
     AudioAccumulator,
     CallAccumulator,
@@ -33,7 +33,6 @@ from dragoman_adapters.openai_chat.accumulator import (
 )
 from dragoman_adapters.openai_chat.dialect import Dialect, first_filled
 from dragoman_adapters.openai_chat.thinking_details import DetailAccumulator
-from dragoman_adapters.openai_chat.usage import decode_usage
 
 DONE = b"[DONE]"
 
@@ -106,7 +105,7 @@ class ChatStreamDecoder(StreamDecoder):
             else:
                 yield from self._first_choice(choice)
         if first_filled(chunk, self._dialect.usage):
-            usage = decode_usage(self._head, self._dialect)
+            usage = decode.decode_usage(self._head, self._dialect)
             if usage is not None and usage != self._usage:
                 self._usage = usage
                 if not self._started:
@@ -274,7 +273,7 @@ class ChatStreamDecoder(StreamDecoder):
             piece = call.piece()
             last = position == len(self._pieces_so_far) - 1
             cut = last and bool(decode.truncated_calls([piece], self._choice.get("finish_reason")))
-            block, _ = encode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
+            block, _ = decode_blocks.decode_block(piece, self._reply.call_id(position, call.id), self.provider, cut=cut)
             if isinstance(block, ToolUseBlock) and block.raw_input is None:
                 call.ended = True
                 yield ToolUseEnd(self._reply.message_id, position, block.id, block.input)

@@ -16,6 +16,7 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.tools import ToolDefinition
 from dragoman_adapters.openai_platform import errors
 from dragoman_adapters.openai_responses import decode, encode
+from dragoman_adapters.openai_responses.options import decode_options
 from dragoman_adapters.openai_responses.stream import ResponsesStreamDecoder
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class ResponsesAdapter(Adapter):
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
         server_state = encode.has_stored_history(messages, options.extra.get(self.provider, {}))
-        request, tools = prepare_request(self, messages, tools, options, server_state=server_state)
+        request, tools = prepare_request(self.target, messages, tools, options, server_state=server_state)
         return request.build(PATH, encode.encode_body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
@@ -79,7 +80,7 @@ class ResponsesAdapter(Adapter):
             reader = HistoryReader(self.provider, self.model, context)
             decode.decode_history(native, reader)
             tools = decode.decode_tools(native, self.provider)
-            return reader.messages, tools, decode.decode_options(native, self, context)
+            return reader.messages, tools, decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_error(

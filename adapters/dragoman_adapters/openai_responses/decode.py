@@ -1,18 +1,14 @@
 """Wire to canonical: replies, and requests in the Responses format (wire reference 3.1 to 3.4)."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from decimal import Decimal
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
-from dragoman.adapter.requests import structured_output
-from dragoman.adapter.requests.request_builder import RequestBuilder
-from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
+from dragoman.adapter.requests.request_reader import HistoryReader
 from dragoman.adapter.wire_diff import diff_objects
 from dragoman.canonical.blocks import TextBlock
 from dragoman.canonical.message import Message, MessageStatus, Role, StopReason
@@ -20,9 +16,6 @@ from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.openai_responses import encode
 from dragoman_adapters.openai_responses.decode_messages import MessageAccumulator, decode_tool_result, item_kind
-
-if TYPE_CHECKING:
-    from dragoman_adapters.openai_responses.adapter import ResponsesAdapter
 
 STATUSES = {
     "in_progress": (MessageStatus.PARTIAL, StopReason.PAUSE),
@@ -223,39 +216,3 @@ def decode_tools(native: Mapping[str, Any], provider: str) -> list[ToolDefinitio
         raw = {"by": provider, "residue": diff_objects(item, encode.encode_tool(definition, provider))}
         found.append(definition.model_copy(update={"provider_raw": raw}))
     return found
-
-
-def decode_options(native: dict[str, Any], adapter: "ResponsesAdapter", context: RequestContext) -> AdapterOptions:
-    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
-    reasoning = native.get("reasoning") or {}
-    form = (native.get("text") or {}).get("format") or {}
-    has_tools = bool(native.get("tools"))
-    is_native = form.get("type") == "json_schema" and structured_output.supports_native_schema(
-        adapter.capabilities, tools=has_tools
-    )
-    options = AdapterOptions(
-        max_output_tokens=native.get("max_output_tokens"),
-        temperature=native.get("temperature"),
-        top_p=native.get("top_p"),
-        tool_choice=_decode_tool_choice(native.get("tool_choice")),
-        parallel_tool_calls=native.get("parallel_tool_calls"),
-        output_schema=form.get("schema") if is_native else None,
-        effort=reasoning.get("effort"),
-        thinking=True if reasoning.get("summary") else None,
-        stream=native.get("stream") or False,
-        context=context,
-    )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []), tools=has_tools)
-    covered = ["model", *(name for name in ("instructions", "input", "tools") if native.get(name))]
-    extra = extra_fields(native, encoded, covered)
-    return replace(options, extra={adapter.provider: extra} if extra else {})
-
-
-def _decode_tool_choice(native: Any) -> Any:
-    match native:
-        case "auto" | "none" | "required":
-            return native
-        case {"type": "function", "name": str(name)}:
-            return NamedTool(name)
-        case _:
-            return None

@@ -14,7 +14,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
 )
 from dragoman.canonical.message import Channel, Role
-from dragoman_adapters.openai_responses import encode_blocks, encode_messages
+from dragoman_adapters.openai_responses import decode_blocks, encode_blocks, encode_messages
 
 CHANNELS = {phase: channel for channel, phase in encode_messages.PHASES.items()}
 
@@ -91,7 +91,7 @@ class MessageAccumulator:
             content = [{"type": f"{self._side}_text", "text": content}]
         encoded: list[dict[str, Any]] = []
         for part in content:
-            block, note = encode_blocks.decode_block(part, self.provider), encode_blocks.note_part(part)
+            block, note = decode_blocks.decode_block(part, self.provider), decode_blocks.note_part(part)
             encoded.append(self._add_block(block, note, part, encode_blocks.encode_block(block, self._side, note)))
         self._messages.append((start, native, encoded))
 
@@ -148,7 +148,7 @@ def decode_tool_result(
     if isinstance(answer, list):
         content: list[ContentBlock] = []
         for index, part in enumerate(answer):
-            block, part_note = encode_blocks.decode_block(part, provider), encode_blocks.note_part(part)
+            block, part_note = decode_blocks.decode_block(part, provider), decode_blocks.note_part(part)
             content.append(block)
             if part_note := {
                 **part_note,

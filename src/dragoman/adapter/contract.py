@@ -19,6 +19,7 @@ from dragoman.adapter.replies.framing import DEFAULT_BODY_CAP, DEFAULT_FRAME_CAP
 from dragoman.adapter.replies.stream_decoder import StreamDecoder, decode_stream, decode_stream_async
 from dragoman.adapter.requests.answer_tool import AnswerTool
 from dragoman.adapter.requests.encode_cache import EncodeCache
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.adapter.requests.tool_names import ToolNames
 from dragoman.adapter.wire import WireChunk, WireRequest, WireResponse
@@ -178,6 +179,11 @@ class Adapter(ABC):
     @property
     def model_id(self) -> ModelId:
         return ModelId(self.provider, self.model)
+
+    @property
+    def target(self) -> Target:
+        """The model as the target of a request."""
+        return Target(self.provider, self.model, self.capabilities, cache_key=(type(self), self.model))
 
     @property
     @abstractmethod

@@ -10,7 +10,8 @@ from typing import Any
 
 from dragoman.adapter import wirejson
 from dragoman.adapter.errors import RequestError
-from dragoman.adapter.requests.schemas import SchemaRule, fit_schema
+from dragoman.adapter.facts.capabilities import SchemaRule
+from dragoman.adapter.requests.schemas import fit_schema
 from dragoman.canonical.blocks import (
     AudioBlock,
     ContentBlock,

@@ -80,7 +80,7 @@ def _differences(exchange: RecordedExchange, failure: Failure | None) -> Iterato
         yield Difference("taken for a reply", error.id)
         return
     status = exchange.status if exchange.status >= 400 else None
-    texts = error_texts(exchange.response) if failure is None else failure.words
+    texts = error_texts(exchange.response) if failure is None else failure.error_texts
     classes = acceptable_classes(status, texts, truncated=failure is not None and failure.truncated)
     if classes and type(error).__name__ not in classes:
         yield Difference("class", f"{' or '.join(sorted(classes))} -> {type(error).__name__} {error}")

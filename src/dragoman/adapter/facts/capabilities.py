@@ -3,6 +3,8 @@
 The declarations are data: each adapter package carries a models.toml whose rows are read by `ModelTable`.
 """
 
+import hashlib
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -13,8 +15,6 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from dragoman.adapter.facts.token_estimate import TokenEstimate
-from dragoman.adapter.requests.schemas import SchemaRule
-from dragoman.adapter.requests.tool_names import ToolNameRule
 from dragoman.canonical.blocks import FrozenModel
 
 
@@ -34,6 +34,8 @@ NATIVE, EMULATED, ABSENT = Support.NATIVE, Support.EMULATED, Support.ABSENT
 _MIN_DERIVED = 6
 """Characters beyond the prefix: with fewer, a long session could run out of ids."""
 _ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_DIGEST_LENGTH = 8
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 
 
 class ToolIdRule(FrozenModel):
@@ -55,6 +57,49 @@ class ToolIdRule(FrozenModel):
 
     def accepts(self, tool_id: str) -> bool:
         return self.min_length <= len(tool_id) <= self.max_length and set(tool_id) <= set(self.alphabet)
+
+
+class SchemaRule(FrozenModel):
+    """What a target takes of JSON Schema. An empty table or list takes everything."""
+
+    keywords: tuple[str, ...] = ()
+    values: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    """The values that a keyword may have, such as formats, for keywords that are taken with some values only."""
+    renamed: dict[str, str] = Field(default_factory=dict)
+    """Keywords with another name there: oneOf as anyOf, or const as an enum of one."""
+    closed: bool = False
+    """Whether every object must say that it allows no other properties."""
+    requires: bool = False
+    """Whether every object must require one of its properties."""
+    root: Literal["any", "object"] = "any"
+    """object: the outermost schema says that it is an object, and is no union."""
+
+
+class ToolNameRule(FrozenModel):
+    """Which names of tools a provider accepts: those that match ``pattern`` as a whole. An empty one accepts any."""
+
+    pattern: str = r"[A-Za-z0-9_-]+"
+    max_length: int = 64
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> Self:
+        if self.max_length <= _DIGEST_LENGTH + 1:
+            raise ValueError(f"max_length {self.max_length} leaves no room for names of our own")
+        re.compile(self.pattern)
+        return self
+
+    def accepts(self, name: str) -> bool:
+        if not self.pattern:
+            return True
+        return len(name) <= self.max_length and re.fullmatch(self.pattern, name, re.ASCII) is not None
+
+    def make_legal(self, name: str) -> str:
+        """The name, or one that is made from it: what is plain in it, and a digest of all of it."""
+        if self.accepts(name):
+            return name
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+        plain = _NOT_PLAIN.sub("_", name).strip("_")[: self.max_length - _DIGEST_LENGTH - 3]
+        return f"t_{plain}_{digest}" if not plain[:1].isalpha() else f"{plain}_{digest}"
 
 
 class ThinkingPolicy(FrozenModel):

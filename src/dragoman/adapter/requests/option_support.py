@@ -9,7 +9,7 @@ from dragoman.adapter.requests.request_builder import RequestBuilder
 
 def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> ToolChoice | None:
     """The choice that may be asked for; None leaves it to the model. Without tools every wire refuses a choice."""
-    choice, rule = request.options.tool_choice, request.adapter.capabilities.forced_tool_choice
+    choice, rule = request.options.tool_choice, request.target.capabilities.forced_tool_choice
     forced = choice == "required" or isinstance(choice, NamedTool)
     if not tools:
         if forced:
@@ -17,7 +17,7 @@ def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> Too
         return None
     if forced and (rule == "never" or (rule == "without_reasoning" and reasoning)):
         request.record_option_loss(
-            "tool_choice", f"{request.adapter.model} cannot be forced to call a tool; it may choose"
+            "tool_choice", f"{request.target.model} cannot be forced to call a tool; it may choose"
         )
         return None
     return choice
@@ -25,24 +25,24 @@ def tool_choice(request: RequestBuilder, *, tools: bool, reasoning: bool) -> Too
 
 def sampling_value(request: RequestBuilder, name: str, *, reasoning: bool) -> Any:
     """The value of a sampling parameter; None where none is asked for, or the model takes none."""
-    value, rule = getattr(request.options, name), request.adapter.capabilities.sampling
+    value, rule = getattr(request.options, name), request.target.capabilities.sampling
     if value is None or rule == "allowed" or (rule == "without_reasoning" and not reasoning):
         return value
-    low, high = request.adapter.capabilities.wire.get("sampling_beside_reasoning", {}).get(name, (1, 0))
+    low, high = request.target.capabilities.wire.get("sampling_beside_reasoning", {}).get(name, (1, 0))
     if rule == "without_reasoning" and low <= value <= high:
         return value
     suffix = "" if rule == "never" else " when it reasons"
-    request.record_option_loss(name, f"{request.adapter.model} takes no sampling parameters{suffix}")
+    request.record_option_loss(name, f"{request.target.model} takes no sampling parameters{suffix}")
     return None
 
 
 def stop_sequences(request: RequestBuilder) -> list[str]:
     """As many stop sequences as the model takes, the first ones."""
-    requested, limit = request.options.stop_sequences, request.adapter.capabilities.max_stop_sequences
+    requested, limit = request.options.stop_sequences, request.target.capabilities.max_stop_sequences
     if requested and limit == 0:
-        request.record_option_loss("stop_sequences", f"{request.adapter.model} takes none")
+        request.record_option_loss("stop_sequences", f"{request.target.model} takes none")
     elif limit is not None and len(requested) > limit:
-        reason = f"{request.adapter.model} takes {limit}: the last {len(requested) - limit} are left out"
+        reason = f"{request.target.model} takes {limit}: the last {len(requested) - limit} are left out"
         request.record_option_loss("stop_sequences", reason)
     return list(requested if limit is None else requested[:limit])
 
@@ -51,6 +51,6 @@ def record_cache_hint_loss(request: RequestBuilder) -> None:
     """Names a wish for prompt caching that has no place on this wire. Nothing of what is said depends on it."""
     if request.options.prompt_cache is None:
         return
-    can_cache = bool(request.adapter.capabilities.supports_prompt_caching)
+    can_cache = bool(request.target.capabilities.supports_prompt_caching)
     how = "caches by itself, for as long as it sees fit" if can_cache else "is not known to cache at request"
-    request.record_loss(LossKind.OPTION, f"prompt_cache: {request.adapter.model} {how}", Severity.INFO)
+    request.record_loss(LossKind.OPTION, f"prompt_cache: {request.target.model} {how}", Severity.INFO)

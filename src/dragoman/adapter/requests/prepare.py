@@ -6,10 +6,11 @@ What is sent in another way than it was asked for is noted in the context, so th
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragoman.adapter.contract import Adapter, AdapterOptions, NamedTool
+from dragoman.adapter.contract import AdapterOptions, NamedTool
 from dragoman.adapter.losses import Loss, LossKind, Severity
 from dragoman.adapter.requests import structured_output
 from dragoman.adapter.requests.answer_tool import ANSWER_TOOL_DESCRIPTION, ANSWER_TOOL_NAME, AnswerTool
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.tool_names import ToolNames, make_legal_names
 from dragoman.canonical.message import Message
@@ -19,7 +20,7 @@ Tools = Sequence[ToolDefinition]
 
 
 def prepare_request(
-    adapter: Adapter,
+    target: Target,
     messages: Sequence[Message],
     tools: Tools,
     options: AdapterOptions,
@@ -31,18 +32,18 @@ def prepare_request(
     if options.context is not None:
         options.context.tool_names = options.context.answer_tool = None
     losses: list[Loss] = []
-    tools, options = _rename_tools(adapter, tools, options, losses)
-    messages, tools, options = _emulate_schema(adapter, messages, tools, options, losses)
-    request = RequestBuilder.from_history(adapter, messages, options, server_state=server_state, whole=whole)
+    tools, options = _rename_tools(target, tools, options, losses)
+    messages, tools, options = _emulate_schema(target, messages, tools, options, losses)
+    request = RequestBuilder.from_history(target, messages, options, server_state=server_state, whole=whole)
     request.losses += losses
     return request, tools
 
 
 def _rename_tools(
-    adapter: Adapter, tools: Tools, options: AdapterOptions, losses: list[Loss]
+    target: Target, tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Tools, AdapterOptions]:
-    rule = adapter.capabilities.tool_name_rule
-    legal_names = make_legal_names(tools, rule, adapter.provider)
+    rule = target.capabilities.tool_name_rule
+    legal_names = make_legal_names(tools, rule, target.provider)
     if not legal_names:
         return tools, options
     for own, name in legal_names.items():
@@ -58,11 +59,11 @@ def _rename_tools(
 
 
 def _emulate_schema(
-    adapter: Adapter, messages: Sequence[Message], tools: Tools, options: AdapterOptions, losses: list[Loss]
+    target: Target, messages: Sequence[Message], tools: Tools, options: AdapterOptions, losses: list[Loss]
 ) -> tuple[Sequence[Message], Tools, AdapterOptions]:
     """Where the wire has no place for the schema that is asked for, it is said as the input of the only tool, or in
     the system prompt."""
-    abilities, schema = adapter.capabilities, options.output_schema
+    abilities, schema = target.capabilities, options.output_schema
     has_tools = bool(tools) and bool(abilities.supports_tools)
     if (
         schema is None
@@ -73,7 +74,7 @@ def _emulate_schema(
     if options.context is None or not structured_output.can_use_answer_tool(abilities, options, has_tools=has_tools):
         return structured_output.add_schema_prompt(messages, schema), tools, options
     options.context.answer_tool = AnswerTool()
-    reason = f"output_schema: {adapter.model} is made to call a tool whose input is the answer"
+    reason = f"output_schema: {target.model} is made to call a tool whose input is the answer"
     losses.append(_loss(LossKind.OPTION, reason))
     answer = ToolDefinition(name=ANSWER_TOOL_NAME, description=ANSWER_TOOL_DESCRIPTION, input_schema=dict(schema))
     return messages, [answer], replace(options, output_schema=None, tool_choice=NamedTool(ANSWER_TOOL_NAME))

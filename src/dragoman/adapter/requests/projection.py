@@ -5,8 +5,8 @@ others, than the message holds. The steps apply in the order of their names in `
 looks only backwards (except at the very end of the history), so a longer history only appends turns.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 
@@ -46,12 +46,13 @@ _CONTINUE = "Continue."
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who the history is for. ``server_state``: earlier turns live at the provider, so calls may be out of sight."""
+    """The model that a request is for, as its adapter describes it."""
 
     provider: str
     model: str
     capabilities: AdapterCapabilities
-    server_state: bool = False
+    cache_key: Hashable = field(default_factory=object)
+    """Targets with equal keys encode a history to the same bytes. By default, no two targets are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,20 @@ class Projection:
     losses: tuple[Loss, ...]
 
 
-def project(messages: Sequence[Message], target: Target, *, keys: CallKeys | None = None) -> Projection:
-    """The turns to send and what they lost. ``keys`` are those of calls that were made before these messages.
+def project(
+    messages: Sequence[Message], target: Target, *, keys: CallKeys | None = None, server_state: bool = False
+) -> Projection:
+    """The turns to send and what they lost.
+
+    ``keys`` are those of calls that were made before these messages. ``server_state``: the provider stores earlier
+    turns, so results may belong to calls that are not in the messages.
 
     Raises CriticalLossError where a critical block would be lost, and ProjectionError where the model refuses
     thinking of others.
     """
     losses: list[Loss] = []
     turns = [Turn.of(message) for message in messages]
-    turns = pairing.pair_calls(turns, losses, keep_orphans=target.server_state, keys=keys)
+    turns = pairing.pair_calls(turns, losses, keep_orphans=server_state, keys=keys)
     projector = _Projector(target, losses)
     # A turn of plain text has no tools, thinking, media or native blocks: in most histories, that is most of them.
     turns = [

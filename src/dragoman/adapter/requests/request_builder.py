@@ -1,13 +1,13 @@
 """A request while it is written: projected turns, the ids to use, and the losses so far. Every adapter starts here."""
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
 from dragoman.adapter import wirejson
-from dragoman.adapter.contract import Adapter, AdapterOptions, RequestContext
+from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.errors import ProjectionError
 from dragoman.adapter.losses import Loss, LossKind, Severity, log_losses
 from dragoman.adapter.requests import block_fields, prefix_ledger
@@ -25,6 +25,7 @@ from dragoman.adapter.requests.pairing import CallKeys
 from dragoman.adapter.requests.projection import Target, project, refuse_critical
 from dragoman.adapter.requests.turns import SYNTHETIC, Turn
 from dragoman.adapter.wire import WireRequest
+from dragoman.canonical.ids import ModelId
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.tools import ToolDefinition
 
@@ -33,7 +34,7 @@ from dragoman.canonical.tools import ToolDefinition
 class RequestBuilder:
     """``turns`` are those of the leading instructions and of everything that is not settled yet (see `settled`)."""
 
-    adapter: Adapter
+    target: Target
     options: AdapterOptions
     context: RequestContext
     turns: tuple[Turn, ...]
@@ -52,7 +53,7 @@ class RequestBuilder:
     @classmethod
     def from_history(
         cls,
-        adapter: Adapter,
+        target: Target,
         messages: Sequence[Message],
         options: AdapterOptions,
         *,
@@ -63,20 +64,19 @@ class RequestBuilder:
 
         ``whole``: the turns of everything are wanted, because the wire has rules that look at all of them.
         """
-        context = options.context or RequestContext(model=str(adapter.model_id))
+        context = options.context or RequestContext(model=str(ModelId(target.provider, target.model)))
         instructions = tuple(takewhile(lambda message: message.role in INSTRUCTION_ROLES, messages))
         # Instructions that are sent as the user's may become one with what the user says next.
-        whole = whole or server_state or (bool(instructions) and not adapter.capabilities.supports_system_prompt)
+        whole = whole or server_state or (bool(instructions) and not target.capabilities.supports_system_prompt)
         cache_options, messages_after_lead = replace(options, context=None, stream=False), messages[len(instructions) :]
         prefix = EncodedPrefix(context.tool_ids, cache_options)
         if not whole:
-            prefix = context.encode_cache.find(_cache_key(adapter), prefix, messages_after_lead)
+            prefix = context.encode_cache.find(target.cache_key, prefix, messages_after_lead)
         uncached = tuple(messages_after_lead[len(prefix.messages) :])
-        _remember_issued_ids((*instructions, *uncached), adapter.provider, context, prefix.keys)
-        target = Target(adapter.provider, adapter.model, adapter.capabilities, server_state)
-        projection = project((*instructions, *uncached), target, keys=prefix.keys)
+        _remember_issued_ids((*instructions, *uncached), target.provider, context, prefix.keys)
+        projection = project((*instructions, *uncached), target, keys=prefix.keys, server_state=server_state)
         return cls(
-            adapter,
+            target,
             options,
             context,
             turns=projection.turns,
@@ -115,16 +115,16 @@ class RequestBuilder:
             mark = len(self.losses)
             items = encode(turns[:cached_turns])
             self.prefix = self.prefix.extend(messages, items, [*new_losses, *self.losses[mark:]], self.encoder_state)
-            self.context.encode_cache.store(_cache_key(self.adapter), self.prefix)
+            self.context.encode_cache.store(self.target.cache_key, self.prefix)
         return cached_turns
 
     @property
     def provider(self) -> str:
-        return self.adapter.provider
+        return self.target.provider
 
     def tool_id(self, key: str) -> str:
         """The provider's id for a call."""
-        return self.context.tool_ids.id_for(key, self.provider, self.adapter.capabilities.tool_id_rule)
+        return self.context.tool_ids.id_for(key, self.provider, self.target.capabilities.tool_id_rule)
 
     def restore_block(self, turn: Turn, index: int, encoded: Mapping[str, Any]) -> dict[str, Any]:
         """A block's encoding with what the provider's own block held beyond it."""
@@ -137,8 +137,8 @@ class RequestBuilder:
             raw = tool.provider_raw or {}
             if "native" in raw and raw.get("by") != self.provider:
                 self.record_loss(LossKind.TOOLS, f"the tool {tool.name} runs at {raw.get('by')} only")
-            elif not self.adapter.capabilities.supports_tools:
-                self.record_loss(LossKind.TOOLS, f"{self.adapter.model} calls no tools: {tool.name} left out")
+            elif not self.target.capabilities.supports_tools:
+                self.record_loss(LossKind.TOOLS, f"{self.target.model} calls no tools: {tool.name} left out")
             else:
                 kept.append(tool)
         return kept
@@ -178,7 +178,7 @@ class RequestBuilder:
         """
         if self._void_found is None:
             history = next((value for value in body.values() if isinstance(value, EncodedHistory)), None)
-            if history is None or not self.adapter.capabilities.thinking_policy.prefix_bound:
+            if history is None or not self.target.capabilities.thinking_policy.prefix_bound:
                 return False
             items = b",".join(history.json_chunks())
             self.context.prefix_note = prefix_ledger.prefix_note(body, items)
@@ -186,7 +186,7 @@ class RequestBuilder:
         return self._void_found
 
     def _record_void_thinking(self, body: Mapping[str, Any], items: bytes) -> bool:
-        policy = self.adapter.capabilities.thinking_policy
+        policy = self.target.capabilities.thinking_policy
         candidates = (*self.prefix.with_prefix_note, *filter(prefix_ledger.has_prefix_note, self.uncached))
         signed = [
             message
@@ -194,7 +194,7 @@ class RequestBuilder:
             if (message.metadata.provider_raw or {})["by"] == self.provider and policy.can_read(message.metadata.model)
         ]
         void = prefix_ledger.find_void_messages(signed, body, items) if signed else []
-        reason = f"what stood before it has changed since {self.adapter.model} signed it: the signature is void"
+        reason = f"what stood before it has changed since {self.target.model} signed it: the signature is void"
         if void and self.options.strict_prefix:
             raise ProjectionError(f"message {void[0].id}: {reason}; without strict_prefix it would be a loss")
         for message in void:
@@ -300,7 +300,3 @@ def _issued_ids(message: Message, provider: str) -> dict[str, str]:
     raw = message.metadata.provider_raw
     ids: dict[str, str] = raw.get("tool_ids", {}) if raw and raw.get("by") == provider else {}
     return ids
-
-
-def _cache_key(adapter: "Adapter") -> Hashable:
-    return type(adapter), adapter.model

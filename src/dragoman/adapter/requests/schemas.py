@@ -6,35 +6,15 @@ that, and what had to go is told to the model in the description beside it, so t
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from dragoman.adapter import wirejson
+from dragoman.adapter.facts.capabilities import SchemaRule
 from dragoman.adapter.losses import LossKind, Severity
-from dragoman.canonical.blocks import FrozenModel
+from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.canonical.tools import ToolDefinition
 
-if TYPE_CHECKING:
-    from dragoman.adapter.requests.request_builder import RequestBuilder
-
 Schema = dict[str, Any]
-
-
-class SchemaRule(FrozenModel):
-    """What a target takes of JSON Schema. An empty table or list takes everything."""
-
-    keywords: tuple[str, ...] = ()
-    values: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    """The values that a keyword may have, such as formats, for keywords that are taken with some values only."""
-    renamed: dict[str, str] = Field(default_factory=dict)
-    """Keywords with another name there: oneOf as anyOf, or const as an enum of one."""
-    closed: bool = False
-    """Whether every object must say that it allows no other properties."""
-    requires: bool = False
-    """Whether every object must require one of its properties."""
-    root: Literal["any", "object"] = "any"
-    """object: the outermost schema says that it is an object, and is no union."""
 
 
 @dataclass(slots=True)
@@ -72,13 +52,13 @@ def fit_schema(schema: Mapping[str, Any], rule: SchemaRule) -> FittedSchema:
     return fitted
 
 
-def fit_tool_schemas(request: "RequestBuilder", tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
+def fit_tool_schemas(request: RequestBuilder, tools: Iterable[ToolDefinition]) -> list[ToolDefinition]:
     """The tools with schemas as the target takes them; what was read from its own wire goes back as it was."""
-    rule = request.adapter.capabilities.tool_schemas
+    rule = request.target.capabilities.tool_schemas
     return [_fit_tool(request, tool, rule) for tool in tools]
 
 
-def _fit_tool(request: "RequestBuilder", tool: ToolDefinition, rule: SchemaRule) -> ToolDefinition:
+def _fit_tool(request: RequestBuilder, tool: ToolDefinition, rule: SchemaRule) -> ToolDefinition:
     if (tool.provider_raw or {}).get("by") == request.provider:
         return tool
     fitted = fit_schema(tool.input_schema, rule)
@@ -86,15 +66,15 @@ def _fit_tool(request: "RequestBuilder", tool: ToolDefinition, rule: SchemaRule)
     return tool if fitted.schema == tool.input_schema else tool.model_copy(update={"input_schema": fitted.schema})
 
 
-def fit_output_schema(request: "RequestBuilder") -> Schema:
+def fit_output_schema(request: RequestBuilder) -> Schema:
     """The schema of the answer as the target takes it."""
-    fitted = fit_schema(request.options.output_schema or {}, request.adapter.capabilities.output_schemas)
+    fitted = fit_schema(request.options.output_schema or {}, request.target.capabilities.output_schemas)
     _record_schema_losses(request, LossKind.OPTION, "output_schema", fitted)
     return fitted.schema
 
 
-def _record_schema_losses(request: "RequestBuilder", kind: LossKind, what: str, fitted: FittedSchema) -> None:
-    model = request.adapter.model
+def _record_schema_losses(request: RequestBuilder, kind: LossKind, what: str, fitted: FittedSchema) -> None:
+    model = request.target.model
     if fitted.dropped:
         request.record_loss(
             kind, f"{what}: {model} is not held to {_join_paths(fitted.dropped)}: the description says it"

@@ -50,7 +50,7 @@ def add_schema_prompt(messages: Sequence[Message], schema: Mapping[str, Any]) ->
 
 def should_send_schema(request: RequestBuilder, *, tools: bool) -> bool:
     """Whether the schema is to be written on the wire; where it is not, that is named."""
-    abilities, model = request.adapter.capabilities, request.adapter.model
+    abilities, model = request.target.capabilities, request.target.model
     if request.options.output_schema is None or supports_native_schema(abilities, tools=tools):
         return request.options.output_schema is not None
     if abilities.supports_structured_output:

@@ -3,45 +3,12 @@
 A made name is the same in every process, as it depends on the name alone; names that are legal stay as they are.
 """
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from pydantic import model_validator
-
-from dragoman.canonical.blocks import ContentBlock, FrozenModel, ToolUseBlock
+from dragoman.adapter.facts.capabilities import ToolNameRule
+from dragoman.canonical.blocks import ContentBlock, ToolUseBlock
 from dragoman.canonical.events import StreamEvent, ToolUseStart
 from dragoman.canonical.tools import ToolDefinition
-
-_DIGEST_LENGTH = 8
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]+")
-
-
-class ToolNameRule(FrozenModel):
-    """Which names of tools a provider accepts: those that match ``pattern`` as a whole. An empty one accepts any."""
-
-    pattern: str = r"[A-Za-z0-9_-]+"
-    max_length: int = 64
-
-    @model_validator(mode="after")
-    def _leaves_room(self) -> "ToolNameRule":
-        if self.max_length <= _DIGEST_LENGTH + 1:
-            raise ValueError(f"max_length {self.max_length} leaves no room for names of our own")
-        re.compile(self.pattern)
-        return self
-
-    def accepts(self, name: str) -> bool:
-        if not self.pattern:
-            return True
-        return len(name) <= self.max_length and re.fullmatch(self.pattern, name, re.ASCII) is not None
-
-    def make_legal(self, name: str) -> str:
-        """The name, or one that is made from it: what is plain in it, and a digest of all of it."""
-        if self.accepts(name):
-            return name
-        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
-        plain = _NOT_PLAIN.sub("_", name).strip("_")[: self.max_length - _DIGEST_LENGTH - 3]
-        return f"t_{plain}_{digest}" if not plain[:1].isalpha() else f"{plain}_{digest}"
 
 
 class ToolNames:

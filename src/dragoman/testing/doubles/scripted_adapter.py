@@ -82,7 +82,7 @@ class ScriptedAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         body: dict[str, Any] = {"model": self.model}
         body["messages"] = request.encode_history(request.turns, lambda turns: [_turn(request, turn) for turn in turns])
         usable = schemas.fit_tool_schemas(request, request.usable_tools(tools))
@@ -137,7 +137,7 @@ class ScriptedAdapter(Adapter):
             stream=native["stream"],
             context=context,
         )
-        written = _parameters(RequestBuilder(self, read, context, (), []))
+        written = _parameters(RequestBuilder(self.target, read, context, (), []))
         extra = extra_fields(native, written, ("model", "messages", "tools", "tool_choice"))
         return replace(read, extra={self.provider: extra} if extra else {})
 

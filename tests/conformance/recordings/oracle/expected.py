@@ -45,10 +45,10 @@ class Expected:
 class Failure:
     """A reply that is an error although its status is 200, or becomes one half-way.
 
-    ``words`` are the provider's own: type, code and message. ``truncated``: the stream lacks its terminal event.
+    ``error_texts`` are the provider's own: type, code and message. ``truncated``: the stream lacks its terminal event.
     """
 
-    words: tuple[str, ...] = ()
+    error_texts: tuple[str, ...] = ()
     truncated: bool = False
 
 

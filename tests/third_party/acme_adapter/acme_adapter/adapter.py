@@ -32,7 +32,7 @@ class AcmeAdapter(Adapter):
     def to_wire(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: AdapterOptions
     ) -> WireRequest:
-        request, tools = prepare_request(self, messages, tools, options)
+        request, tools = prepare_request(self.target, messages, tools, options)
         return request.build("/v3/dialogue", encode.encode_body(request, tools))
 
     def from_wire_response(self, response: WireResponse, context: RequestContext) -> Message:
@@ -51,7 +51,7 @@ class AcmeAdapter(Adapter):
         with wrap_malformed(self.provider, request=True):
             reader = HistoryReader(self.provider, self.model, context)
             decode.decode_history(native, reader)
-            return reader.messages, decode.decode_tools(native), decode.decode_options(native, self, context)
+            return reader.messages, decode.decode_tools(native), decode.decode_options(native, self.target, context)
 
     def error(self, status: int | None, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         return errors.decode_reply_error(status, body, headers, self.model)

@@ -1,13 +1,14 @@
 """Wire to canonical: replies, and requests in Acme's format."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acme_adapter import encode
 from dragoman.adapter import wirejson
 from dragoman.adapter.contract import AdapterOptions, RequestContext
 from dragoman.adapter.replies.reply_builder import ReplyBuilder
 from dragoman.adapter.replies.usage_reader import UsageReader
+from dragoman.adapter.requests.projection import Target
 from dragoman.adapter.requests.request_builder import RequestBuilder
 from dragoman.adapter.requests.request_reader import HistoryReader, extra_fields
 from dragoman.canonical.blocks import (
@@ -23,9 +24,6 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.message import Message, MessageStatus, StopReason
 from dragoman.canonical.tools import ToolDefinition
 from dragoman.canonical.usage import TokenUsage
-
-if TYPE_CHECKING:
-    from acme_adapter.adapter import AcmeAdapter
 
 STOP_REASONS = {"said": StopReason.END_TURN, "asked": StopReason.TOOL_USE, "limit": StopReason.MAX_TOKENS}
 _BROKEN = {MessageStatus.CANCELLED: StopReason.CANCELLED, MessageStatus.ERROR: StopReason.ERROR}
@@ -110,12 +108,12 @@ def decode_tools(native: dict[str, Any]) -> list[ToolDefinition]:
     ]
 
 
-def decode_options(native: dict[str, Any], adapter: "AcmeAdapter", context: RequestContext) -> AdapterOptions:
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
     """The options of a request; what our own encoder would write otherwise is kept as Acme's own field."""
     values: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in encode.OPTION_FIELDS.items()}
     options = AdapterOptions(
         **values, stop_sequences=tuple(native.get("halt", ())), stream=native.get("live", False), context=context
     )
-    encoded = encode.encode_options(RequestBuilder(adapter, options, context, (), []))
+    encoded = encode.encode_options(RequestBuilder(target, options, context, (), []))
     extra = extra_fields(native, encoded, ("engine", "turns", "instruments"))
     return replace(options, extra={"acme": extra} if extra else {})

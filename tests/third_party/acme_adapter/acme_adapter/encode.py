@@ -37,7 +37,7 @@ _UNSUPPORTED_OPTIONS = (
 
 
 def encode_body(request: RequestBuilder, tools: Sequence[ToolDefinition]) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"engine": request.adapter.model}
+    encoded: dict[str, Any] = {"engine": request.target.model}
     encoded["turns"] = request.encode_history(
         request.turns, lambda turns: [_encode_turn(request, turn) for turn in turns]
     )

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, get_adapter
+from dragoman.adapter.facts.capabilities import SchemaRule
 from dragoman.adapter.losses import Loss, LossKind, Severity
-from dragoman.adapter.requests.schemas import SchemaRule, fit_schema
+from dragoman.adapter.requests.schemas import fit_schema
 from dragoman.adapter.wire import WireRequest
 
 NARROW = SchemaRule(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dragoman import AdapterOptions, Message, RequestContext, ToolDefinition, ToolUseBlock, WireResponse, get_adapter
 from dragoman.adapter.contract import NamedTool
+from dragoman.adapter.facts.capabilities import ToolNameRule
 from dragoman.adapter.losses import LossKind, Severity
 from dragoman.adapter.registry import adapter_class, providers
-from dragoman.adapter.requests.tool_names import ToolNameRule
 from dragoman.canonical.events import MessageComplete, ToolUseStart
 
 MODEL = "anthropic:claude-sonnet-4-6"

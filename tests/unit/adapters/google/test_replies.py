@@ -8,7 +8,7 @@ from dragoman.canonical.blocks import AudioBlock, ImageBlock, ProviderBlock, Tex
 from dragoman.canonical.message import Message, StopReason
 from dragoman.canonical.usage import TokenUsage
 from dragoman_adapters.google.adapter import GoogleAdapter
-from dragoman_adapters.google.usage import usage
+from dragoman_adapters.google.decode import decode_usage
 from tests.unit.adapters.google.wire import GEMINI_2, GEMINI_3, VERTEX, handwritten_reply, read, reply_of
 
 CALL = {"functionCall": {"name": "add", "args": {}}}
@@ -83,7 +83,7 @@ def test_generated_media_become_blocks() -> None:
 
 
 def counted(**native: Any) -> TokenUsage:
-    found = usage(native, {})
+    found = decode_usage(native, {})
     assert found is not None
     return found
 
@@ -105,8 +105,8 @@ def test_tokens_fall_into_disjoint_buckets() -> None:
 
 def test_what_is_not_told_is_unknown() -> None:
     """Counts without the prompt's are none at all; media that no list names are not zero."""
-    assert usage({"candidatesTokenCount": 5}, {}) is None
-    assert usage(None, {}) is None
+    assert decode_usage({"candidatesTokenCount": 5}, {}) is None
+    assert decode_usage(None, {}) is None
     found = counted(promptTokenCount=3)
     assert (found.audio_input_tokens, found.reasoning_tokens, found.reported_total) == (None, None, None)
     message = read({**handwritten_reply({"text": "Hi"}), "usageMetadata": {"candidatesTokenCount": 5}})

@@ -21,7 +21,7 @@ from dragoman.canonical.blocks import (
     ToolUseBlock,
     VideoBlock,
 )
-from dragoman_adapters.google import encode_blocks
+from dragoman_adapters.google import decode_blocks, encode_blocks
 from tests.unit.adapters.google.wire import GEMINI_2, GEMINI_3, context, return_trip
 
 
@@ -168,7 +168,7 @@ values = st.recursive(
 @given(native=st.dictionaries(names, values, max_size=4), encoded=st.dictionaries(names, values, max_size=4))
 def test_a_note_makes_any_part_whole_again(native: dict[str, Any], encoded: dict[str, Any]) -> None:
     """However far our encoding is from what was read, its note leads back."""
-    assert repr(_sorted(encode_blocks.apply_note(encoded, encode_blocks.note_part(native, encoded)))) == repr(
+    assert repr(_sorted(encode_blocks.apply_note(encoded, decode_blocks.note_part(native, encoded)))) == repr(
         _sorted(native)
     )
 

@@ -1,0 +1,140 @@
+"""The options of the Messages API, in both directions."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.projection import Target
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import extra_fields
+
+SAMPLING = ("temperature", "top_p", "top_k")
+EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+
+
+def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options = request.options
+    thinking = _encode_thinking(request)
+    is_thinking = thinking is not None and thinking["type"] != "disabled"
+    encoded: dict[str, Any] = {"max_tokens": options.max_output_tokens or _default_max_tokens(request, thinking)}
+    if stop := option_support.stop_sequences(request):
+        encoded["stop_sequences"] = stop
+    if options.stream:
+        encoded["stream"] = True
+    for name in SAMPLING:
+        if (value := option_support.sampling_value(request, name, reasoning=is_thinking)) is not None:
+            encoded[name] = value
+    if options.seed is not None:
+        request.record_option_loss("seed", "the Messages API has none")
+    if thinking:
+        encoded["thinking"] = thinking
+    if config := _encode_output_config(request, tools=tools):
+        encoded["output_config"] = config
+    if choice := _encode_tool_choice(request, tools=tools, is_thinking=is_thinking):
+        encoded["tool_choice"] = choice
+    if options.prompt_cache:
+        encoded["cache_control"] = {"type": "ephemeral", "ttl": options.prompt_cache}
+    return encoded
+
+
+def _default_max_tokens(request: RequestBuilder, thinking: Mapping[str, Any] | None) -> int:
+    """The limit of the output where the caller names none; thinking counts towards it, so a budget comes on top."""
+    limit: int = request.target.capabilities.wire["default_max_tokens"]
+    budget: int = (thinking or {}).get("budget_tokens", 0)
+    return limit + budget
+
+
+def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
+    """Per model: a budget on older models, adaptive on newer ones, off only where it can be (wire reference 2.6)."""
+    options, facts = request.options, request.target.capabilities.wire
+    if options.thinking is False or options.effort == "none":
+        if request.target.capabilities.thinking_off:
+            return {"type": "disabled"}
+        request.record_option_loss("thinking", f"{request.target.model} always thinks; the lowest effort is asked for")
+        return None
+    if options.thinking_budget is not None and facts["thinking"] == "budget":
+        return {"type": "enabled", "budget_tokens": options.thinking_budget}
+    if options.thinking and facts["thinking"] == "adaptive":
+        return {"type": "adaptive", "display": "summarized"}
+    if options.thinking_budget is not None:
+        request.record_option_loss("thinking_budget", f"{request.target.model} takes no budget")
+    elif options.thinking:
+        request.record_option_loss("thinking", f"{request.target.model} thinks only with a thinking_budget")
+    return None
+
+
+def _encode_output_config(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
+    options, capabilities = request.options, request.target.capabilities
+    config: dict[str, Any] = {}
+    effort = options.effort
+    if (options.thinking is False or effort == "none") and not capabilities.thinking_off:
+        effort = "low"
+    if effort is not None and effort != "none":
+        if not capabilities.wire["effort"]:
+            request.record_option_loss("effort", f"{request.target.model} has no effort levels")
+        elif effort in EFFORTS:
+            config["effort"] = EFFORTS[effort]
+        else:
+            request.record_option_loss("effort", f"{effort!r} is no level of {request.target.model}")
+    if structured_output.should_send_schema(request, tools=tools):
+        config["format"] = {"type": "json_schema", "schema": schemas.fit_output_schema(request)}
+    return config or None
+
+
+def _encode_tool_choice(request: RequestBuilder, *, tools: bool, is_thinking: bool) -> dict[str, Any] | None:
+    choice = option_support.tool_choice(request, tools=tools, reasoning=is_thinking)
+    encoded: dict[str, Any] | None = None
+    if isinstance(choice, NamedTool):
+        encoded = {"type": "tool", "name": choice.name}
+    elif choice is not None:
+        encoded = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice]}
+    if tools and request.options.parallel_tool_calls is not None and choice != "none":
+        encoded = encoded or {"type": "auto"}
+        encoded["disable_parallel_tool_use"] = not request.options.parallel_tool_calls
+    return encoded
+
+
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    config = native.get("output_config") or {}
+    thinking = native.get("thinking") or {}
+    choice = native.get("tool_choice") or {}
+    parallel = choice.get("disable_parallel_tool_use")
+    has_tools = bool(native.get("tools"))
+    schema = (config.get("format") or {}).get("schema")
+    options = AdapterOptions(
+        max_output_tokens=native.get("max_tokens"),
+        temperature=native.get("temperature"),
+        top_p=native.get("top_p"),
+        top_k=native.get("top_k"),
+        stop_sequences=tuple(native.get("stop_sequences") or ()),
+        tool_choice=_decode_tool_choice(choice),
+        parallel_tool_calls=None if parallel is None else not parallel,
+        output_schema=schema
+        if structured_output.supports_native_schema(target.capabilities, tools=has_tools)
+        else None,
+        effort=config.get("effort"),
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("budget_tokens"),
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
+    covered = ("model", "messages", *(key for key in ("system", "tools") if native.get(key)))
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _decode_tool_choice(native: dict[str, Any]) -> Any:
+    match native.get("type"):
+        case "tool":
+            return NamedTool(native["name"])
+        case "any":
+            return "required"
+        case "auto" | "none" as choice:
+            return choice
+        case _:
+            return None

@@ -1,0 +1,98 @@
+"""The options of Cohere's chat, in both directions."""
+
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.projection import Target
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import extra_fields
+
+OPTION_FIELDS = {
+    "max_output_tokens": "max_tokens",
+    "temperature": "temperature",
+    "top_p": "p",
+    "top_k": "k",
+    "seed": "seed",
+}
+"""Our options and the names of Cohere's."""
+
+
+def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options = request.options
+    encoded: dict[str, Any] = {"stream": True} if options.stream else {}
+    encoded |= {
+        theirs: value for ours, theirs in OPTION_FIELDS.items() if (value := getattr(options, ours)) is not None
+    }
+    if stop := option_support.stop_sequences(request):
+        encoded["stop_sequences"] = stop
+    if structured_output.should_send_schema(request, tools=tools):
+        encoded["response_format"] = {"type": "json_object", "json_schema": schemas.fit_output_schema(request)}
+    if choice := _encode_tool_choice(request, tools=tools):
+        encoded["tool_choice"] = choice
+    if thinking := _encode_thinking(request):
+        encoded["thinking"] = thinking
+    if options.parallel_tool_calls is False:
+        request.record_option_loss("parallel_tool_calls", "Cohere has no such switch")
+    option_support.record_cache_hint_loss(request)
+    return encoded
+
+
+def _encode_tool_choice(request: RequestBuilder, *, tools: bool) -> str | None:
+    """Choosing freely is what models do unless told otherwise; one certain tool cannot be asked for."""
+    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
+    if choice in (None, "auto"):
+        return None
+    if request.target.capabilities.forced_tool_choice == "never":
+        request.record_option_loss("tool_choice", f"{request.target.model} takes none; it may choose")
+        return None
+    if isinstance(choice, NamedTool):
+        request.record_option_loss(
+            "tool_choice", f"Cohere can be told to call a tool, but not which: {choice.name} was meant"
+        )
+    return "NONE" if choice == "none" else "REQUIRED"
+
+
+def _encode_thinking(request: RequestBuilder) -> dict[str, Any] | None:
+    """On or off, with a budget; there are no levels."""
+    options, model = request.options, request.target.model
+    is_off = options.thinking is False or options.effort == "none"
+    if options.effort is not None and not is_off:
+        request.record_option_loss("effort", "Cohere takes budgets, not levels")
+    if is_off:
+        return {"type": "disabled"} if request.target.capabilities.supports_thinking else None
+    if not (options.thinking or options.thinking_budget is not None):
+        return None
+    if not request.target.capabilities.supports_thinking:
+        for name in ("thinking", "thinking_budget"):
+            if getattr(options, name) is not None:
+                request.record_option_loss(name, f"{model} does not reason")
+        return None
+    encoded: dict[str, Any] = {"type": "enabled"}
+    if options.thinking_budget is not None:
+        encoded["token_budget"] = options.thinking_budget
+    return encoded
+
+
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    thinking = native.get("thinking") or {}
+    schema = (native.get("response_format") or {}).get("json_schema")
+    is_native = structured_output.supports_native_schema(target.capabilities, tools=bool(native.get("tools")))
+    values: dict[str, Any] = {ours: native.get(theirs) for ours, theirs in OPTION_FIELDS.items()}
+    options = AdapterOptions(
+        **values,
+        stop_sequences=tuple(native.get("stop_sequences") or ()),
+        tool_choice={"REQUIRED": "required", "NONE": "none"}.get(native.get("tool_choice") or ""),  # type: ignore[arg-type]
+        output_schema=schema if isinstance(schema, dict) and is_native else None,
+        thinking=None if not thinking else thinking.get("type") != "disabled",
+        thinking_budget=thinking.get("token_budget"),
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=bool(native.get("tools")))
+    covered = ["model", "messages"] + (["tools"] if native.get("tools") else [])
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={target.provider: extra} if extra else {})

@@ -1,0 +1,140 @@
+"""The blocks that parts are, and what a part holds beyond its block."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
+from dragoman_adapters.google.base64_text import to_standard_base64, to_standard_part
+from dragoman_adapters.google.encode_blocks import Media, apply_note
+from dragoman_adapters.google.spelling import to_camel_case
+
+FLAGS = frozenset({"thought", "thoughtSignature", "mediaResolution", "videoMetadata", "partMetadata"})
+"""What may stand in a part beside its one data field."""
+RAW_INPUT = "rawInput"
+"""In a call that a stream left unfinished: its arguments as far as they came. No provider's field."""
+_FILES_API = "generativelanguage.googleapis.com"
+_YOUTUBE = ("youtube.com", "www.youtube.com", "m.youtube.com", "youtu.be")
+
+
+def part_kind(part: Mapping[str, Any]) -> str:
+    """The name of a part's data field; empty where it has none."""
+    return next((key for key in part if key not in FLAGS), "")
+
+
+def decode_block(native: dict[str, Any], tool_use_id: str, provider: str, *, by_model: bool = True) -> ContentBlock:
+    """The block of a part; what the canonical form has no word for is kept whole. Only a model thinks and calls."""
+    part, _ = to_camel_case(native)
+    is_thinking = bool(part.get("thought"))
+    match part_kind(part):
+        case "text" | "" if is_thinking and by_model:
+            return ThinkingBlock(text=part.get("text", ""), signature=part.get("thoughtSignature") or None)
+        case "text" if not is_thinking:
+            return TextBlock(text=part["text"])
+        case "" if "thoughtSignature" in part and not is_thinking:
+            return TextBlock(text="")
+        case "functionCall" if by_model and isinstance(part["functionCall"].get("name"), str):
+            return _decode_tool_call(part["functionCall"], tool_use_id)
+        case "inlineData" if not is_thinking:
+            data = part["inlineData"]
+            source = MediaSource(kind="base64", data=to_standard_base64(data["data"]))
+            return _decode_media(source, data.get("mimeType"), part)
+        case "fileData" if not is_thinking:
+            data = part["fileData"]
+            return _decode_media(decode_file_source(data["fileUri"], provider), data.get("mimeType"), part)
+        case other:
+            return ProviderBlock(provider=provider, kind=other or "part", data=native)
+
+
+def _decode_tool_call(native: dict[str, Any], tool_use_id: str) -> ToolUseBlock:
+    arguments = native.get("args")
+    raw = native.get(RAW_INPUT)
+    if isinstance(arguments, str):
+        arguments, raw = wirejson.parse_arguments(arguments)
+    elif not isinstance(arguments, dict | None):
+        arguments, raw = {}, wirejson.dumps_text(arguments)
+    return ToolUseBlock(id=tool_use_id, name=native["name"], input=arguments or {}, raw_input=raw)
+
+
+def _decode_media(source: MediaSource, media_type: str | None, part: Mapping[str, Any]) -> Media:
+    """The block for a media type; without one, a link to YouTube is a video and anything else a document."""
+    family = (media_type or "").partition("/")[0]
+    if not family and source.kind == "url" and urlsplit(source.data).hostname in _YOUTUBE:
+        family = "video"
+    match family:
+        case "image":
+            return ImageBlock(source=source, media_type=media_type, detail=_decode_resolution(part))
+        case "audio":
+            return AudioBlock(source=source, media_type=media_type)
+        case "video":
+            return VideoBlock(source=source, media_type=media_type)
+        case _:
+            return DocumentBlock(source=source, media_type=media_type)
+
+
+def _decode_resolution(part: Mapping[str, Any]) -> str | None:
+    level = part.get("mediaResolution")
+    level = level.get("level") if isinstance(level, dict) else None
+    return level.removeprefix("MEDIA_RESOLUTION_").lower() if isinstance(level, str) else None
+
+
+def decode_file_source(uri: str, provider: str) -> MediaSource:
+    """A public link, or a file that only this provider can read: of its Files API, or of a bucket."""
+    place = urlsplit(uri)
+    if place.scheme in ("http", "https") and place.hostname != _FILES_API:
+        return MediaSource(kind="url", data=uri)
+    return MediaSource(kind="file_id", data=uri, provider=provider)
+
+
+def decode_tool_result(native: dict[str, Any], tool_use_id: str, provider: str) -> ToolResultBlock:
+    """A tool's answer. ``output`` and ``error`` alone have a meaning; any other object is the answer as a whole."""
+    response = native.get("response")
+    response_object = response if isinstance(response, dict) else {}
+    is_error = response_object.keys() == {"error"}
+    answer = (
+        response_object["error"]
+        if is_error
+        else response_object["output"]
+        if response_object.keys() == {"output"}
+        else response
+    )
+    content: list[ContentBlock] = []
+    if answer or isinstance(answer, (int, float)):
+        content.append(TextBlock(text=answer if isinstance(answer, str) else wirejson.dumps_text(answer)))
+    content += [decode_block(each, "", provider, by_model=False) for each in native.get("parts") or ()]
+    return ToolResultBlock(tool_use_id=tool_use_id, content=tuple(content), is_error=is_error)
+
+
+def note_part(native: dict[str, Any], encoded: dict[str, Any]) -> dict[str, Any]:
+    """What a part holds beyond our encoding of its block; empty where nothing."""
+    camel_cased, spelling = to_camel_case(native)
+    camel_cased, base64_spelling = to_standard_part(camel_cased)
+    found: dict[str, Any] = {"spelling": spelling} if spelling else {}
+    if base64_spelling:
+        found["base64"] = base64_spelling
+    inner: dict[str, Any] = {}
+    for key, ours in encoded.items():
+        theirs = camel_cased.get(key)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            if difference := diff_objects(theirs, ours):
+                inner[key] = difference
+            camel_cased[key] = ours
+    if inner:
+        found["inner"] = inner
+    found |= diff_objects(camel_cased, encoded) or {}
+    # Names that are spelled in both ways within one part cannot be told by their spelling alone.
+    return found if diff_objects(native, apply_note(encoded, found)) is None else diff_objects(native, encoded) or {}

@@ -1,0 +1,104 @@
+"""The options of an interaction, in both directions."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext, ToolChoice
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.projection import Target
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import extra_fields
+
+EFFORTS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+OPTION_FIELDS = ("temperature", "top_p", "seed", "max_output_tokens")
+_TOOL_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+
+
+def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options = request.options
+    encoded: dict[str, Any] = {"stream": True} if options.stream else {}
+    config: dict[str, Any] = {name: value for name in OPTION_FIELDS if (value := getattr(options, name)) is not None}
+    if stop := option_support.stop_sequences(request):
+        config["stop_sequences"] = stop
+    config |= _encode_thinking(request)
+    choice = option_support.tool_choice(request, tools=tools, reasoning=False)
+    if isinstance(choice, NamedTool):
+        config["tool_choice"] = {"allowed_tools": {"mode": "any", "tools": [choice.name]}}
+    elif choice is not None:
+        config["tool_choice"] = _TOOL_CHOICES[choice]
+    if config:
+        encoded["generation_config"] = config
+    if structured_output.should_send_schema(request, tools=tools):
+        schema = schemas.fit_output_schema(request)
+        encoded["response_format"] = {"type": "text", "mime_type": "application/json", "schema": schema}
+    for name in ("top_k", "thinking_budget"):
+        if getattr(options, name) is not None:
+            request.record_option_loss(name, "the Interactions API has none")
+    if options.parallel_tool_calls is False:
+        request.record_option_loss("parallel_tool_calls", "Google has no such switch")
+    option_support.record_cache_hint_loss(request)
+    return encoded
+
+
+def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
+    options = request.options
+    if options.thinking is False or options.effort == "none":
+        request.record_option_loss("thinking", "it cannot be switched off here; the least level is asked for")
+        return {"thinking_level": "minimal"}
+    config: dict[str, Any] = {"thinking_summaries": "auto"} if options.thinking else {}
+    if options.effort in EFFORTS:
+        config["thinking_level"] = EFFORTS[options.effort]
+    elif options.effort is not None:
+        request.record_option_loss("effort", f"{options.effort!r} is no level of Google's")
+    return config
+
+
+def decode_options(
+    native: Mapping[str, Any], target: Target, context: RequestContext, conversation: list[str]
+) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    config = native.get("generation_config") or {}
+    options = AdapterOptions(
+        max_output_tokens=config.get("max_output_tokens"),
+        temperature=config.get("temperature"),
+        top_p=config.get("top_p"),
+        seed=config.get("seed"),
+        stop_sequences=tuple(config.get("stop_sequences") or ()),
+        tool_choice=_decode_tool_choice(config.get("tool_choice")),
+        output_schema=_decode_output_schema(native.get("response_format")),
+        effort=config.get("thinking_level"),
+        thinking=True if config.get("thinking_summaries") == "auto" else None,
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=bool(native.get("tools")))
+    extra = extra_fields(native, encoded, conversation)
+    inner = extra_fields(config, encoded.get("generation_config", {}), ())
+    if "generation_config" in extra and isinstance(extra["generation_config"], dict):
+        extra["generation_config"] = inner
+    return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _decode_tool_choice(native: Any) -> ToolChoice | None:
+    if isinstance(native, dict):
+        allowed = native.get("allowed_tools") or {}
+        names = allowed.get("tools") or []
+        return NamedTool(names[0]) if allowed.get("mode") == "any" and len(names) == 1 else None
+    match native:
+        case "any":
+            return "required"
+        case "auto":
+            return "auto"
+        case "none":
+            return "none"
+        case _:
+            return None
+
+
+def _decode_output_schema(native: Any) -> dict[str, Any] | None:
+    if isinstance(native, dict) and native.get("type") == "text" and isinstance(native.get("schema"), dict):
+        schema: dict[str, Any] = native["schema"]
+        return schema
+    return None

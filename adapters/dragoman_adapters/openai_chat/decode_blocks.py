@@ -1,0 +1,162 @@
+"""The blocks that the pieces of a message are, and what a piece holds beyond its block."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dragoman.adapter import wirejson
+from dragoman.adapter.wire_diff import diff_objects
+from dragoman.canonical.blocks import (
+    AudioBlock,
+    Citation,
+    ContentBlock,
+    MediaSource,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from dragoman_adapters.openai_chat import media, thinking_details
+from dragoman_adapters.openai_chat.dialect import Dialect
+from dragoman_adapters.openai_chat.encode_blocks import Piece
+
+REFERENCES = "references"
+"""The field of a text part, of ours alone, that holds the parts which back it."""
+
+
+def split_message(native: Mapping[str, Any], dialect: Dialect) -> list[Piece]:
+    """A message in pieces, in the order in which models say them."""
+    filled = ((name, native.get(name)) for name in dialect.reasoning_fields)
+    pieces: list[Piece] = [(name, text) for name, text in filled if text and isinstance(text, str)][:1]
+    detailed = (native.get(thinking_details.DETAILS_FIELD) if dialect.reasoning_details else None) or ()
+    if any(thinking_details.detail_text(detail) for detail in detailed):
+        pieces.clear()  # the plain text only repeats them
+    pieces += [(thinking_details.DETAILS_FIELD, detail) for detail in detailed]
+    content = native.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}] if content else []
+    pieces += _split_content(content or (), dialect)
+    if refusal := native.get("refusal"):
+        pieces.append(("refusal", refusal))
+    if (audio := native.get("audio")) and audio.get("data"):
+        pieces.append(("audio", audio))
+    pieces += [("tool_calls", call) for call in native.get("tool_calls") or ()]
+    if (call := native.get("function_call")) and call.get("name"):
+        pieces.append(("function_call", call))
+    return pieces
+
+
+def _split_content(content: Sequence[dict[str, Any]], dialect: Dialect) -> list[Piece]:
+    """The parts of a content; what backs a text joins it."""
+    pieces: list[Piece] = []
+    for part in content:
+        before = pieces[-1][1] if pieces else {}
+        if dialect.references and part["type"] == "reference" and before.get("type") == "text":
+            pieces[-1] = ("content", {**before, REFERENCES: [*before.get(REFERENCES, ()), part]})
+        else:
+            pieces.append(("content", part))
+    return pieces
+
+
+def native_id(piece: Piece) -> str | None:
+    """The provider's id of a call."""
+    field, value = piece
+    return value.get("id") or None if field == "tool_calls" else None
+
+
+def is_call(piece: Piece) -> bool:
+    return piece[0] in ("tool_calls", "function_call")
+
+
+def decode_block(
+    piece: Piece, tool_use_id: str, provider: str, *, cut: bool = False
+) -> tuple[ContentBlock, dict[str, Any]]:
+    """The block that a piece is, and where it stood if not in its usual place. ``cut``: a call that was broken off."""
+    field, value = piece
+    match field:
+        case "content":
+            return _decode_part(value, provider)
+        case "tool_calls":
+            return _decode_tool_call(value, tool_use_id, provider, cut=cut)
+        case "function_call":
+            return _decode_function_call(value, tool_use_id, cut=cut), {"field": field}
+        case "refusal":
+            return TextBlock(text=value), {"field": field}
+        case thinking_details.DETAILS_FIELD:
+            return thinking_details.decode_detail(value, provider)
+        case "audio":
+            source = MediaSource(kind="base64", data=value["data"])
+            rest = {key: item for key, item in value.items() if key not in ("data", "transcript")}
+            return AudioBlock(source=source, transcript=value.get("transcript")), {**rest, "field": field}
+        case _:
+            return ThinkingBlock(text=value), {"field": field}
+
+
+def _decode_part(part: dict[str, Any], provider: str) -> tuple[ContentBlock, dict[str, Any]]:
+    match part["type"]:
+        case "text":
+            citations = tuple(Citation(kind=source["type"], data=source) for source in part.get(REFERENCES, ()))
+            return TextBlock(text=part["text"], citations=citations), {}
+        case "refusal":
+            return TextBlock(text=part["refusal"]), {"kind": "refusal"}
+        case "thinking":
+            text = "".join(inner["text"] for inner in part["thinking"] if inner.get("type") == "text")
+            return ThinkingBlock(text=text, signature=part.get("signature")), {"field": "content"}
+        case kind:
+            pieces = media.decode_media(part, provider)
+            return pieces or ProviderBlock(provider=provider, kind=kind, data=part), {}
+
+
+def _decode_tool_call(
+    call: dict[str, Any], tool_use_id: str, provider: str, *, cut: bool
+) -> tuple[ContentBlock, dict[str, Any]]:
+    """A call. What a custom tool is given, which is free text, becomes the one argument ``input``."""
+    if isinstance(call.get("function"), dict):
+        return _decode_function_call(call["function"], tool_use_id, cut=cut), {}
+    if call["type"] == "custom":
+        custom = call["custom"]
+        arguments = {"input": custom["input"]} if not cut else {}
+        raw = custom["input"] if cut else None
+        return ToolUseBlock(id=tool_use_id, name=custom["name"], input=arguments, raw_input=raw), {"kind": "custom"}
+    return ProviderBlock(provider=provider, kind=call["type"], data=call), {"field": "tool_calls"}
+
+
+def _decode_function_call(function: Mapping[str, Any], tool_use_id: str, *, cut: bool) -> ToolUseBlock:
+    if not (function["name"] or cut):
+        raise ValueError("a call has no name")
+    arguments, raw = decode_arguments(function, cut=cut)
+    return ToolUseBlock(id=tool_use_id, name=function["name"], input=arguments, raw_input=raw)
+
+
+def decode_arguments(function: Mapping[str, Any], *, cut: bool) -> tuple[dict[str, Any], str | None]:
+    """The input of a call and, where it is no object or was cut off, the text as received."""
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict):  # some servers send the object itself
+        return ({}, wirejson.dumps_text(arguments)) if cut else (arguments, None)
+    return ({}, arguments or "") if cut else wirejson.parse_arguments(arguments or "")
+
+
+def diff_piece(piece: Piece, ours: Piece) -> dict[str, Any]:
+    """What a piece of a request holds beyond ours; an id that the provider left out is not missed."""
+    value, encoded = piece[1], ours[1]
+    if not isinstance(value, dict):
+        return {}
+    value = {key: item for key, item in value.items() if key != REFERENCES}
+    if "id" in encoded:
+        value = {**value, "id": encoded["id"]}
+    inner = encoded.get("type")
+    pieces: dict[str, Any] = {}
+    if isinstance(value.get(inner), dict) and isinstance(encoded.get(inner), dict):
+        if deeper := diff_objects(value[inner], encoded[inner]):
+            pieces["inner"] = deeper
+        value = {**value, inner: encoded[inner]}
+    return (diff_objects(value, encoded) or {}) | pieces
+
+
+def diff_reply_piece(piece: Piece, ours: Piece) -> dict[str, Any]:
+    """As `difference`, for a piece that the provider itself wrote: what it left out we still say."""
+    note = diff_piece(piece, ours)
+    if piece[0] == thinking_details.DETAILS_FIELD:
+        return note
+    kept = {key: value for key, value in note.get("set", {}).items() if value is not None and key != "index"}
+    inner = {key: value for key, value in note.get("inner", {}).get("set", {}).items() if value not in (None, "")}
+    return ({"set": kept} if kept else {}) | ({"inner": {"set": inner}} if inner else {})

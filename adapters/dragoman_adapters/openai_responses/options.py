@@ -1,0 +1,142 @@
+"""The options of the Responses API, in both directions."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dragoman.adapter.contract import AdapterOptions, NamedTool, RequestContext
+from dragoman.adapter.requests import option_support, schemas, structured_output
+from dragoman.adapter.requests.projection import Target
+from dragoman.adapter.requests.request_builder import RequestBuilder
+from dragoman.adapter.requests.request_reader import extra_fields
+from dragoman_adapters.openai_platform.strict_schema import strict_schema
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""All levels of reasoning effort, lowest first; each model has some of them."""
+_DEFAULT_THINKING_EFFORT = "medium"
+"""What asking for thinking means on a model that does not reason by default."""
+_SAMPLING = ("temperature", "top_p")
+_UNSUPPORTED_OPTIONS = ("top_k", "seed", "stop_sequences")
+_ILLEGAL_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_NAME_LENGTH = 64
+
+
+def encode_options(request: RequestBuilder, *, tools: bool) -> dict[str, Any]:
+    """Everything but the conversation and the tools."""
+    options, capabilities = request.options, request.target.capabilities
+    encoded: dict[str, Any] = {}
+    if options.max_output_tokens is not None:
+        encoded["max_output_tokens"] = options.max_output_tokens
+    if reasoning := _encode_thinking(request):
+        encoded["reasoning"] = reasoning
+    effort = reasoning.get("effort", capabilities.wire["default_effort"])
+    for name in _SAMPLING:
+        if (value := option_support.sampling_value(request, name, reasoning=effort != "none")) is not None:
+            encoded[name] = value
+    for name in _UNSUPPORTED_OPTIONS:
+        if getattr(options, name) not in (None, ()):
+            request.record_option_loss(name, "the Responses API has none")
+    if (choice := option_support.tool_choice(request, tools=tools, reasoning=effort != "none")) is not None:
+        encoded["tool_choice"] = {"type": "function", "name": choice.name} if isinstance(choice, NamedTool) else choice
+    if tools and options.parallel_tool_calls is not None:
+        encoded["parallel_tool_calls"] = options.parallel_tool_calls
+    if text := _encode_text_format(request, tools=tools):
+        encoded["text"] = text
+    if options.prompt_cache == "1h" and (lifetime := capabilities.wire.get("cache_1h")):
+        encoded["prompt_cache_options"] = {"ttl": lifetime}
+    elif options.prompt_cache == "1h" or not capabilities.supports_prompt_caching:
+        option_support.record_cache_hint_loss(request)
+    if options.stream:
+        encoded["stream"] = True
+    return encoded
+
+
+def _encode_thinking(request: RequestBuilder) -> dict[str, Any]:
+    """Effort and summary, as far as the model has them (wire reference 3.5, model rules)."""
+    options, capabilities = request.options, request.target.capabilities
+    if options.thinking_budget is not None:
+        request.record_option_loss("thinking_budget", f"{request.target.model} takes an effort, not a budget")
+    requested = "none" if options.thinking is False else options.effort
+    if not capabilities.supports_thinking:
+        if options.thinking or requested not in (None, "none"):
+            request.record_option_loss("thinking" if options.thinking else "effort", f"{request.target.model} has none")
+        return {}
+    if requested is None and options.thinking and capabilities.wire["default_effort"] == "none":
+        requested = _DEFAULT_THINKING_EFFORT
+    encoded: dict[str, Any] = {}
+    if requested is not None:
+        levels = capabilities.wire["efforts"]
+        effort = _nearest_effort(requested, levels)
+        if effort is None:
+            request.record_option_loss(
+                "effort", f"{requested!r} is no level of {request.target.model}: {', '.join(levels) or 'it has none'}"
+            )
+        else:
+            encoded["effort"] = effort
+            if effort != requested:
+                request.record_option_loss(
+                    "effort", f"{request.target.model} has no {requested!r}: {effort!r} is asked for"
+                )
+    if options.thinking:
+        encoded["summary"] = "auto"
+    return encoded
+
+
+def _nearest_effort(requested: str, levels: Sequence[str]) -> str | None:
+    """The level of the model that is nearest to the wanted one, the lower of two; None where there is no such word."""
+    if requested in levels:
+        return requested
+    if requested not in EFFORTS or not levels:
+        return None
+    rank = EFFORTS.index(requested)
+    return min(levels, key=lambda level: (abs(EFFORTS.index(level) - rank), EFFORTS.index(level)))
+
+
+def _encode_text_format(request: RequestBuilder, *, tools: bool) -> dict[str, Any] | None:
+    """The output's schema, named after its title. It binds only where it has a strict form."""
+    if not structured_output.should_send_schema(request, tools=tools):
+        return None
+    schema = schemas.fit_output_schema(request)
+    name = _ILLEGAL_NAME_CHARACTERS.sub("_", str(schema.get("title") or "answer"))[:_MAX_NAME_LENGTH]
+    strict = strict_schema(schema)
+    if strict is None:
+        request.record_option_loss("output_schema", "the schema has no strict form: it is sent as a hint")
+    sent_schema = schema if strict is None else strict
+    return {"format": {"type": "json_schema", "name": name, "schema": sent_schema, "strict": strict is not None}}
+
+
+def decode_options(native: dict[str, Any], target: Target, context: RequestContext) -> AdapterOptions:
+    """The options of a request; what our own encoder would write otherwise is kept as the provider's own field."""
+    reasoning = native.get("reasoning") or {}
+    form = (native.get("text") or {}).get("format") or {}
+    has_tools = bool(native.get("tools"))
+    is_native = form.get("type") == "json_schema" and structured_output.supports_native_schema(
+        target.capabilities, tools=has_tools
+    )
+    options = AdapterOptions(
+        max_output_tokens=native.get("max_output_tokens"),
+        temperature=native.get("temperature"),
+        top_p=native.get("top_p"),
+        tool_choice=_decode_tool_choice(native.get("tool_choice")),
+        parallel_tool_calls=native.get("parallel_tool_calls"),
+        output_schema=form.get("schema") if is_native else None,
+        effort=reasoning.get("effort"),
+        thinking=True if reasoning.get("summary") else None,
+        stream=native.get("stream") or False,
+        context=context,
+    )
+    encoded = encode_options(RequestBuilder(target, options, context, (), []), tools=has_tools)
+    covered = ["model", *(name for name in ("instructions", "input", "tools") if native.get(name))]
+    extra = extra_fields(native, encoded, covered)
+    return replace(options, extra={target.provider: extra} if extra else {})
+
+
+def _decode_tool_choice(native: Any) -> Any:
+    match native:
+        case "auto" | "none" | "required":
+            return native
+        case {"type": "function", "name": str(name)}:
+            return NamedTool(name)
+        case _:
+            return None
