@@ -75,7 +75,6 @@ class ModelRunner:
         self._retry_errors = retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
-        self._freed = asyncio.Event()
 
     async def run(self, rows: Source) -> None:
         """Returns when every row is settled, or the run has come to a stop and nothing is under way any more.

@@ -1,8 +1,10 @@
 """What a manifest is told of one row and one model. Times are microseconds since 1970, UTC; money is US dollars."""
 
+import string
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, Literal
 
 from dragoman.adapter.errors import DragomanError, ProviderError
@@ -82,12 +84,17 @@ class Outcome:
     tries: int = 1
 
 
+_STRIPPED = string.whitespace + string.punctuation
 _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 
 
-def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
-    from dragoman.bulk.agreement import answer_key  # few runs compare
+def answer_key(answer: str) -> str:
+    """A short key: equal for answers that differ in case, spaces or the punctuation around them alone."""
+    normalized = " ".join(answer.casefold().split()).strip(_STRIPPED)
+    return blake2b(normalized.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
+
+def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
     return Outcome(
         model_no=claim.model_no,
         row_no=claim.row_no,
