@@ -39,7 +39,7 @@ class RunBudget:
         return self._budgets.reserve(adapter, messages, (), options)
 
     def record_spend(self, usd: Decimal | None, tokens: int) -> None:
-        """Counts spending without a reservation: of earlier processes of this run, and of requests without an answer."""
+        """Counts spending that has no reservation: of earlier processes of this run, and without an answer."""
         if self._account is not None:
             self._account.spent += Spend(usd or Decimal(0), tokens)
 

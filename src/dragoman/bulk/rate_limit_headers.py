@@ -1,7 +1,7 @@
-"""What a provider's headers say of the room that is left, and when there is some again.
+"""Reads the remaining quota, and when it resets, from a provider's headers.
 
-https://platform.claude.com/docs/en/api/rate-limits (times of RFC 3339) and
-https://platform.openai.com/docs/guides/rate-limits (spans such as 6m0s, 17ms), which others have taken over.
+https://platform.claude.com/docs/en/api/rate-limits (RFC 3339 times) and
+https://platform.openai.com/docs/guides/rate-limits (durations such as 6m0s, 17ms), which other providers use, too.
 """
 
 import math

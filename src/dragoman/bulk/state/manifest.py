@@ -67,7 +67,7 @@ class Manifest:
             raise
 
     def open_run(self, run_config: Mapping[str, Any], models: Sequence[str]) -> list[int]:
-        """Starts or resumes the run. Returns the numbers of the models in it. Requests in flight are lost from now on."""
+        """Starts or resumes the run. Returns the models' numbers. Requests in flight are lost from now on."""
 
         def work(connection: Connection) -> list[int]:
             found = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
