@@ -1,6 +1,6 @@
-"""Provider batches: many requests handed in at once, answered within a day, at the batch prices (specification D5.9).
+"""Provider batches: many requests submitted together, answered within a day at batch prices.
 
-Never for a live conversation: an answer may take a day.
+Not for live conversations: an answer may take a day.
 """
 
 from dragoman.adapter.batch_api import BatchState, BatchStatus

@@ -1,4 +1,4 @@
-"""Handing batches in, looking after them and fetching what came of them: with await and without."""
+"""Submits, polls and fetches batches, sync and async."""
 
 import asyncio
 import sys
@@ -26,11 +26,11 @@ T = TypeVar("T")
 TransportT = TypeVar("TransportT", bound=Transport | AsyncTransport)
 
 StateCallback = Callable[[BatchState], Any]
-"""Told the state of a batch whenever it was asked for."""
+"""Called with the state of a batch after each poll."""
 
 
 class _Batches(Generic[TransportT]):
-    """What both drivers do alike."""
+    """What the sync and the async driver share."""
 
     _asynchronous: bool
 
@@ -43,20 +43,20 @@ class _Batches(Generic[TransportT]):
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         **settings: Any,
     ) -> None:
-        """``model`` is provider:model. ``options`` are those of all requests without their own; ``settings`` go to the
-        transport: api_key, base_url, client, retry and so on.
+        """``model`` is provider:model. ``options`` apply to all requests without options of their own. ``settings`` go
+        to the transport: api_key, base_url, client, retry and so on.
 
-        Raises ConfigurationError where no batch API is spoken for the model, and UnknownProviderError.
+        Raises ConfigurationError if no batch API is supported for the model, and UnknownProviderError.
         """
         self.adapter = get_adapter(model)
         self.losses: Mapping[str, tuple[Loss, ...]] = {}
-        """What the requests of the batch that was handed in last have lost on their way, by their ids."""
+        """The losses of the requests in the batch that was submitted last, by request id."""
         self._wire = batch_wire(self.adapter)
         self._options = options or AdapterOptions()
         self._prices = prices or price_table()
         self._now = now
         self._transport: TransportT = self._create_transport(**settings)
-        # A second try could hand the same batch in, and have it paid for, twice.
+        # A second attempt could submit the same batch, and pay for it, twice.
         self._submit_transport: TransportT = self._create_transport(**{**settings, "retry": RetryPolicy(max_retries=0)})
 
     def _create_transport(self, **settings: Any) -> TransportT:
@@ -96,16 +96,15 @@ class _Batches(Generic[TransportT]):
 
 
 class Batches(_Batches[Transport]):
-    """The batches of one model. Everything that a later process needs is in the `BatchHandle`."""
+    """The batches of one model. A later process needs the `BatchHandle` only."""
 
     _asynchronous = False
 
     def submit(self, requests: Requests) -> BatchHandle:
-        """Hands the requests in: prompts by their ids, or `BatchRequest`s.
+        """Submits the requests: prompts by id, or `BatchRequest` objects.
 
-        It is tried once: after a NetworkError the batch may be there or not, which the provider's own list shows.
-        Raises InvalidRequestError for an empty batch, one over the provider's limits, or an id that stands in it
-        twice, and any ProviderError.
+        Makes one attempt: after a NetworkError the batch may exist or not, which the provider's own list shows. Raises
+        InvalidRequestError for an empty batch, one over the provider's limits, or a repeated id, and any ProviderError.
         """
         batch = self._encode(requests)
         return self._new_handle(
@@ -116,7 +115,7 @@ class Batches(_Batches[Transport]):
         return self._drive(self._wire.poll(self._check_model(handle)), self._transport)
 
     def cancel(self, handle: BatchHandle) -> BatchState:
-        """What has been answered by then can be fetched, and is paid for."""
+        """Cancels the batch. Answers given by then can be fetched, and are billed."""
         return self._drive(self._wire.cancel(self._check_model(handle)), self._transport)
 
     def wait(
@@ -127,7 +126,9 @@ class Batches(_Batches[Transport]):
         timeout: float | None = None,
         progress: StateCallback | None = None,
     ) -> BatchState:
-        """Polls every so many seconds until the batch has ended. Raises BatchPendingError after ``timeout`` seconds."""
+        """Polls at the given interval in seconds until the batch has ended. Raises BatchPendingError after ``timeout``
+        seconds.
+        """
         started = time.monotonic()
         while True:
             state = self.poll(handle)
@@ -140,16 +141,16 @@ class Batches(_Batches[Transport]):
             time.sleep(every)
 
     def fetch(self, handle: BatchHandle) -> list[BatchResult]:
-        """A Message or a BatchError for each request, in the order in which they were asked.
+        """A Message or a BatchError for each request, in the order of the requests.
 
-        Raises BatchPendingError before the batch has ended, and StreamTruncatedError where answers are missing.
+        Raises BatchPendingError before the batch has ended, and StreamTruncatedError if answers are missing.
         """
         state = self.poll(handle)
         reader = self._open_results(handle, state)
         return reader.in_order([*self._read(handle, state, reader), *reader.iter_missing(state)])
 
     def results(self, handle: BatchHandle) -> Iterator[tuple[str, BatchResult]]:
-        """As `fetch`, but each by its id and as it comes: for batches that are too large for memory."""
+        """As `fetch`, but yields each result with its id as it arrives: for batches that are too large for memory."""
         state = self.poll(handle)
         reader = self._open_results(handle, state)
         yield from self._read(handle, state, reader)
@@ -189,7 +190,7 @@ class Batches(_Batches[Transport]):
 
 
 class AsyncBatches(_Batches[AsyncTransport]):
-    """`Batches`, with await."""
+    """`Batches`, async."""
 
     _asynchronous = True
 
@@ -276,5 +277,5 @@ class AsyncBatches(_Batches[AsyncTransport]):
 
 
 def _line_splitter() -> LineSplitter:
-    """A download may have any size, as it is read line by line; a line may not."""
+    """A download may have any size, because it is read line by line; a line may not."""
     return LineSplitter(frame_cap=DEFAULT_BODY_CAP, body_cap=sys.maxsize)

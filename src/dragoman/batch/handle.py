@@ -1,4 +1,4 @@
-"""What is kept of a batch that was handed in: enough for any later process to fetch it."""
+"""What a later process needs to fetch a submitted batch."""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -9,26 +9,26 @@ from dragoman.canonical.blocks import FrozenModel
 
 
 class BatchEntry(FrozenModel):
-    """One request. ``wire_id`` is its id at the provider; the others say how its answer is to be read."""
+    """One request. ``wire_id`` is its id at the provider; the other fields say how to read its answer."""
 
     custom_id: str
     wire_id: str
     session_id: str
     tool_names: dict[str, str] = Field(default_factory=dict)
-    """The tools' own names, by those that they were offered under, where that is not the same."""
+    """Maps the names that the provider was given to the tools' own names, if they differ."""
     answers_by_tool: bool = False
-    """Whether the answer comes as the input of a tool."""
+    """Whether the answer arrives as the input of a tool."""
 
 
 class BatchHandle(FrozenModel):
-    """JSON by ``model_dump_json`` and back by ``model_validate_json``. It holds no key, and nothing that was said."""
+    """Serialize with ``model_dump_json``, read with ``model_validate_json``. It holds no key and no prompt."""
 
     version: Literal[1] = 1
     model: str
     """provider:model"""
     batch_id: str
     submitted_at_ms: int
-    """Milliseconds since 1970, UTC. Answers bear this time and are priced at it, whenever they are fetched."""
+    """Milliseconds since 1970, UTC. Answers carry this time and its prices, whenever they are fetched."""
     entries: tuple[BatchEntry, ...]
 
     @property

@@ -1,4 +1,4 @@
-"""What is asked for, encoded as a batch."""
+"""Encodes requests as a batch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from dragoman.canonical.tools import ToolDefinition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """One request: a text, or a history that ends with what is to be answered. ``options`` None: those of the batch."""
+    """One request: a text, or a history that ends with the message to answer. ``options`` None: the batch's options."""
 
     custom_id: str
     messages: str | Sequence[Message]
@@ -23,12 +23,12 @@ class BatchRequest:
 
 
 Requests = Mapping[str, str | Sequence[Message]] | Iterable[BatchRequest]
-"""The prompts by their ids, or whole requests."""
+"""Prompts by id, or whole requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """A batch that can be handed in. ``losses`` are by the request's id."""
+    """A batch that can be submitted. ``losses`` are by request id."""
 
     entries: tuple[BatchEntry, ...]
     lines: list[bytes]
@@ -44,8 +44,9 @@ def batch_wire(adapter: Adapter) -> BatchApi:
 
 
 def encode_batch(adapter: Adapter, requests: Requests, options: AdapterOptions) -> EncodedBatch:
-    """Raises InvalidRequestError for an empty batch, one over the provider's limits, or an id that stands in it twice,
-    and what the adapter raises of a request that it cannot write."""
+    """Encodes the requests. Raises InvalidRequestError for an empty batch, one over the provider's limits, or a
+    repeated id, and what the adapter raises for a request that it cannot encode.
+    """
     wire = batch_wire(adapter)
     batch_requests = _to_requests(requests)
     _check_ids(wire, [each.custom_id for each in batch_requests])
@@ -98,7 +99,7 @@ def _check_ids(wire: BatchApi, ids: list[str]) -> None:
 
 
 def _wire_ids(wire: BatchApi, ids: list[str]) -> list[str]:
-    """The ids as they are where the provider takes all of them, else the requests' numbers."""
+    """The ids unchanged if the provider accepts all of them, else the requests' numbers."""
     return ids if all(map(wire.accepts, ids)) else [f"request-{number}" for number in range(1, len(ids) + 1)]
 
 

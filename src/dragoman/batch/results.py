@@ -1,4 +1,4 @@
-"""The answers of a batch, read and put into the order that was asked for."""
+"""Reads the answers of a batch and puts them into the order of its requests."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from dragoman.pricing import PriceTable
 
 @dataclass(frozen=True, slots=True)
 class BatchError:
-    """Why one request of a batch has no answer; ``error`` is what the same failure raises in a live call."""
+    """Why a request of a batch has no answer; ``error`` is what the same failure raises in a live call."""
 
     custom_id: str
     error: ProviderError
@@ -53,7 +53,7 @@ _STATUS_ERRORS: dict[BatchStatus, tuple[type[ProviderError], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class BatchPrices:
-    """A price table whose usages came out of a batch: not every provider says so in the reply."""
+    """A price table that marks usages as batch usages: not every provider does so in the reply."""
 
     table: PriceTable
 
@@ -72,9 +72,9 @@ class ResultReader:
         self._pending = {entry.wire_id: entry for entry in handle.entries}
 
     def read(self, line: bytes) -> tuple[str, BatchResult] | None:
-        """The request's id and its answer; None for a blank line, a second answer, or one to no request of ours.
+        """The request's id and its answer. None for a blank line, a second answer, or an unknown request.
 
-        Raises MalformedReplyError where it is no line of results at all.
+        Raises MalformedReplyError if it is not a line of results.
         """
         if not line.strip():
             return None
@@ -83,9 +83,9 @@ class ResultReader:
         return None if entry is None else (entry.custom_id, self._to_result(entry, line_result.outcome))
 
     def iter_missing(self, state: BatchState) -> Iterator[tuple[str, BatchResult]]:
-        """Those requests that no download has mentioned, with the reason.
+        """The requests that no download has mentioned, with the reason.
 
-        Raises StreamTruncatedError where the provider says that the batch is complete.
+        Raises StreamTruncatedError if the provider says that the batch is complete.
         """
         if self._pending and state.status is BatchStatus.COMPLETED:
             raise StreamTruncatedError(

@@ -1,6 +1,6 @@
-"""Bulk runs: one prompt for each of many rows, put to one model or to several, and resumed wherever they were cut off.
+"""Bulk runs: one prompt for each of many rows, sent to one or several models, and resumable after any interruption.
 
-They need the extra ``dragoman[store]``, and Parquet ``dragoman[report]``.
+They need the extra ``dragoman[store]``, and ``dragoman[report]`` for Parquet.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ __all__ = ["BulkReport", "LostRequests", "ModelSummary", "Progress", "bulk", "bu
 
 
 class BulkSettings(TypedDict, total=False):
-    """How a bulk run is done; see `bulk` for each."""
+    """The settings of a bulk run; `bulk` documents each."""
 
     template: str | None
     system: str | None
@@ -54,28 +54,29 @@ class BulkSettings(TypedDict, total=False):
 
 
 def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
-    """Asks a model, or each of several, once for every row, and gives a report that reads the rows with their answers.
+    """Sends a prompt for every row to each model. Returns a report that reads the rows with their answers.
 
-    ``prompts`` is a file (.jsonl, .csv, .parquet), a list of texts or of rows, or a function that gives them anew.
-    ``template`` is what is said, with {column} for what the row has there: without it the column ``prompt`` is.
-    ``system`` is a template, too. ``output`` is a file of one of these kinds: the rows in their order with the columns
-    ``answer``, ``model``, ``cost`` (US dollars), ``tokens``, ``error`` and ``seconds``, each after ``prefix``.
+    ``prompts`` is a file (.jsonl, .csv, .parquet), a list of texts or of rows, or a function that returns the same rows
+    on every call. ``template`` is the prompt, with {column} for a column of the row; the default is the column
+    ``prompt``. ``system`` is a template, too. ``output`` is a file of one of these kinds: the rows in their order with
+    the columns ``answer``, ``model``, ``cost`` (US dollars), ``tokens``, ``error`` and ``seconds``, each after
+    ``prefix``.
 
-    ``manifest`` is a file of SQLite or the URL of a database; the run in it is called ``name``. Without one it lies
-    beside the output, and without that in memory. The same call goes on with a run that was cut off: no row is asked
-    again whose outcome is in the manifest, but errors are, with ``retry_errors``. What was under way when a process was
-    killed is asked again, and counted in the report's ``gone`` with a guess at its cost.
+    ``manifest`` is an SQLite file or a database URL; the run in it has the name ``name``. The default is a file next to
+    the output, or memory if there is no output. The same call resumes an interrupted run: rows with an outcome in the
+    manifest are not sent again, except errors with ``retry_errors``. Requests in flight when a process was killed are
+    sent again; the report's ``lost`` counts them with their estimated cost.
 
-    ``concurrency`` is the most requests under way at once for each model: how many there are follows what the provider
-    takes and says. ``limits`` (`dragoman.limits`) hold besides. ``budget``, US dollars or a `Budget`, is for the whole
-    run, and stops it. ``providers`` are settings as for a session. ``batch`` hands the rows to the provider's batches;
-    with ``wait=False`` the same call fetches the answers another time, otherwise it asks every ``poll_every`` seconds.
-    ``ray`` has the workers of a cluster ask, at the address that `ray.init` takes, or of one of this machine for the
-    time of the run (``local``); all else stays in this process. There are ``workers`` of them, or one for each node.
-    ``progress`` is told a `Progress` now and then.
+    ``concurrency`` is the maximum of requests in flight for each model; the actual number adapts to what the provider
+    accepts. ``limits`` (`dragoman.limits`) apply as well. ``budget``, US dollars or a `Budget`, applies to the whole
+    run, and stops it. ``providers`` are settings as for a session. ``batch`` submits the rows to the provider's batch
+    API; with ``wait=False`` a later call with the same arguments fetches the answers, otherwise this one polls every
+    ``poll_every`` seconds. ``ray`` sends the requests from the workers of a Ray cluster: an address that `ray.init`
+    takes, or ``local`` for a cluster on this machine that ends with the run; everything else stays in this process.
+    ``workers`` is their number, by default one for each node. ``progress`` is called with a `Progress` at intervals.
 
-    An error of one row is in its row. Raises what every row would meet (AuthenticationError, MissingKeyError,
-    UnpricedModelError), ConfigurationError and StoreError; the outcomes so far are kept.
+    An error that concerns one row is stored in that row. Raises errors that every row would meet (AuthenticationError,
+    MissingKeyError, UnpricedModelError), ConfigurationError and StoreError; outcomes so far are kept.
     """
     try:
         asyncio.get_running_loop()
@@ -85,7 +86,7 @@ def bulk(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSe
 
 
 async def bulk_async(prompts: Prompts, model: str | Sequence[str], **settings: Unpack[BulkSettings]) -> BulkReport:
-    """As `bulk`, with await. Cancelled, it sends nothing more, waits for what is under way, and keeps it."""
+    """`bulk`, async. If cancelled, it sends nothing more, waits for requests in flight, and keeps their outcomes."""
     arguments: dict[str, Any] = dict(settings)
     output = None if arguments.get("output") is None else Path(arguments["output"])
     manifest = arguments.get("manifest")

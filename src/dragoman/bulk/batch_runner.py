@@ -1,7 +1,7 @@
-"""Rows handed to the provider's batch API: at half the price, and answered within a day.
+"""Sends rows through the provider's batch API: at half the price, answered within a day.
 
-The handle of a batch is kept in the manifest, so that any later process picks it up. A process that ends between
-handing a batch in and keeping its handle leaves its rows in flight: they may be paid for twice, and count as such.
+The manifest keeps the handle of each batch, so that a later process can fetch it. If a process ends between submitting
+a batch and keeping its handle, its rows stay in flight: they may be billed twice, and are counted as lost.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from dragoman.bulk.rows import Source
 from dragoman.bulk.state.records import Claim, Outcome, answered_outcome, failed_outcome
 
 MAX_BATCH_ROWS = 2_000
-"""Of one batch: its requests are in memory while it is handed in."""
+"""Rows of one batch: its requests are in memory while it is submitted."""
 _SAVE_SIZE = 256
 
 
 class BatchRunner(ModelRunner):
-    """``wait`` says whether to wait until the batches are answered; ``poll_every`` is seconds."""
+    """``wait`` says whether to wait until the batches have ended; ``poll_every`` is seconds."""
 
     wait = True
     poll_every = 60.0
@@ -31,7 +31,7 @@ class BatchRunner(ModelRunner):
             raise ConfigurationError(f"no batch API is spoken for {requester.model}: run it without batch")
         settings = {name: value for name, value in requester.settings.items() if name != "timeout"}
         async with AsyncBatches(requester.model, options=requester.options, **settings) as batches:
-            # What is there already comes first: its rows may have failed, and be due again.
+            # Earlier batches come first: their rows may have failed, and be due again.
             await self._fetch_ended(batches)
             async for chunk in self._chunks(rows, requester.adapter.batch_api.max_requests):
                 await self._submit(batches, chunk)
@@ -63,14 +63,14 @@ class BatchRunner(ModelRunner):
             yield chunk
 
     async def _submit(self, batches: AsyncBatches, chunk: list[PendingRow]) -> None:
-        """As much of the chunk as the budget allows."""
+        """Submits as much of the chunk as the budget allows."""
         requests: list[BatchRequest] = []
         claims: list[Claim] = []
         budget, requester = self.tracker.budget, self.requester
         for pending in chunk:
             messages = build_messages(pending.texts)
             try:
-                budget.reserve(requester.adapter, messages, requester.options)  # and never released: it will be spent
+                budget.reserve(requester.adapter, messages, requester.options)  # never released: it will be spent
             except UnpricedModelError:
                 raise
             except BudgetExceededError as error:
@@ -89,7 +89,7 @@ class BatchRunner(ModelRunner):
         try:
             handle = await batches.submit(requests)
         except ProviderError as error:
-            if error.status is not None:  # it was refused; otherwise nobody knows
+            if error.status is not None:  # refused; without a status it may have been accepted
                 await self.write_batcher.run_in_thread(manifest.save, (), (), (), claims)
             raise
         await self.write_batcher.run_in_thread(
@@ -97,7 +97,7 @@ class BatchRunner(ModelRunner):
         )
 
     async def _fetch_ended(self, batches: AsyncBatches) -> int:
-        """Fetches what has ended; the number of batches that have not."""
+        """Fetches the batches that have ended. Returns the number of the others."""
         unfinished = 0
         manifest = self.write_batcher.manifest
         for number, handle in await self.write_batcher.run_in_thread(manifest.pending_batches, self.model_no):

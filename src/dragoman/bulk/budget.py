@@ -1,4 +1,4 @@
-"""What a run may spend. One budget holds for the whole run: all its models, and all the processes that it took."""
+"""The budget of a run. It covers the whole run: all its models, and all processes that worked on it."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -12,11 +12,11 @@ from dragoman.limits.budget import Budget, BudgetAccount, Budgets, Reservation, 
 from dragoman.store.columns import from_micros
 
 _DEFAULT_OUTPUT_TOKENS = 256
-"""Output tokens of a reply where nothing is known of its model's yet."""
+"""Expected output tokens of a reply before any reply of its model is known."""
 
 
 def budget_account(budget: Budget | Decimal | str | int | None) -> BudgetAccount | None:
-    """An amount alone is US dollars. Raises ConfigurationError."""
+    """The account of a budget; a bare amount is US dollars. Raises ConfigurationError."""
     if budget is None:
         return None
     resolved = budget if isinstance(budget, Budget) else Budget(usd=budget)
@@ -26,7 +26,7 @@ def budget_account(budget: Budget | Decimal | str | int | None) -> BudgetAccount
 
 
 class RunBudget:
-    """Guesses what a request will cost, and holds back the most that it can."""
+    """Estimates what a request will cost, and reserves the most that it can cost."""
 
     def __init__(self, prices: Prices, account: BudgetAccount | None) -> None:
         self._prices = prices
@@ -39,12 +39,12 @@ class RunBudget:
         return self._budgets.reserve(adapter, messages, (), options)
 
     def record_spend(self, usd: Decimal | None, tokens: int) -> None:
-        """Counts what was spent without being held: by earlier processes of this run, and for no answer."""
+        """Counts spending that has no reservation: of earlier processes of this run, and without an answer."""
         if self._account is not None:
             self._account.spent += Spend(usd or Decimal(0), tokens)
 
     def estimate(self, adapter: Adapter, messages: Sequence[Message], options: AdapterOptions) -> Decimal | None:
-        """US dollars: the prompt, and a reply as long as those before were on average."""
+        """The expected cost in US dollars: the prompt, and a reply of average length. None if the price is unknown."""
         model = str(adapter.model_id)
         max_output = options.max_output_tokens or adapter.default_output_tokens
         expected_output = min(max_output, round(self._average_output.get(model, _DEFAULT_OUTPUT_TOKENS)))

@@ -1,7 +1,7 @@
-"""How many requests are under way at once: a little more after each success, half after a refusal.
+"""Adapts the number of requests in flight: up after successes, half after a refusal.
 
-It begins with a few and doubles until the first refusal, as connections on the internet do; from then on each full
-window of successes adds one. Where the provider's headers say how much room is left, no more than that is sent.
+It starts low and doubles until the first refusal (slow start); then each full window of successes adds one. If the
+provider's headers state the remaining quota, no more requests than that are sent.
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from dragoman.adapter.errors import ConfigurationError
-from dragoman.bulk.room import remaining_requests
+from dragoman.bulk.rate_limit_headers import remaining_requests
 from dragoman.transport import Timing
 
 _PROBE = 1.0
-"""Seconds until a provider without room is tried again, where it does not say when there will be some."""
+"""Seconds until the next attempt at a provider without capacity that names no time."""
 
 
 class ConcurrencyController:
-    """Of one model, in one event loop. ``limit`` is how many requests may be under way now."""
+    """The limit of one model, in one event loop. ``limit`` is the number of requests that may be in flight now."""
 
     def __init__(self, max_limit: int, *, initial: int = 8, timing: Timing | None = None) -> None:
         if max_limit < 1:
@@ -38,13 +38,13 @@ class ConcurrencyController:
         self._released = asyncio.Event()
 
     async def acquire(self) -> int:
-        """Waits until one more may be sent; its number is for `succeeded` and `refused`."""
+        """Waits until one more request may be sent. Returns its number for `on_success` and `on_throttle`."""
         while True:
             wait = self._paused_until - self.timing.clock()
             if wait > 0:
-                await self.timing.sleep_async(min(wait, _PROBE))  # it may open sooner
+                await self.timing.sleep_async(min(wait, _PROBE))  # the quota may reset sooner
             elif self._remaining == 0:
-                self._remaining = 1  # the time to try has come
+                self._remaining = 1  # probe with one request
             elif self.in_flight < int(self.limit):
                 break
             else:
@@ -59,19 +59,19 @@ class ConcurrencyController:
         return self._sent
 
     def release(self) -> None:
-        """It is not under way any more, whatever came of it."""
+        """Ends one request, successful or not."""
         self.in_flight -= 1
         self._released.set()
 
     def on_success(self, number: int, headers: Mapping[str, str], tokens: int) -> None:
-        """``tokens`` are those that it took, by which the room for the next ones is known."""
+        """Counts a success. ``tokens`` are what it used, to predict how many requests the remaining quota allows."""
         self._average_tokens = tokens if not self._average_tokens else 0.9 * self._average_tokens + 0.1 * tokens
         if number > self._halved_at:
             self.limit = min(self.max_limit, self.limit + (1.0 if self._slow_start else 1.0 / self.limit))
         capacity = remaining_requests(headers, self._average_tokens, datetime.now(UTC))
         if capacity is not None:
             remaining, wait = capacity
-            # Those that were sent after this one may not be counted yet.
+            # The provider may not have counted requests sent after this one.
             self._remaining = max(0, remaining - (self._sent - number))
             if self._remaining == 0:
                 self._pause(_PROBE if wait is None else wait)
@@ -80,7 +80,7 @@ class ConcurrencyController:
         self._released.set()
 
     def on_throttle(self, number: int, wait: float) -> None:
-        """The provider has no capacity for it, for so many seconds. One window is halved once."""
+        """The provider has no capacity for ``wait`` seconds. Halves the limit once per window."""
         self.throttle_count += 1
         if number > self._halved_at:
             self.limit, self._slow_start, self._halved_at = max(1.0, self.limit / 2), False, self._sent

@@ -1,4 +1,4 @@
-"""One model's way through the rows: those that are due are put to it, as many at once as its provider takes."""
+"""Runs the rows of one model: sends those that are due, as many at once as the provider accepts."""
 
 import asyncio
 import time
@@ -36,13 +36,13 @@ from dragoman.limits.budget import Reservation
 
 _CHUNK_ROWS = 256
 _MAX_WORKER_LOSSES = 10
-"""Workers that may be lost while they ask for one row: it may be the row that ends them."""
+"""How many workers may be lost on one row: the row itself may crash them."""
 _FATAL_ERRORS = (AuthenticationError, BillingError, ConfigurationError, NotFoundError)
-"""What one row meets, every row will meet. A permission may be denied for what a single row says."""
+"""Errors that every row would meet. Permission errors are excluded: a single row's content may cause them."""
 
 
 class PendingRow(NamedTuple):
-    """A row that is to be asked; ``fault`` where it says nothing that could be."""
+    """A row to send; ``prompt_error`` says why it has no prompt."""
 
     row_no: int
     texts: tuple[str, ...]
@@ -51,7 +51,7 @@ class PendingRow(NamedTuple):
 
 
 class ModelRunner:
-    """``tally`` is told what happens, and holds the funds that all lanes share."""
+    """``tracker`` counts the outcomes and holds the budget that all models share."""
 
     def __init__(
         self,
@@ -75,12 +75,11 @@ class ModelRunner:
         self._retry_errors = retry_errors
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
-        self._freed = asyncio.Event()
 
     async def run(self, rows: Source) -> None:
-        """Returns when every row is settled, or the run has come to a stop and nothing is under way any more.
+        """Returns when every row has an outcome, or when the run has stopped and nothing is in flight.
 
-        Raises what would have met every row, such as AuthenticationError, and StoreError.
+        Raises errors that every row would meet, such as AuthenticationError, and StoreError.
         """
         try:
             async with aclosing(self.iter_pending(rows)) as pending_rows:
@@ -90,16 +89,16 @@ class ModelRunner:
         except asyncio.CancelledError:
             self.tracker.stopped = self.tracker.stopped or "interrupted"
             raise
-        finally:  # what is under way is paid for, and is waited for
+        finally:  # requests in flight are billed, so wait for them
             if self._tasks:
                 await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
 
     async def iter_pending(self, rows: Source) -> AsyncGenerator[PendingRow, None]:
-        """The rows that have no outcome yet, and, if that is wanted, those whose outcome was an error.
+        """The rows without an outcome, and with ``retry_errors`` those that failed.
 
-        Raises ConfigurationError where a row asks something else than it did before.
+        Raises ConfigurationError if the prompt of a row has changed since it was sent.
         """
         first, remaining_rows = 0, iter(rows)
         while chunk := list(islice(remaining_rows, _CHUNK_ROWS)):
@@ -129,7 +128,7 @@ class ModelRunner:
                 yield PendingRow(row_no, texts, prompt_error, previous)
 
     async def _start_row(self, pending: PendingRow) -> bool:
-        """Whether there is a point in going on."""
+        """Starts one row. Returns False when the run must stop."""
         number = await self.controller.acquire()
         if self._failure is not None or self.tracker.stopped is not None:
             self.controller.release()
@@ -150,9 +149,9 @@ class ModelRunner:
         return True
 
     async def _reserve(self, messages: list[Message]) -> Reservation | None:
-        """What the request holds back of the budget; None where the budget ends the run.
+        """Reserves the most that the request can cost; None when the budget ends the run.
 
-        While others are under way there may be more left when they are settled: less than they held back.
+        While others are in flight it waits: they may cost less than they reserved.
         """
         while True:
             try:
@@ -186,7 +185,7 @@ class ModelRunner:
     async def _request(
         self, pending: PendingRow, messages: list[Message], reservation: Reservation, number: int
     ) -> Outcome | None:
-        """Tries until there is an answer, or an error that stays; None where the run stops before it knows."""
+        """Tries until there is an answer or a permanent error; None if the run stops first."""
         estimate = (
             None
             if pending.prompt_error is not None
@@ -240,7 +239,7 @@ class ModelRunner:
                 self.tracker.record_loss(lost)
             else:
                 await self.write_batcher.discard_claim(claim)
-            if isinstance(error, RateLimitError):  # it waits with all the others, and for its turn
+            if isinstance(error, RateLimitError):  # queues again with all the others
                 self.controller.release()
                 number = await self.controller.acquire()
             else:
@@ -250,14 +249,14 @@ class ModelRunner:
         return Claim(self.model_no, pending.row_no, prompt_digest(pending.texts), estimate, now_micros())
 
     def previous_loss(self, pending: PendingRow) -> LostRequest | None:
-        """What an earlier request for this row was billed, which came to nothing."""
+        """What an earlier failed request for this row was billed."""
         previous = pending.previous
         if previous is None or previous.cost_usd is None:
             return None
         return LostRequest(self.model_no, pending.row_no, previous.sent_at, "failed", previous.cost_usd)
 
     def _retry_delay(self, error: DragomanError, tries: int, refusals: int) -> float | None:
-        """Seconds until the next try; None where there is none. Refusals cost nothing, so there may be many of them."""
+        """Seconds until the next try, or None for no retry. Refusals are free, so more of them are allowed."""
         if not isinstance(error, ProviderError) or self.tracker.stopped is not None:
             return None
         policy, timing = self.requester.retry, self.controller.timing
@@ -278,12 +277,12 @@ class ModelRunner:
             self.tracker.budget.observe_output_tokens(self.requester.model, usage.output_tokens)
 
     async def _settle_limits(self, grant: Grant | None, result: Reply | DragomanError) -> None:
-        """Tells the program's own limits what came of it."""
+        """Reports the result to the program's own limits."""
         if grant is None or self._limits is None:
             return
         if isinstance(result, Reply):
             await self._limits.observe_async(self.requester.model, result.headers)
-            if result.message.usage is not None:  # otherwise what was held stays held
+            if result.message.usage is not None:  # otherwise the reservation stands
                 await self._limits.settle_async(grant, result.message.usage)
             return
         if isinstance(result, ProviderError):
@@ -291,7 +290,7 @@ class ModelRunner:
         await self._limits.settle_async(grant, None)
 
     async def _acquire_limits(self, messages: list[Message]) -> Grant | None:
-        """Its place in the program's own limits, however long that takes: nothing was sent in the meantime."""
+        """Waits until the program's own limits admit the request. Nothing has been sent yet."""
         if self._limits is None:
             return None
         adapter, options = self.requester.adapter, self.requester.options

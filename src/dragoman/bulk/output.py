@@ -1,6 +1,6 @@
-"""Rows with their answers, written in the order of the rows: for each row one line a model, in the order of the models.
+"""Writes rows with their answers in the order of the rows: one line per row and model.
 
-A file is written beside its place and moved there when it is whole.
+A file is written under a temporary name and renamed when it is complete.
 """
 
 import csv
@@ -17,7 +17,8 @@ from dragoman.bulk.state.manifest import AnswerRow, Manifest
 from dragoman.bulk.state.records import State
 
 ANSWER_COLUMNS = ("answer", "model", "cost", "tokens", "error", "seconds")
-"""What is added to a row. ``cost`` is in US dollars, ``tokens`` are all that were billed; null is unknown."""
+"""The columns that are added to a row. ``cost`` is in US dollars, ``tokens`` are all that were billed; null is unknown.
+"""
 
 _NOT_SENT = "not asked yet"
 _IN_PROGRESS = {State.IN_FLIGHT: "under way", State.BATCHED: "in a batch that has not been fetched yet"}
@@ -26,7 +27,7 @@ _OWN_TYPES = {"cost": "DECIMAL(38, 18)", "tokens": "BIGINT", "seconds": "DOUBLE"
 
 
 def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefix: str) -> Iterator[Row]:
-    """Raises ConfigurationError where a row has a column of ours already."""
+    """Yields each row with its answers. Raises ConfigurationError if a row has one of these columns already."""
     readers = {model: _AnswerReader(manifest.iter_answers(number)) for model, number in models.items()}
     for row_no, row in enumerate(rows):
         for model, reader in readers.items():
@@ -39,7 +40,7 @@ def join_rows(rows: Source, manifest: Manifest, models: Mapping[str, int], prefi
 
 
 def write_rows(path: Path, rows: Iterable[Row], source: Source, prefix: str) -> None:
-    """Raises ConfigurationError where the file cannot hold the rows."""
+    """Writes the file. Raises ConfigurationError if it cannot hold the rows."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     suffix = validate_suffix(path)
     try:
@@ -55,7 +56,7 @@ def write_rows(path: Path, rows: Iterable[Row], source: Source, prefix: str) -> 
 
 
 class _AnswerReader:
-    """Outcomes in the order of the rows, some of which have none."""
+    """Outcomes in the order of the rows; some rows have none."""
 
     def __init__(self, outcomes: Iterator[AnswerRow]) -> None:
         self._outcomes = outcomes
@@ -92,7 +93,7 @@ def _csv(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
 
 
 def _parquet(path: Path, rows: Iterable[Row], types: Mapping[str, str], prefix: str) -> None:
-    """By way of JSON lines, which DuckDB reads with the types that the columns had, or that their values have."""
+    """Writes JSON lines, which DuckDB reads with the source's column types, or with those of the values."""
     lines = path.with_name(path.name + ".jsonl")
     value_types: dict[str, set[type]] = {}
     try:
@@ -124,7 +125,7 @@ def _duckdb_type(value_types: set[type]) -> str:
 
 
 def _column_names(source: Source) -> list[str]:
-    """All that any row has, in the order in which they come."""
+    """Every column that any row has, in order of first appearance."""
     if source.types:
         return list(source.types)
     return list(dict.fromkeys(name for row in source for name in row))
@@ -141,7 +142,7 @@ def _cell(value: Any) -> Any:
 
 
 def _to_text(value: Any) -> str:
-    """Money, times and the like as they are written; JSON has no such thing."""
+    """Text for values that JSON has no type for, such as money and times."""
     if isinstance(value, bytes | bytearray):
         raise ConfigurationError("a column holds bytes, which no answer can be written beside: leave it out")
     return f"{value:f}" if isinstance(value, Decimal) else str(value)

@@ -1,4 +1,4 @@
-"""How a run is getting on: what is done, what it cost, and what is likely to come."""
+"""The progress of a run: what is done, what it cost, and an estimate of the rest."""
 
 import asyncio
 import time
@@ -13,13 +13,13 @@ from dragoman.bulk.state.records import LostRequest, Outcome, State
 
 _NOTIFY_INTERVAL = 0.5
 _WINDOW = 30.0
-"""Seconds over which the rate is taken."""
+"""Seconds over which the rate is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts are of answers: one for each row and each model. ``done`` includes ``errors`` and what earlier processes
-    did. ``rate`` is in answers a second, lately; money is US dollars; what cannot be known yet is None.
+    """Counts answers: one for each row and model. ``done`` includes ``errors`` and the work of earlier processes.
+    ``rate`` is recent answers per second; money is US dollars; None is unknown.
     """
 
     total: int
@@ -29,7 +29,7 @@ class Progress:
     rate: float | None
     cost_usd: Decimal | None
     projected_cost_usd: Decimal | None
-    """An estimate: what is left costs what an answer of the same model cost on average."""
+    """An estimate: the rest costs what an answer of the same model cost on average."""
     seconds_left: float | None
     stopped: str | None
 
@@ -38,7 +38,7 @@ ProgressCallback = Callable[[Progress], Any]
 
 
 class ProgressTracker:
-    """Of all lanes of a run, in one event loop. ``stopped`` says why nothing more is sent."""
+    """Counts for all models of a run, in one event loop. ``stopped`` says why nothing more is sent."""
 
     def __init__(self, budget: RunBudget, total: int, callback: ProgressCallback | None) -> None:
         self.budget = budget
@@ -55,7 +55,7 @@ class ProgressTracker:
         self._notified_at = 0.0
 
     def restore(self, model: str, rows: int, done: int, errors: int, priced: int, usd: Decimal | None) -> None:
-        """What earlier processes did for that model; ``priced`` is how many answers that money is for."""
+        """Adds what earlier processes did for the model; ``priced`` is the number of answers that ``usd`` covers."""
         self._done += done
         self._errors += errors
         self._remaining[model] = rows - done
@@ -63,7 +63,7 @@ class ProgressTracker:
             self._costs[model] = (priced, usd)
 
     def record_loss(self, lost: LostRequest) -> None:
-        """Money that went, or may have gone, for nothing."""
+        """Adds money that was, or may have been, spent without an answer."""
         self.add_lost_cost(lost.estimate_usd)
         self.budget.record_spend(lost.estimate_usd, 0)
 
@@ -75,7 +75,7 @@ class ProgressTracker:
         self.in_flight += 1
 
     def reopen_row(self, model: str) -> None:
-        """A row whose outcome was an error is asked again."""
+        """Uncounts a failed row that is sent again."""
         self._done -= 1
         self._errors -= 1
         self._remaining[model] += 1
@@ -93,7 +93,7 @@ class ProgressTracker:
         self._notify_throttled()
 
     async def wait_for_one(self) -> None:
-        """Waits until something that is under way has ended."""
+        """Waits until a request in flight has ended."""
         self._finished.clear()
         await self._finished.wait()
 
@@ -116,12 +116,12 @@ class ProgressTracker:
         )
 
     def notify(self) -> None:
-        """Tells whoever watches, now."""
+        """Calls the callback now."""
         if self._callback is not None:
             self._callback(self.snapshot)
 
     def _projected_cost(self, cost: Decimal | None) -> Decimal | None:
-        """None where a model has answers to come, and none so far whose cost is known."""
+        """None if a model has rows left but no answer of known cost so far."""
         for model, remaining in self._remaining.items():
             if remaining > 0:
                 count, usd = self._costs.get(model, (0, Decimal(0)))

@@ -1,4 +1,4 @@
-"""What is said for a row: templates whose {column} is what the row has there."""
+"""Builds the prompt of a row from templates with {column} placeholders."""
 
 import json
 from hashlib import blake2b
@@ -11,9 +11,9 @@ from dragoman.canonical.message import Message
 
 
 class Template:
-    """A text with {column} in it; ``{{`` and ``}}`` are braces. Raises ConfigurationError where it is none.
+    """A text with {column} placeholders; ``{{`` and ``}}`` are braces. Raises ConfigurationError for an invalid one.
 
-    A column is looked up by its whole name: nothing else in the braces means anything.
+    A column is looked up by its whole name: no attribute, index or format is interpreted.
     """
 
     def __init__(self, text: str) -> None:
@@ -29,19 +29,19 @@ class Template:
         self._parts = [(before, column) for before, column, _, _ in parts]
 
     def fill(self, row: Row) -> str:
-        """Raises RequestError where the row has no such column, or nothing there."""
+        """The text for a row. Raises RequestError if the row lacks the column, or has null there."""
         return "".join(before + ("" if column is None else _column_text(row, column)) for before, column in self._parts)
 
 
 class PromptBuilder:
-    """The messages of each row: a system prompt, where there is one, and a prompt."""
+    """Builds the messages of each row: an optional system prompt, and a prompt."""
 
     def __init__(self, template: str | None, system: str | None) -> None:
         self._prompt = Template(f"{{{PROMPT}}}" if template is None else template)
         self._system = None if system is None else Template(system)
 
     def render(self, row: Row) -> tuple[str, ...]:
-        """The prompt, and the system prompt after it. Raises RequestError."""
+        """The prompt, followed by the system prompt if there is one. Raises RequestError."""
         prompt = self._prompt.fill(row)
         if not prompt.strip():
             raise RequestError("the prompt is empty")
@@ -54,7 +54,7 @@ def build_messages(texts: tuple[str, ...]) -> list[Message]:
 
 
 def prompt_digest(texts: tuple[str, ...]) -> str:
-    """By which a later process knows that a row is still the one that was asked."""
+    """Identifies the rendered prompt, so that a later process notices a changed row."""
     return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

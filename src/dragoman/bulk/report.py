@@ -1,4 +1,4 @@
-"""What a run came to: for each model what it cost, took and failed at, and how far the models agree."""
+"""The report of a run: cost, time, errors and agreement per model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ _TITLES = ("model", "answers", "errors", "cost", "tokens in", "tokens out", "sec
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
     """One model. Money is US dollars, tokens are of all answers; None is unknown. ``unpriced`` answers have no known
-    cost, or not all of it. ``seconds`` and ``slow_seconds`` are the middle answer's, and that of one in twenty.
-    ``agreement``: how often it says the same as another model, of all answers that there are to compare.
+    cost, or only part of it. ``median_seconds`` and ``p95_seconds`` are times of an answer. ``agreement`` is the share
+    of answers that equal another model's, of all that can be compared.
     """
 
     model: str
@@ -39,8 +39,9 @@ class ModelSummary:
 
 @dataclass(frozen=True, slots=True)
 class LostRequests:
-    """Requests that may have been paid for without an answer of theirs here, by why; ``usd`` is a guess, or known
-    where the provider billed a reply that was an error."""
+    """Requests that may have been billed without an answer, by reason. ``usd`` is an estimate, or the known cost if the
+    provider billed a reply that was an error.
+    """
 
     killed: int = 0
     network: int = 0
@@ -50,8 +51,8 @@ class LostRequests:
 
 @dataclass(eq=False)
 class BulkReport:
-    """``stopped`` says why rows are left; None where none is. The rows are read from the manifest as they are asked
-    for; `close` it, or use it as a context manager.
+    """``stopped`` says why rows are left, or None if none are. Iterating reads the rows from the manifest; `close` it,
+    or use it as a context manager.
     """
 
     row_count: int
@@ -60,7 +61,7 @@ class BulkReport:
     agreement: Mapping[tuple[str, str], float | None]
     stopped: str | None
     cost_usd: Decimal | None
-    """Of all answers and errors, as far as it is known."""
+    """The known cost of all answers and errors."""
     _manifest: Manifest = field(repr=False)
     _source: Source = field(repr=False)
     _models: Mapping[str, int] = field(repr=False)
@@ -68,7 +69,7 @@ class BulkReport:
 
     @property
     def finished(self) -> bool:
-        """Whether every row has an outcome, be it an error."""
+        """Whether every row has an outcome: an answer or an error."""
         return all(line.answered + line.errors == self.row_count for line in self.models)
 
     @property
@@ -76,15 +77,15 @@ class BulkReport:
         return sum(line.errors for line in self.models)
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows with their answers, in order; the columns are those of the output file."""
+        """The rows with their answers, in order, with the columns of the output file."""
         return join_rows(self._source, self._manifest, self._models, self._prefix)
 
     def table_rows(self) -> list[tuple[str, ...]]:
-        """The models side by side, a row each, under a row of titles."""
+        """One row of text per model, after a row of titles."""
         return [_TITLES, *map(_format_row, self.models)]
 
     def __str__(self) -> str:
-        """The models side by side."""
+        """The models as a text table."""
         cells = self.table_rows()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         return "\n".join(f"{row[0]:<{widths[0]}}" + _align_right(row[1:], widths[1:]) for row in cells)
@@ -122,8 +123,9 @@ def build_report(
 
 @dataclass(frozen=True, slots=True)
 class ModelCounts:
-    """How one model stands. ``priced``: how many outcomes the money is for. ``batched_usd``: a guess at what the rows
-    cost that stand in batches."""
+    """The counts of one model. ``priced`` is the number of outcomes that ``usd`` covers. ``batched_usd`` is the
+    estimated cost of the rows in batches.
+    """
 
     answered: int
     errors: int
@@ -142,7 +144,7 @@ class ModelCounts:
 def count_outcomes(manifest: Manifest, model_no: int) -> ModelCounts:
     c = answers.c
     input_total = c.input_tokens + c.cached_input_tokens + c.cache_creation_input_tokens
-    # Grouped by cost, which the database itself could not add up exactly on SQLite.
+    # Grouped by cost, because SQLite cannot add decimals exactly.
     query = select(
         c.state, c.cost_status, c.cost_usd, func.count(), func.sum(input_total), func.sum(c.output_tokens)
     ).where(_for_model(manifest, model_no))
@@ -194,7 +196,7 @@ def _seconds(manifest: Manifest, model_no: int, count: int, share: float) -> flo
 
 
 def _count_agreement(manifest: Manifest, one: int, other: int) -> tuple[int, int]:
-    """On how many rows two models say the same, of how many that both have answered."""
+    """The number of rows on which two models agree, and of those that both have answered."""
     left, right = answers.alias("mine"), answers.alias("its")
     both = and_(
         left.c.run_no == manifest.run_no,

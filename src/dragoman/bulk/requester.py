@@ -1,4 +1,4 @@
-"""One model that rows are put to: its adapter, its transport, and one request at a time through them."""
+"""One model of a run: its adapter, its transport, and one request at a time through them."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ _RUN_RETRY = RetryPolicy(max_retries=4, max_retry_after=600.0)
 
 
 class WorkerLostError(NetworkError):
-    """The process that sent the request is gone: nobody knows whether it was answered."""
+    """The worker that sent the request is gone: whether it was answered is unknown."""
 
 
 class Reply(NamedTuple):
@@ -26,7 +26,7 @@ class Reply(NamedTuple):
 
 
 class ModelConfig(NamedTuple):
-    """What a model is asked with. It goes to other processes, so everything in it can be pickled there.
+    """The settings of requests to a model. It is sent to other processes, so everything in it can be pickled.
 
     ``settings`` are those of the transport, as for a session.
     """
@@ -38,9 +38,9 @@ class ModelConfig(NamedTuple):
 
 
 class Requester(ABC):
-    """Raises UnknownProviderError.
+    """Sends requests to one model. Raises UnknownProviderError.
 
-    Retries are the run's business, not the transport's: each try is noted before it is sent.
+    The run retries, not the transport: each attempt is recorded before it is sent.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -52,14 +52,14 @@ class Requester(ABC):
 
     @abstractmethod
     async def ask(self, messages: Sequence[Message]) -> Reply:
-        """Raises what the adapter raises of a request it cannot write, and ProviderError."""
+        """Sends one request. Raises ProviderError, and what the adapter raises for a request that it cannot encode."""
 
     @abstractmethod
     async def close(self) -> None: ...
 
 
 class LocalRequester(Requester):
-    """Sends from this process. Raises ConfigurationError and MissingKeyError, too."""
+    """Sends from this process. Also raises ConfigurationError and MissingKeyError."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)

@@ -1,6 +1,6 @@
-"""Where rows come from: files, lists, and functions that give them anew. A source is read more than once.
+"""Reads rows from files, lists and functions. A source is read more than once.
 
-Nothing here holds more than a few rows: a run reads its source when it asks and again when it writes the answers.
+Only a few rows are in memory at a time: a run reads its source to send the prompts and again to write the answers.
 """
 
 import csv
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Prompts = str | Path | Iterable[str | Mapping[str, Any]] | Callable[[], Iterable[str | Mapping[str, Any]]]
-"""A file, rows in memory, or a function that gives the same rows whenever it is called. A text alone is a file's name;
-a text among rows is a row with the one column ``prompt``."""
+"""A file, rows in memory, or a function that returns the same rows on every call. A single text is a file name; a text
+among rows is a row with the one column ``prompt``.
+"""
 
 PROMPT = "prompt"
 JSON_LINES = (".jsonl", ".ndjson")
@@ -28,11 +29,11 @@ _ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 class Source(Protocol):
-    """Rows in their order, the same ones whenever they are read."""
+    """Rows in a fixed order, the same on every iteration."""
 
     name: str
     types: Mapping[str, str]
-    """The columns' types in DuckDB's words, as far as the source has types."""
+    """The columns' DuckDB types, if the source has types."""
 
     def __iter__(self) -> Iterator[Row]: ...
 
@@ -40,7 +41,7 @@ class Source(Protocol):
 
 
 def open_source(prompts: Prompts) -> Source:
-    """Raises ConfigurationError where it can be read but once, or is no file of a kind that is known."""
+    """Opens the source. Raises ConfigurationError if it can be read only once, or is a file of an unknown kind."""
     if isinstance(prompts, str | Path):
         path = Path(prompts)
         if not path.is_file():
@@ -64,7 +65,7 @@ def validate_suffix(path: Path) -> str:
 
 
 class MemorySource:
-    """Rows that the program holds or makes."""
+    """Rows that the program holds or generates."""
 
     def __init__(self, rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> None:
         self.name = "the rows"
@@ -82,7 +83,7 @@ class MemorySource:
 
 
 class JsonLinesSource:
-    """An object a line, or a text; lines without either are left out."""
+    """One object or text per line; blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
@@ -101,7 +102,7 @@ class JsonLinesSource:
 
 
 class CsvSource:
-    """A header, and a text for each column; a row with too many or too few of them is an error."""
+    """A header, and a text for each column; a row with too many or too few values is an error."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
@@ -144,7 +145,7 @@ class ParquetSource:
         self.types: Mapping[str, str] = {name: kind for name, kind, *_ in described}
 
     def __iter__(self) -> Iterator[Row]:
-        # Times with a zone as texts: Python would need another package for them.
+        # Times with a zone are read as text: Python needs another package for them.
         columns = ", ".join(
             f"CAST({_quote_identifier(name)} AS VARCHAR)" if kind == _ZONED else _quote_identifier(name)
             for name, kind in self.types.items()
@@ -179,7 +180,7 @@ _SOURCE_TYPES: dict[str, Callable[[Path], Source]] = {
 
 
 def connect_duckdb() -> "DuckDBPyConnection":
-    """A database in memory that keeps rows in their order. Raises MissingExtraError without duckdb."""
+    """An in-memory database that keeps rows in order. Raises MissingExtraError without duckdb."""
     try:
         import duckdb as duckdb_module
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""A bulk run from its beginning to its report: everything but how rows are put to a model, which a lane does."""
+"""Runs a bulk run from its start to its report. A `ModelRunner` sends the rows of each model."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 CONCURRENCY = 64
 _RUNTIME_OPTIONS = ("context", "stream", "headers")
-"""Options that say nothing of what is asked."""
+"""Options that do not change the prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """What is to be done; see `dragoman.bulk.bulk` for each."""
+    """The settings of a run; `dragoman.bulk.bulk` documents each."""
 
     source: Source
     models: Sequence[str]
@@ -64,15 +64,16 @@ class RunConfig:
     controller: Callable[[int], ConcurrencyController] = ConcurrencyController
 
     def fingerprint(self) -> dict[str, Any]:
-        """What has to stay the same for a run to go on."""
+        """The settings that must stay the same for a run to be resumed."""
         relevant = {name: value for name, value in asdict(self.options).items() if name not in _RUNTIME_OPTIONS}
         options = blake2b(repr(sorted(relevant.items())).encode(), digest_size=16).hexdigest()
         return {"prompt": self.template, "system": self.system, "options": options}
 
 
 async def run_bulk(config: RunConfig) -> BulkReport:
-    """Does what is left of the job. Raises what would have met every row, ConfigurationError and StoreError; what was
-    answered by then is kept, and the same job goes on from there."""
+    """Does what is left of the run. Raises errors that every row would meet, ConfigurationError and StoreError;
+    outcomes so far are kept, and the same call resumes from there.
+    """
     _check_config(config)
     prompt_builder = PromptBuilder(config.template, config.system)
     prices = _prices(config)
@@ -136,7 +137,7 @@ async def run_bulk(config: RunConfig) -> BulkReport:
 
 
 async def _run_all(runners: Sequence[ModelRunner], source: Source, tracker: ProgressTracker) -> None:
-    """The first failure of a lane stops the others, which end what they have under way."""
+    """The first failure stops the other models, which finish their requests in flight."""
 
     async def run_one(runner: ModelRunner) -> None:
         try:
@@ -159,7 +160,7 @@ def _model_configs(config: RunConfig, prices: Prices) -> list[ModelConfig]:
 
 
 def _create_worker_pool(config: RunConfig, prices: Prices) -> "WorkerPool | None":
-    """Those who ask, where this process does not do it itself."""
+    """The workers that send the requests, or None if this process does."""
     if config.ray is None:
         return None
     from dragoman.bulk.workers.cluster import Cluster

@@ -4,7 +4,6 @@ from dragoman.adapter.errors import MissingExtraError
 
 try:
     from dragoman.store.async_store import AsyncStore
-    from dragoman.store.cluster import citus_statements
     from dragoman.store.errors import (
         ConflictError,
         SessionNotFoundError,
@@ -14,6 +13,7 @@ try:
         UnreadableError,
     )
     from dragoman.store.records import ExportResult, SearchHit, SessionPage, SessionRecord, StoredSession
+    from dragoman.store.schema import citus_statements
     from dragoman.store.store import Store
 except ModuleNotFoundError as missing:
     if (missing.name or "").split(".")[0] != "sqlalchemy":

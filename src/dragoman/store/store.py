@@ -14,8 +14,8 @@ from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.ids import new_session_id
 from dragoman.canonical.message import Message
 from dragoman.pricing.cost_lines import CostLine, cost_line, sum_lines
-from dragoman.store import forking, queries, writes
 from dragoman.store import jsonl as json_lines
+from dragoman.store import queries, writes
 from dragoman.store.columns import to_micros
 from dragoman.store.database import Database, Synchronous, default_url
 from dragoman.store.errors import StoreError
@@ -174,7 +174,7 @@ class Store:
         now = to_micros(self._clock())
 
         def fork_and_read(connection: Any) -> SessionRecord:
-            forking.fork(connection, session_id, at_message_id, new_id, now)
+            writes.fork(connection, session_id, at_message_id, new_id, now)
             return queries.record(connection, new_id)
 
         return self._database.write(fork_and_read)

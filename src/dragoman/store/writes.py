@@ -4,20 +4,69 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from pydantic_core import to_json
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    Row,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.message import Message
-from dragoman.store.advance import advance
 from dragoman.store.columns import encode_id, encode_optional, encode_optional_json
 from dragoman.store.errors import ConflictError, SessionNotFoundError, StoreError
 from dragoman.store.records import SessionRecord
 from dragoman.store.rows import attempt_row, message_row, session_row
-from dragoman.store.schema import attempts, messages, sessions
-from dragoman.store.tool_calls import save_tool_calls, save_tool_ids
+from dragoman.store.schema import attempts, messages, sessions, tool_calls, tool_ids
+from dragoman.store.tool_calls import CANCELLED, PENDING, save_tool_calls, save_tool_ids
+
+Values = Mapping[str, Any]
 
 _MAX_VERSION = 2**63
+
+# Made once: to build a statement takes as long as to run it.
+_ADVANCE = (
+    update(sessions)
+    .where(sessions.c.id == bindparam("of_session"))
+    .values(
+        version=sessions.c.version + 1,
+        next_seq=sessions.c.next_seq + bindparam("added"),
+        updated_at=bindparam("moment"),
+        active_model=func.coalesce(bindparam("answering", type_=Text()), sessions.c.active_model),
+    )
+    .returning(sessions.c.version, sessions.c.next_seq)
+)
+_ADVANCE_FROM_VERSION = _ADVANCE.where(sessions.c.version == bindparam("seen"))
+
+
+def _with_messages(advance: ReturningUpdate[Any]) -> Select[Any]:
+    """Adds nothing where no session is moved on."""
+    advanced = advance.cte("advanced")
+    columns = [Column(column.name, column.type) for column in messages.c]
+    read = func.json_to_recordset(cast(bindparam("rows", type_=Text()), JSON))
+    new = read.table_valued(*columns, name="new", joins_implicitly=True).render_derived(with_types=True)
+    known = {"session_id": bindparam("of_session"), "seq": advanced.c.next_seq - bindparam("added") + new.c.seq}
+    selected = select(*(known.get(column.name, new.c[column.name]) for column in messages.c)).select_from(advanced)
+    inserted = insert(messages).from_select([column.name for column in messages.c], selected).cte("kept")
+    return select(advanced.c.version, advanced.c.next_seq).add_cte(inserted)
+
+
+_ADVANCE_AND_INSERT = _with_messages(_ADVANCE)
+_ADVANCE_AND_INSERT_FROM_VERSION = _with_messages(_ADVANCE_FROM_VERSION)
+_INSERT = insert(messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +154,29 @@ def annotate(
     return version
 
 
+def _advance(
+    connection: Connection, session_id: str, rows: Sequence[dict[str, Any]], expected: int | None, **values: Any
+) -> Row[Any] | None:
+    """The session's new ``version`` and ``next_seq``; None where it is not there, or not at the expected version.
+
+    ``rows`` are the messages, with their place in the turn as ``seq``. ``values``: ``moment`` and ``answering``, as in
+    the session's row. Raises IntegrityError where the session has a message of one of their ids.
+    """
+    values |= {"of_session": session_id, "added": len(rows)}
+    if expected is not None:
+        values["seen"] = expected
+    if rows and connection.dialect.name == "postgresql":
+        values["rows"] = to_json(rows).decode()
+        return connection.execute(
+            _ADVANCE_AND_INSERT if expected is None else _ADVANCE_AND_INSERT_FROM_VERSION, values
+        ).one_or_none()
+    session = connection.execute(_ADVANCE if expected is None else _ADVANCE_FROM_VERSION, values).one_or_none()
+    if rows and session is not None:
+        first = session.next_seq - len(rows)
+        connection.execute(_INSERT, [{**row, "seq": first + row["seq"]} for row in rows])
+    return session
+
+
 def _advance_session(
     connection: Connection,
     row_id: str,
@@ -116,7 +188,7 @@ def _advance_session(
 ) -> Row[Any]:
     """The session's row, moved on. Raises SessionNotFoundError and ConflictError."""
     expected_version = expected if expected is None or 0 <= expected < _MAX_VERSION else -1
-    session = advance(connection, row_id, rows, expected_version, moment=now, answering=encode_optional(model))
+    session = _advance(connection, row_id, rows, expected_version, moment=now, answering=encode_optional(model))
     if session is None:
         found = connection.execute(select(sessions.c.version).where(sessions.c.id == row_id)).scalar_one_or_none()
         if found is None:
@@ -166,3 +238,65 @@ def _save_attempts(connection: Connection, session_id: str, broken: Sequence[Mes
     first = 0 if last is None else last + 1
     rows = [attempt_row(message, session_id, seq) for seq, message in enumerate(broken, first)]
     connection.execute(insert(attempts), rows)
+
+
+def fork(connection: Connection, session_id: str, message_id: str | None, new_id: str, now: int) -> None:
+    """Up to that message; None means all. Raises SessionNotFoundError and ConflictError."""
+    old, new = encode_id(session_id, "the session's id"), encode_id(new_id, "the session's id")
+    # Held, so that it is neither deleted nor appended to meanwhile; SQLite has one writer anyway.
+    locked = select(sessions).where(sessions.c.id == old).with_for_update(read=True)
+    session = connection.execute(locked).mappings().one_or_none()
+    if session is None:
+        raise session_not_found(session_id)
+    count = session["next_seq"] if message_id is None else _find_seq(connection, session_id, message_id) + 1
+    message_rows = _read_rows(
+        connection, _select_session(messages, old).where(messages.c.seq < count).order_by(messages.c.seq)
+    )
+    changed = {
+        "id": new,
+        "version": 0,
+        "next_seq": count,
+        "parent_session_id": old,
+        "parent_message_id": message_rows[-1]["id"] if message_rows else None,
+        "created_at": now,
+        "updated_at": now,
+    }
+    try:
+        connection.execute(insert(sessions), {**session, **changed})
+    except IntegrityError:
+        raise ConflictError(f"a session {new_id!r:.80} is there already") from None
+    copied_ids = {row["id"] for row in message_rows}
+    call_rows = _read_rows(connection, _select_session(tool_calls, old).where(tool_calls.c.seq < count))
+    id_rows = _read_rows(connection, _select_session(tool_ids, old).order_by(tool_ids.c.number))
+    _insert_rows(connection, messages, new, [{**row, "inherited": True} for row in message_rows])
+    _insert_rows(connection, tool_calls, new, [_reopen_call(row, copied_ids) for row in call_rows])
+    _insert_rows(connection, tool_ids, new, [{name: row[name] for name in row if name != "number"} for row in id_rows])
+
+
+def _find_seq(connection: Connection, session_id: str, message_id: str) -> int:
+    is_message = messages.c.id == encode_id(message_id, "the message's id")
+    query = select(messages.c.seq).where(messages.c.session_id == encode_id(session_id, "the session's id"), is_message)
+    seq: int | None = connection.execute(query).scalar_one_or_none()
+    if seq is None:
+        raise SessionNotFoundError(f"the session {session_id!r:.80} has no message {message_id!r:.80}")
+    return seq
+
+
+def _reopen_call(call: Values, copied_ids: set[str]) -> Values:
+    """A call whose result comes after the last message that was copied is pending again."""
+    if call["status"] == CANCELLED or call["result_message_id"] is None or call["result_message_id"] in copied_ids:
+        return call
+    return {**call, "status": PENDING, "result_message_id": None, "completed_at": None}
+
+
+def _select_session(table: Table, session_id: str) -> Select[Any]:
+    return select(table).where(table.c.session_id == session_id)
+
+
+def _read_rows(connection: Connection, query: Select[Any]) -> list[Values]:
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _insert_rows(connection: Connection, table: Table, session_id: str, rows: Sequence[Values]) -> None:
+    if rows:
+        connection.execute(insert(table), [{**row, "session_id": session_id} for row in rows])

@@ -1,28 +1,46 @@
 """One call as both kinds of transport see it: what is sent, what came back and what that means. No I/O here."""
 
 import math
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dragoman.adapter.contract import Adapter
 from dragoman.adapter.errors import (
+    ConfigurationError,
     DragomanError,
     FrameTooLargeError,
     MalformedReplyError,
+    NetworkError,
     ProviderError,
     RequestError,
     RequestTimeoutError,
     UnclassifiedError,
+    mask_secrets,
 )
 from dragoman.adapter.wire import Headers, WireResponse
 from dragoman.transport.credentials import ApiKey
-from dragoman.transport.failures import as_error
 from dragoman.transport.inflate import Inflater, inflater_for
 from dragoman.transport.retry import RetryState
 
 ERROR_BODY_CAP = 256 * 1024
 """Bytes read of a failing reply; what follows is no message."""
+_HTTP_LIBRARIES = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp"})
+_CONNECTION_ERRORS = frozenset({"TransportError", "StreamError", "NetworkError", "ProtocolError", "ClientError"})
+_BACKEND_LIBRARIES = frozenset({"anyio"})
+"""Whose exceptions httpx lets through now and then, when TLS ends badly."""
+_VENDOR_PACKAGES = frozenset({"anthropic", "openai", "ollama"})
+_URL_SECRETS = re.compile(r"(?<=://)[^/\s@]*@|\?\S+")
+_MAX_TEXT = 300
+
+_NO_DATA = "nothing arrived in time: raise timeout if the model may take longer"
+_TIMEOUTS = {
+    "ConnectTimeout": "no connection was made in time",
+    "ConnectionTimeoutError": "no connection was made or became free in time: raise max_connections if all are in use",
+    "PoolTimeout": "no connection became free in time: raise max_connections, or read and leave streams sooner",
+    "WriteTimeout": "the request could not be written in time",
+}
 
 
 class RawResponse(Protocol):
@@ -198,3 +216,46 @@ def validate_timeout(seconds: float) -> float:
     if not seconds > 0:
         raise RequestError(f"a timeout is a number of seconds over 0, not {seconds!r}")
     return seconds
+
+
+def as_error(raised: Exception, provider: str, key: ApiKey | None = None) -> DragomanError | None:
+    """The error that an exception means; None where it is no failure of a request but a bug, which should show.
+
+    The exception's text may repeat what the provider sent; the key is taken out of it.
+    """
+    if isinstance(raised, DragomanError):
+        return raised
+    class_names = _class_names(raised, _HTTP_LIBRARIES)
+    if "TimeoutException" in class_names or isinstance(raised, TimeoutError):
+        message = next((text for name, text in _TIMEOUTS.items() if name in class_names), _NO_DATA)
+        return RequestTimeoutError(message, provider=provider)
+    if "DecodingError" in class_names:
+        return MalformedReplyError(_describe("the reply could not be decoded", raised, key), provider=provider)
+    if class_names & {"LocalProtocolError", "UnsupportedProtocol", "InvalidURL"}:
+        return RequestError(f"the request cannot be sent: {type(raised).__name__}")
+    if class_names & _CONNECTION_ERRORS or isinstance(raised, OSError) or _class_names(raised, _BACKEND_LIBRARIES):
+        return NetworkError(_describe("the connection failed", raised, key), provider=provider)
+    return _vendor_error(raised, provider, key)
+
+
+def _vendor_error(raised: Exception, provider: str, key: ApiKey | None) -> DragomanError | None:
+    class_names = _class_names(raised, _VENDOR_PACKAGES)
+    if "APITimeoutError" in class_names:
+        return RequestTimeoutError(_NO_DATA, provider=provider)
+    if "APIConnectionError" in class_names:
+        cause = raised.__cause__
+        inner = as_error(cause, provider, key) if isinstance(cause, Exception) else None
+        return inner or NetworkError(_describe("the connection failed", raised, key), provider=provider)
+    if class_names or (isinstance(raised, TypeError) and "authentication" in str(raised)):
+        return ConfigurationError(_describe("the client refuses to send the request", raised, key))
+    return None
+
+
+def _class_names(raised: Exception, libraries: frozenset[str]) -> set[str]:
+    return {kind.__name__ for kind in type(raised).__mro__ if kind.__module__.partition(".")[0] in libraries}
+
+
+def _describe(problem: str, raised: Exception, key: ApiKey | None) -> str:
+    text = str(raised) if key is None else key.mask(str(raised))
+    text = _URL_SECRETS.sub("***", text).strip()
+    return mask_secrets(f"{problem}: {type(raised).__name__}{f': {text[:_MAX_TEXT]}' if text else ''}")

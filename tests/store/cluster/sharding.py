@@ -16,8 +16,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, create_engine, event, make_url, text
 
 from dragoman.store import Store
-from dragoman.store.cluster import distribution_column
-from dragoman.store.schema import metadata
+from dragoman.store.schema import distribution_column, metadata
 
 NODES = ("node0", "node1")
 

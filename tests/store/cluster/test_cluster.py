@@ -11,8 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dragoman.canonical.message import Message
 from dragoman.store import Store, StoreError, citus_statements
-from dragoman.store.cluster import distribution_column
-from dragoman.store.schema import metadata
+from dragoman.store.schema import distribution_column, metadata
 from tests.store.cluster.sharding import (
     NODES,
     create_database,

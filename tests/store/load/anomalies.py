@@ -97,8 +97,9 @@ def read_journals(files: Iterable[Path]) -> JournalLog:
                 note = TurnRecord(raw["session"], tuple(raw["messages"]), raw["at"])
                 by_first[raw["begin"]] = note
                 log.notes.append(note)
-            elif "kept" in raw:
-                by_first[raw["kept"]].acknowledged, by_first[raw["kept"]].version = raw["at"], raw["version"]
+            elif "acknowledged" in raw:
+                note = by_first[raw["acknowledged"]]
+                note.acknowledged, note.version = raw["at"], raw["version"]
             elif "conflict" in raw:
                 log.conflicts += 1
             else:

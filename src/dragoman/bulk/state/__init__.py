@@ -1,1 +1,1 @@
-"""What a run keeps on disk: its manifest, its lock and its writes."""
+"""The state of a run on disk: its manifest, its lock and its writes."""

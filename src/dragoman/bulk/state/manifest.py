@@ -1,7 +1,7 @@
-"""The manifest of a run: what was asked, what came of it, and what was under way, in SQLite or PostgreSQL.
+"""The manifest of a run: requests, outcomes and requests in flight, in SQLite or PostgreSQL.
 
-A request is noted before it is sent and its outcome when it is there, so a process that ends at any moment leaves
-behind exactly the requests that nobody can know the end of.
+A request is recorded before it is sent and its outcome when it arrives. If a process ends at any moment, exactly the
+requests with an unknown end stay in flight.
 """
 
 import json
@@ -29,7 +29,7 @@ _PAGE_SIZE = 1_000
 
 
 class AnswerRow(NamedTuple):
-    """One row's outcome as it is written out."""
+    """One row's outcome as it is written to the output."""
 
     row_no: int
     state: State
@@ -41,10 +41,10 @@ class AnswerRow(NamedTuple):
 
 
 class Manifest:
-    """``place`` is a file of SQLite or a URL. One process at a time works on a run; several may have runs in one
-    database, each with a ``name``.
+    """``place`` is an SQLite file or a URL. One process at a time works on a run; a database may hold several runs,
+    each with a ``name``.
 
-    Raises ConfigurationError where the run is another process's or asks something else, and StoreError.
+    Raises ConfigurationError if another process works on the run or its settings differ, and StoreError.
     """
 
     def __init__(self, location: str | Path, name: str = "bulk") -> None:
@@ -67,7 +67,7 @@ class Manifest:
             raise
 
     def open_run(self, run_config: Mapping[str, Any], models: Sequence[str]) -> list[int]:
-        """The numbers of the models in this run, which begins or goes on. What was under way is lost from now on."""
+        """Starts or resumes the run. Returns the models' numbers. Requests in flight are lost from now on."""
 
         def work(connection: Connection) -> list[int]:
             found = connection.execute(select(runs).where(runs.c.name == self.name)).one_or_none()
@@ -93,7 +93,7 @@ class Manifest:
         return self._database.write(work)
 
     def load_known(self, model_no: int, first: int, count: int) -> dict[int, KnownRow]:
-        """What is there of that many rows from the first on, by their numbers."""
+        """The known rows by number, among ``count`` rows starting at ``first``."""
         columns = (answers.c.row_no, answers.c.state, answers.c.digest, answers.c.sent_at, answers.c.cost_usd)
         query = select(*columns).where(self._for_model(model_no), answers.c.row_no.between(first, first + count - 1))
         found = self._database.read(lambda connection: connection.execute(query).all())
@@ -106,8 +106,9 @@ class Manifest:
         lost: Sequence[LostRequest] = (),
         unsent: Sequence[Claim] = (),
     ) -> None:
-        """Keeps all of it, or nothing where this raises. ``unsent``: claims of requests that were not sent after all,
-        or that the provider refused to read."""
+        """Saves all of it, or nothing if this raises. ``unsent`` are claims of requests that were not sent, or that the
+        provider refused unread.
+        """
         if claims or outcomes or lost or unsent:
             self._database.write(lambda connection: self._save(connection, claims, outcomes, lost, unsent))
 
@@ -138,7 +139,7 @@ class Manifest:
     # -- Batches of the provider's
 
     def save_batch(self, model_no: int, handle: BatchHandle, row_nos: Iterable[int]) -> None:
-        """Keeps a batch that was handed in; its rows stand in it from now on."""
+        """Saves a submitted batch and marks its rows as batched."""
 
         def work(connection: Connection) -> None:
             conditions = and_(batches.c.run_no == self.run_no, batches.c.model_no == model_no)
@@ -163,7 +164,7 @@ class Manifest:
         self._database.write(work)
 
     def pending_batches(self, model_no: int) -> list[tuple[int, BatchHandle]]:
-        """The batches that were not fetched yet, by their numbers."""
+        """The batches that were not fetched yet, with their numbers."""
         conditions = (batches.c.run_no == self.run_no, batches.c.model_no == model_no, batches.c.fetched.is_(False))
         query = select(batches.c.batch_no, batches.c.handle).where(*conditions).order_by(batches.c.batch_no)
         found = self._database.read(lambda connection: connection.execute(query).all())
@@ -176,7 +177,7 @@ class Manifest:
         )
 
     def read(self, statement: Any) -> Sequence[Any]:
-        """What a query finds, for reports."""
+        """The rows of a query, for reports."""
         found: Sequence[Any] = self._database.read(lambda connection: connection.execute(statement).all())
         return found
 
@@ -258,7 +259,7 @@ def now_micros() -> int:
 
 
 def sum_known(*amounts: Decimal | None) -> Decimal | None:
-    """The sum of what is known; None where nothing is."""
+    """The sum of the known amounts; None if none is known."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known, Decimal(0)) if known else None
 
@@ -271,5 +272,5 @@ def _outcome_row(outcome: Outcome) -> dict[str, Any]:
 
 def _create_tables(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7021780)")  # one program at a time makes the tables
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7021780)")  # one program at a time creates the tables
     metadata.create_all(connection)

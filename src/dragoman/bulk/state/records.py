@@ -1,8 +1,10 @@
-"""What a manifest is told of one row and one model. Times are microseconds since 1970, UTC; money is US dollars."""
+"""The records of a manifest: one row and one model. Times are microseconds since 1970, UTC; money is US dollars."""
 
+import string
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, Literal
 
 from dragoman.adapter.errors import DragomanError, ProviderError
@@ -10,21 +12,22 @@ from dragoman.canonical.message import Message
 from dragoman.canonical.usage import CostStatus, Usage
 
 LossReason = Literal["killed", "network", "failed"]
-"""Why money went, or may have gone, for no answer: the process ended, the way to the provider broke, or the provider
-billed a reply that was an error and was asked for again."""
+"""Why money was, or may have been, spent without an answer: the process ended, the connection failed, or the provider
+billed a reply that was an error and was requested again.
+"""
 
 
 class State(StrEnum):
     IN_FLIGHT = "in_flight"
     BATCHED = "batched"
-    """It stands in a batch of the provider's that was handed in."""
+    """It is part of a batch that was submitted to the provider."""
     ANSWERED = "answered"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRow:
-    """What the manifest holds of a row."""
+    """What the manifest holds about a row."""
 
     state: State
     digest: str
@@ -34,7 +37,7 @@ class KnownRow:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A request that is about to be sent. ``estimate_usd`` is what it will cost at a guess; None: nobody knows."""
+    """A request that is about to be sent. ``estimate_usd`` is its estimated cost; None is unknown."""
 
     model_no: int
     row_no: int
@@ -45,8 +48,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """A request that was paid for, or may have been, though no answer of it is here. ``estimate_usd`` is the claim's,
-    or the cost where that is known."""
+    """A request that was, or may have been, billed without an answer. ``estimate_usd`` is the claim's, or the cost if
+    that is known.
+    """
 
     model_no: int
     row_no: int
@@ -61,14 +65,14 @@ class LostRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a row. ``ms`` is how long the request took that decided it; ``tries`` how many there were."""
+    """The outcome of a row. ``ms`` is the time of the request that decided it; ``tries`` is the number of requests."""
 
     model_no: int
     row_no: int
     state: State
     answer: str | None = None
     alike: str | None = None
-    """The same for answers that differ in case, spaces or the punctuation around them alone."""
+    """The `answer_key`."""
     error: str | None = None
     error_class: str | None = None
     retryable: bool = False
@@ -82,12 +86,17 @@ class Outcome:
     tries: int = 1
 
 
+_STRIPPED = string.whitespace + string.punctuation
 _BUCKETS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
 
 
-def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
-    from dragoman.bulk.agreement import answer_key  # few runs compare
+def answer_key(answer: str) -> str:
+    """A short key. Answers that differ only in case, spaces or surrounding punctuation share it."""
+    normalized = " ".join(answer.casefold().split()).strip(_STRIPPED)
+    return blake2b(normalized.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
+
+def answered_outcome(claim: Claim, reply: Message, ms: int | None, tries: int) -> Outcome:
     return Outcome(
         model_no=claim.model_no,
         row_no=claim.row_no,

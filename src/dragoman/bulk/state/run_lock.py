@@ -1,6 +1,6 @@
-"""One process at a time works on a run: what another one has under way would be taken for lost.
+"""Locks a run: with two processes, requests in flight would be counted as lost.
 
-The system, or the database, gives the run free when its process ends, however it ends.
+The system, or the database, releases the lock when the process ends, however it ends.
 """
 
 from contextlib import suppress
@@ -15,7 +15,7 @@ from dragoman.store.database import Database
 
 
 class RunLock:
-    """Raises ConfigurationError where another process has the run."""
+    """Raises ConfigurationError if another process works on the run."""
 
     def __init__(self, database: Database, name: str) -> None:
         self._file: IO[bytes] | None = None
@@ -30,15 +30,15 @@ class RunLock:
             self._file.close()
             self._file = None
         if self._connection is not None:
-            with suppress(Exception):  # a connection that broke holds no lock any more
-                self._connection.detach()  # closed, and not kept for the next one: the lock is the connection's
+            with suppress(Exception):  # a broken connection holds no lock
+                self._connection.detach()  # close it instead of returning it to the pool: the connection holds the lock
                 self._connection.close()
             self._connection = None
 
     def _lock_file(self, path: Path, name: str) -> None:
         try:
             import fcntl
-        except ModuleNotFoundError:  # on Windows the caller sees to it
+        except ModuleNotFoundError:  # on Windows the caller must prevent it
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")
@@ -50,7 +50,7 @@ class RunLock:
 
     def _lock_database(self, database: Database, name: str) -> None:
         key = int.from_bytes(blake2b(name.encode(), digest_size=8, person=b"dragoman-bulk").digest(), signed=True)
-        database.read(lambda _: None)  # says in our words where the server cannot be reached
+        database.read(lambda _: None)  # raises StoreError if the server cannot be reached
         connection: Any = database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         self._connection = connection
         if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():

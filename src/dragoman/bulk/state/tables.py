@@ -1,11 +1,11 @@
-"""The tables of a manifest. Every key begins with the run, so that one database may hold many."""
+"""The tables of a manifest. Every key begins with the run, so that one database can hold many."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, PrimaryKeyConstraint, String, Table, Text
 
 from dragoman.store.schema import MAX_ID, ExactDecimal
 
 VERSION = 1
-"""Of these tables. A newer one is refused."""
+"""The version of these tables. A newer one is refused."""
 
 metadata = MetaData()
 
@@ -19,7 +19,7 @@ runs = Table(
     Column("models", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
 )
-"""``asked`` is what each row is asked, and ``models`` a list of those that were: the number of one is its place."""
+"""``asked`` is the run's configuration; ``models`` is a list, and a model's number is its index."""
 
 
 def _row_columns() -> tuple[Column[int], ...]:
@@ -51,7 +51,7 @@ answers = Table(
     PrimaryKeyConstraint("run_no", "model_no", "row_no", name="bulk_answers_in_order"),
     Index("bulk_answers_by_state", "run_no", "model_no", "state"),
 )
-"""One row for a row and a model, from before its request is sent."""
+"""One row per row and model, written before its request is sent."""
 
 lost_requests = Table(
     "bulk_lost",
@@ -62,7 +62,7 @@ lost_requests = Table(
     Column("estimate_usd", ExactDecimal),
     PrimaryKeyConstraint("run_no", "model_no", "row_no", "sent_at", name="bulk_lost_in_order"),
 )
-"""Requests that may have been paid for without an answer here. Their rows were, or will be, asked again."""
+"""Requests that may have been billed without an answer. Their rows were, or will be, sent again."""
 
 batches = Table(
     "bulk_batches",

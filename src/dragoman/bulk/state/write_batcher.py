@@ -1,7 +1,7 @@
-"""Writes into the manifest what many requests have to say at once, in one transaction.
+"""Groups writes to the manifest: writes that arrive during a transaction share the next one.
 
-Whoever notes something waits until it is kept. While one transaction is under way, what comes in gathers for the next:
-so there are few of them where many requests are under way, and none waits where there is but one.
+Each caller waits until its write is committed. With many requests in flight there are few transactions; with one
+request none waits.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dragoman.bulk.state.records import Claim, LostRequest, Outcome
 
 
 class WriteBatcher:
-    """Of one event loop. The manifest's work is done in a thread of its own."""
+    """For one event loop. The manifest's work runs in its own thread."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -26,7 +26,7 @@ class WriteBatcher:
         self._flush_task: asyncio.Task[None] | None = None
 
     async def save_claim(self, claim: Claim, lost: LostRequest | None = None) -> None:
-        """Before a request is sent; ``after`` the one before it that was lost."""
+        """Records a request before it is sent; ``lost`` is the lost request before it."""
         self._claims.append(claim)
         if lost is not None:
             self._lost.append(lost)
@@ -37,22 +37,22 @@ class WriteBatcher:
         await self._flush()
 
     async def discard_claim(self, claim: Claim) -> None:
-        """The request was not sent after all, or refused unread: it cost nothing."""
+        """The request was not sent, or was refused unread: it cost nothing."""
         self._unsent.append(claim)
         await self._flush()
 
     async def save_loss(self, claim: Claim, lost: LostRequest) -> None:
-        """Nobody knows what became of the request, and it is not sent again in this process."""
+        """The request's end is unknown, and this process does not send it again."""
         self._unsent.append(claim)
         self._lost.append(lost)
         await self._flush()
 
     async def run_in_thread(self, work: Any, *args: Any) -> Any:
-        """The result of something else that the manifest does."""
+        """Runs other work of the manifest and returns its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     async def close(self) -> None:
-        """Everything is kept when this returns."""
+        """Returns when everything is written."""
         if self._flush_task is not None:
             await self._flush_task
         self._thread.shutdown()
@@ -73,6 +73,6 @@ class WriteBatcher:
                 await self.run_in_thread(self.manifest.save, *work)
             except Exception as error:
                 flushed.set_exception(error)
-                flushed.exception()  # whoever waited is told; nobody may wait any more
+                flushed.exception()  # mark it as retrieved: nobody may be waiting any more
             else:
                 flushed.set_result(None)

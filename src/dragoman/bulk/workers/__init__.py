@@ -1,1 +1,1 @@
-"""What sends the rows: in this process, or on a cluster."""
+"""The workers of a Ray cluster that send the requests of a run."""

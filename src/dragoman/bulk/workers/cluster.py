@@ -1,6 +1,6 @@
-"""A Ray cluster: the one there is, or one of this machine alone that ends with the run.
+"""A Ray cluster: an existing one, or one on this machine that ends with the run.
 
-It needs the extra ``dragoman[ray]``, which is imported where a run asks for it, and not before.
+It needs the extra ``dragoman[ray]``, which is imported only if a run asks for it.
 """
 
 import os
@@ -17,17 +17,17 @@ from dragoman.bulk.workers.worker_actor import WorkerActor
 
 LOCAL = "local"
 _DEFAULT_WORKERS = 2
-"""Of a cluster of this machine, where nobody says how many."""
+"""The workers of a local cluster, if ``workers`` is not given."""
 _OBJECT_STORE_BYTES = 128 << 20
-"""Bytes that a cluster of this machine sets aside for large objects, of which there are none."""
+"""Memory that a local cluster reserves for large objects; a run has none."""
 
 
 class Cluster:
-    """``address`` is that of a cluster, as `ray.init` takes it; ``local`` begins one on this machine. A program that
-    has called `ray.init` itself goes on with what it has.
+    """``address`` is that of a cluster, as `ray.init` takes it; ``local`` starts one on this machine. If the program
+    has called `ray.init` itself, that cluster is used.
 
-    A local cluster listens on 127.0.0.1 alone, and reports its use to nobody, unless RAY_USAGE_STATS_ENABLED is 1.
-    Raises MissingExtraError, and ConfigurationError where there is no cluster.
+    A local cluster listens on 127.0.0.1 only, and sends no usage reports unless RAY_USAGE_STATS_ENABLED is 1. Raises
+    MissingExtraError, and ConfigurationError if there is no cluster.
     """
 
     def __init__(self, address: str, workers: int | None) -> None:
@@ -38,12 +38,12 @@ class Cluster:
         self._started_ray = False
         self._ray = _import_ray(address)
         self.worker_error: type[Exception] = self._ray.exceptions.RayError
-        """What a call to a worker raises where the worker is lost, or the way to it."""
+        """Raised by a call to a worker if the worker, or the connection to it, is lost."""
         self.unavailable_error: type[Exception] = self._ray.exceptions.ActorUnavailableError
-        """The same, where it may come back."""
+        """Raised instead if the worker may come back."""
 
     def connect(self) -> None:
-        """It takes some ten seconds to begin one."""
+        """Connects to the cluster. Starting one takes about ten seconds."""
         ray = self._ray
         if ray.is_initialized():
             return
@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def workers(self) -> int:
-        """How many there are to be: one for each node, unless somebody said."""
+        """The number of workers: as given, or one for each node."""
         if self._workers is not None:
             return self._workers
         if self._started_ray and self._address == LOCAL:
@@ -70,9 +70,9 @@ class Cluster:
         return max(1, sum(1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1))
 
     def start_worker(self, configs: Sequence[ModelConfig]) -> Any:
-        """One more worker, which Ray begins anew, wherever there is room, as often as it is lost.
+        """Starts a worker, which Ray restarts on any node with capacity as often as it is lost.
 
-        A call to it is made once: what it was doing when it was lost is for the run to know.
+        Calls to it are not retried: the run decides about requests that were lost with it.
         """
         actor = self._ray.remote(
             num_cpus=1, max_restarts=-1, max_task_retries=0, scheduling_strategy="SPREAD", max_concurrency=8
@@ -80,8 +80,8 @@ class Cluster:
         return actor.remote(list(configs), version("dragoman"))
 
     def stop_worker(self, actor: Any) -> None:
-        """Ends it for good."""
-        with suppress(self.worker_error):  # what is gone needs no end
+        """Stops it permanently."""
+        with suppress(self.worker_error):  # it may be gone already
             self._ray.kill(actor)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Cluster:
 
 
 def check_picklable(configs: Sequence[ModelConfig]) -> None:
-    """Raises ConfigurationError where another process could not be told what is asked."""
+    """Raises ConfigurationError if the settings cannot be sent to another process."""
     for each in configs:
         try:
             pickle.dumps(each)
@@ -102,9 +102,9 @@ def check_picklable(configs: Sequence[ModelConfig]) -> None:
 
 
 def _import_ray(address: str) -> Any:
-    """What it reads of the environment, it reads when it is imported."""
+    """Ray reads these variables when it is imported."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address == LOCAL:  # on Linux, too, where it would listen on all addresses otherwise
+    if address == LOCAL:  # also on Linux, where Ray would listen on all addresses
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         return import_module("ray")

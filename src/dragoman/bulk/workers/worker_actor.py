@@ -1,7 +1,7 @@
-"""What runs in a worker of a cluster: it asks what it is handed, and hands back what came of it.
+"""Runs in a worker of a cluster: sends the requests of the jobs it gets, and returns their results.
 
-It knows nothing of rows, of the manifest or of money: all that stays with the process that runs the whole, which
-notes a request before it is handed over. A worker that is lost loses no more than what it was just asking.
+It knows nothing about rows, the manifest or money: the process of the run records a request before it submits the job.
+A lost worker loses only the requests it had in flight.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from dragoman.bulk.requester import LocalRequester, ModelConfig, Reply, Requeste
 from dragoman.canonical.message import Message
 
 GATHER_SECONDS = 0.01
-"""Seconds for which requests, and replies, gather for one message: a message costs more time than what is in it."""
+"""Seconds for which jobs, and results, gather for one message: a message costs more time than its content."""
 
 
 class Job(NamedTuple):
-    """One request. ``number`` is its own among all of a run; ``place`` that of its model."""
+    """One request. ``number`` is unique within a run; ``model_index`` is the index of its model."""
 
     number: int
     model_index: int
@@ -31,7 +31,7 @@ class JobResult(NamedTuple):
 
 
 class WorkerActor:
-    """An actor, of one event loop. ``version`` is that of the process that runs the whole."""
+    """An actor with one event loop. ``version`` is that of the process that controls the run."""
 
     def __init__(self, configs: Sequence[ModelConfig], version: str) -> None:
         self._configs = configs
@@ -43,8 +43,9 @@ class WorkerActor:
         self._epoch = 0
 
     async def check_ready(self, epoch: int) -> DragomanError | None:
-        """What is in the way of asking anything. What was handed over in an earlier shift is given to nobody: where
-        the way to this worker broke, the run has taken it for lost."""
+        """Starts an epoch and returns the error that prevents requests, or None. Jobs of earlier epochs are dropped:
+        the run has already recorded them as lost.
+        """
         if (installed := version("dragoman")) != self._version:
             return ConfigurationError(
                 f"a worker of the cluster has dragoman {installed}, and this program {self._version}"
@@ -58,7 +59,7 @@ class WorkerActor:
         return None
 
     async def submit(self, epoch: int, jobs: Sequence[Job]) -> None:
-        """Begins to ask."""
+        """Starts the jobs."""
         if epoch != self._epoch:
             return
         for job in jobs:
@@ -67,7 +68,7 @@ class WorkerActor:
             task.add_done_callback(self._tasks.discard)
 
     async def collect(self, epoch: int) -> list[JobResult]:
-        """Waits until something was answered, or the shift is over."""
+        """Waits until there are results, or until the epoch ends."""
         while epoch == self._epoch and not self._results:
             self._has_results.clear()
             await self._has_results.wait()
@@ -83,7 +84,7 @@ class WorkerActor:
             result = await self._requesters[job.model_index].ask(job.messages)
         except DragomanError as error:
             result = error
-        except Exception as error:  # of an adapter that is broken: every row will meet it
+        except Exception as error:  # a bug in an adapter: every row would meet it
             result = ConfigurationError(f"{self._configs[job.model_index].model} cannot be asked: {error!r:.500}")
         self._results.append(JobResult(job.number, result))
         self._has_results.set()

@@ -1,7 +1,7 @@
-"""The workers of a cluster, as the run sees them: requests go out to them, and replies come back, many in a message.
+"""The workers of a cluster, as the run sees them: sends jobs to them and receives results, many per message.
 
-A run keeps its manifest, its budget, its limits and its pace to itself, and hands out the asking alone. Where a worker
-is lost, each request that it had is told so (WorkerLostError); the run records it with its cost, and asks again.
+The run keeps its manifest, budget, limits and concurrency to itself; workers only send requests. If a worker is lost,
+each of its requests fails with WorkerLostError; the run records it with its cost, and sends it again.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from dragoman.bulk.workers.worker_actor import GATHER_SECONDS, Job, JobResult
 from dragoman.canonical.message import Message
 
 _START_TIMEOUT = 600.0
-"""Seconds in which a cluster, which may have to buy a machine first, has to find room for a worker."""
+"""Seconds for the cluster to find capacity for a worker; it may have to start a machine first."""
 _RETRY_DELAY = 0.5
 _MAX_STARTS = 5
-"""How often a worker may fail to begin, as where its machine has no dragoman."""
+"""How often a worker may fail to start, for example because its machine has no dragoman."""
 
 
 class Worker:
-    """One worker. ``present`` is whether it may be given anything."""
+    """One worker. ``available`` says whether it accepts jobs."""
 
     def __init__(self, pool: "WorkerPool", actor: Any) -> None:
         self.available = False
@@ -45,9 +45,10 @@ class Worker:
         return await future
 
     async def serve(self) -> None:
-        """As long as the run lasts: waits for the worker, works with it, and waits for it again where it is lost.
+        """Runs until cancelled: waits until the worker is ready, exchanges jobs and results, and reconnects when the
+        worker is lost.
 
-        Raises what is in the way of asking anything.
+        Raises errors that prevent all requests.
         """
         while True:
             await self._wait_until_ready()
@@ -110,7 +111,7 @@ class Worker:
 
 
 class WorkerPool:
-    """Of one run. Raises ConfigurationError where the workers cannot be told what is asked."""
+    """The workers of one run. Raises ConfigurationError if the settings cannot be sent to them."""
 
     def __init__(self, cluster: Cluster, configs: Sequence[ModelConfig]) -> None:
         check_picklable(configs)
@@ -129,8 +130,9 @@ class WorkerPool:
         return self.cluster.start_worker(self._configs)
 
     async def start(self) -> None:
-        """Returns when the first worker is there. Raises what every worker would meet, such as MissingKeyError, and
-        ConfigurationError where the cluster has no room for any."""
+        """Returns when the first worker is ready. Raises errors that every worker would meet, such as MissingKeyError,
+        and ConfigurationError if the cluster has no capacity for any.
+        """
         await asyncio.to_thread(self.cluster.connect)
         self._workers = [Worker(self, self.start_worker()) for _ in range(self.cluster.workers)]
         self._tasks = [asyncio.create_task(worker.serve()) for worker in self._workers]
@@ -155,7 +157,7 @@ class WorkerPool:
         await asyncio.to_thread(self.cluster.close)
 
     async def _wait_for_worker(self) -> None:
-        """Waits for a worker."""
+        """Waits until a worker is available."""
         arrival = asyncio.create_task(self.worker_available.wait())
         try:
             done, _ = await asyncio.wait(
@@ -164,7 +166,7 @@ class WorkerPool:
         finally:
             arrival.cancel()
         for task in done - {arrival}:
-            task.result()  # raises what is in its way
+            task.result()  # raises its error
         if not done:
             raise ConfigurationError(
                 f"the cluster has found no room for a worker, which takes a CPU, in {_START_TIMEOUT:g} s"
@@ -172,7 +174,7 @@ class WorkerPool:
 
 
 class PoolRequester(Requester):
-    """Hands each request to the worker that has the fewest."""
+    """Sends each request to the worker with the fewest requests in flight."""
 
     def __init__(self, configs: ModelConfig, model_index: int, pool: WorkerPool) -> None:
         super().__init__(configs)
@@ -183,9 +185,9 @@ class PoolRequester(Requester):
         return await self._pool.ask(self._model_index, messages)
 
     async def close(self) -> None:
-        """The crew is closed by whoever began it."""
+        """Does nothing: the run closes the pool."""
 
 
 def _first_line(error: Exception) -> str:
-    """The first line: Ray adds pages."""
+    """The first line of the message: Ray adds pages."""
     return f"{next(iter(str(error).splitlines()), type(error).__name__):.200}"

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.request import getproxies, proxy_bypass
 
 from dragoman.transport.call import AsyncResponse, Call
-from dragoman.transport.engines.engine import ConnectionSettings, Engine, proxy_scheme
-from dragoman.transport.engines.httpx_engine import default_ssl_context
+from dragoman.transport.engines.engine import ConnectionSettings, Engine, default_ssl_context, proxy_scheme
 from dragoman.transport.engines.pool import IDLE_SECONDS
 
 if TYPE_CHECKING:

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
-from dragoman.transport.call import AsyncResponse, Call
+from dragoman.transport.call import AsyncResponse, Call, SyncResponse
 
 if TYPE_CHECKING:
     import ssl
-
-    from dragoman.transport.engines.httpx_engine import HttpxEngine
 
 ENGINE_VARIABLE = "DRAGOMAN_ENGINE"
 """Names the engine of every transport of the process that can use it; the others go over httpx."""
@@ -93,6 +91,28 @@ class Engine(ABC):
         """One attempt: the response, its body still to come, undecompressed; redirects are not followed."""
 
 
+class SyncEngine(Engine):
+    """An engine that sends without await, too."""
+
+    @abstractmethod
+    def client(self, size: int, connection_settings: ConnectionSettings) -> Any:
+        """A client with at most ``size`` connections. Raises ConfigurationError."""
+
+    @abstractmethod
+    def send(self, client: Any, call: Call) -> SyncResponse:
+        """`send_async`, without await."""
+
+
+@cache
+def default_ssl_context(library: str, *, http2: bool = False) -> "ssl.SSLContext":
+    """The certificates that are trusted, read once for all clients of a kind.
+
+    Each kind has its own, because a library notes in it which versions of HTTP it offers.
+    """
+    context: ssl.SSLContext = import_module(library).create_ssl_context()
+    return context
+
+
 _ENGINE_CLASSES = {
     "aiohttp": "dragoman.transport.engines.aiohttp_engine:AiohttpEngine",
     "httpx": "dragoman.transport.engines.httpx_engine:HttpxEngine",
@@ -105,9 +125,9 @@ _SYNC_ENGINES = ("httpx", "httpx2")
 
 def choose_sync_engine(
     client: object, requested: str | None, connection_settings: ConnectionSettings, environ: Mapping[str, str]
-) -> "HttpxEngine":
+) -> SyncEngine:
     """The engine for calls without await; see `async_engine`."""
-    return cast("HttpxEngine", _choose_engine(_SYNC_ENGINES, "httpx", client, requested, connection_settings, environ))
+    return cast("SyncEngine", _choose_engine(_SYNC_ENGINES, "httpx", client, requested, connection_settings, environ))
 
 
 def choose_async_engine(

@@ -1,24 +1,22 @@
 """httpx, and httpx2, which goes on with it under the same names."""
 
 import importlib
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.transport.call import AsyncResponse, Call, SyncResponse
-from dragoman.transport.engines.engine import ConnectionSettings, Engine
+from dragoman.transport.engines.engine import ConnectionSettings, SyncEngine, default_ssl_context
 from dragoman.transport.engines.pool import IDLE_SECONDS
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 _CONNECTIONS_PER_CLIENT = 2
 """Connections to a client of HTTP/1.1."""
 
 
-class HttpxEngine(Engine):
+class HttpxEngine(SyncEngine):
     """The engine of the default install, with and without await.
 
     httpx looks at every connection of a client whenever a request starts or ends, so that the cost of a request grows
@@ -92,13 +90,3 @@ class Httpx2Engine(HttpxEngine):
 @lru_cache(maxsize=256)
 def _to_httpx2_url(url: "httpx.URL") -> Any:
     return importlib.import_module("httpx2").URL(str(url))
-
-
-@cache
-def default_ssl_context(library: str, *, http2: bool = False) -> "ssl.SSLContext":
-    """The certificates that are trusted, read once for all clients of a kind.
-
-    Each kind has its own, because a library notes in it which versions of HTTP it offers.
-    """
-    context: ssl.SSLContext = importlib.import_module(library).create_ssl_context()
-    return context

@@ -1,7 +1,7 @@
-"""What a provider's headers say of the room that is left, and when there is some again.
+"""Reads the remaining quota, and when it resets, from a provider's headers.
 
-https://platform.claude.com/docs/en/api/rate-limits (times of RFC 3339) and
-https://platform.openai.com/docs/guides/rate-limits (spans such as 6m0s, 17ms), which others have taken over.
+https://platform.claude.com/docs/en/api/rate-limits (RFC 3339 times) and
+https://platform.openai.com/docs/guides/rate-limits (durations such as 6m0s, 17ms), which other providers use, too.
 """
 
 import math
@@ -21,9 +21,9 @@ _MAX_RESET = 3_600.0
 
 
 def remaining_requests(headers: Mapping[str, str], tokens: float, now: datetime) -> tuple[int, float | None] | None:
-    """How many requests of that many tokens may follow this reply, and in how many seconds there is more room.
+    """How many requests of ``tokens`` tokens the remaining quota allows, and in how many seconds it resets.
 
-    None where the reply tells nothing of it; no seconds where it does not say when.
+    None if the reply has no such headers; no seconds if it does not say when.
     """
     remaining_by_unit = read_remaining(headers)
     if not remaining_by_unit:
@@ -42,7 +42,7 @@ def remaining_requests(headers: Mapping[str, str], tokens: float, now: datetime)
 
 
 def seconds_until_reset(value: str, now: datetime) -> float | None:
-    """A span or a time, as seconds from now, at most an hour; None where it is neither."""
+    """Seconds from now until a duration or time in a header, at most an hour; None if it is neither."""
     value = value.strip()
     parts = _PART.findall(value)
     if parts and "".join(number + unit for number, unit in parts) == value:
