@@ -11,7 +11,7 @@ from dragoman.canonical import blocks, message, routing, tools, usage
 from dragoman.canonical.events import MessageStart, StreamEvent
 from dragoman.canonical.rules import ALLOWED_BLOCKS
 from dragoman.canonical.tools import KEYWORDS
-from dragoman.routing import Policy
+from dragoman.routing import RoutingPolicy
 from tests.unit.canonical.test_cmf_tables import rows
 
 FIELDS: dict[type[BaseModel], list[str]] = {
@@ -83,7 +83,7 @@ def test_d2_sources_of_images() -> None:
 
 def test_d2_policies_and_the_modes_that_they_become() -> None:
     """The chain of routing, in its order, as a message remembers it."""
-    assert [(str(policy), str(policy.mode)) for policy in Policy] == [
+    assert [(str(policy), str(policy.mode)) for policy in RoutingPolicy] == [
         ("per_message_override", "override"), ("manual_sticky", "manual"), ("rule", "rule"), ("pattern", "pattern"),
         ("delegate_request", "delegate"), ("workspace_default", "default"), ("global_default", "default"),
     ]  # fmt: skip

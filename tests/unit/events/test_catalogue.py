@@ -27,7 +27,7 @@ from dragoman.events import (
     UnknownPayload,
     read_event,
 )
-from dragoman.routing import Policy, Verdict
+from dragoman.routing import RoutingPolicy, Verdict
 from tests.unit.events.payloads import PAYLOADS, STARTED
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -64,7 +64,7 @@ def test_the_catalogue_is_that_of_the_specification() -> None:
 def test_the_chain_in_an_event_has_the_words_of_routing() -> None:
     """Policies and verdicts are written twice, in two rooms: here they meet."""
     fields = PolicyEvaluation.model_fields
-    assert get_args(fields["policy"].annotation) == tuple(map(str, Policy))
+    assert get_args(fields["policy"].annotation) == tuple(map(str, RoutingPolicy))
     assert get_args(fields["verdict"].annotation) == tuple(map(str, Verdict))
 
 
