@@ -83,18 +83,18 @@ def request_attributes(provider: str, model: str) -> dict[str, Any]:
     }
 
 
-def input_tokens(payload: LlmCallCompleted) -> int | None:
+def total_input_tokens(payload: LlmCallCompleted) -> int | None:
     """All that was read, from a cache and into it too: the convention's count has them in it, ours do not overlap."""
     parts = (payload.input_tokens, payload.cached_input_tokens, payload.cache_creation_input_tokens)
     return None if payload.input_tokens is None else sum(part or 0 for part in parts)
 
 
-def reply(payload: LlmCallCompleted) -> dict[str, Any]:
+def reply_attributes(payload: LlmCallCompleted) -> dict[str, Any]:
     """What is unknown is left out."""
     known = {
         RESPONSE_MODEL: model_name(payload.model),
         FINISH_REASONS: None if payload.stop_reason is None else [finish_reason(payload.stop_reason)],
-        "gen_ai.usage.input_tokens": input_tokens(payload),
+        "gen_ai.usage.input_tokens": total_input_tokens(payload),
         "gen_ai.usage.output_tokens": payload.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": payload.cached_input_tokens,
         "gen_ai.usage.cache_creation.input_tokens": payload.cache_creation_input_tokens,

@@ -18,7 +18,7 @@ def format_messages(history: Iterable[Message]) -> str:
     return _json([_message(message) for message in history])
 
 
-def reply(message: Message) -> str:
+def format_reply(message: Message) -> str:
     """One message with the reason of its end, in a list of one."""
     reason = message.stop_reason
     return _json([_message(message) | ({} if reason is None else {"finish_reason": finish_reason(reason)})])

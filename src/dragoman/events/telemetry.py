@@ -200,13 +200,13 @@ class Telemetry:
         call, turn.call, turn.error = turn.call, None, None
         if call is None:
             return
-        call.span.set_attributes(conventions.reply(payload))
+        call.span.set_attributes(conventions.reply_attributes(payload))
         if reply is not None:
-            call.span.set_attribute(conventions.OUTPUT_MESSAGES, message_content.reply(reply))
+            call.span.set_attribute(conventions.OUTPUT_MESSAGES, message_content.format_reply(reply))
         call.span.end(at)
         attributes = call.attributes | {conventions.RESPONSE_MODEL: conventions.model_name(payload.model)}
         self._measure(turn, call, attributes, event, payload.latency_ms)
-        counts = {"input": conventions.input_tokens(payload), "output": payload.output_tokens}
+        counts = {"input": conventions.total_input_tokens(payload), "output": payload.output_tokens}
         for kind, count in counts.items():
             if count is not None:
                 self._tokens.record(count, attributes | {conventions.TOKEN_TYPE: kind}, _span_context(turn, call))

@@ -5,12 +5,11 @@ puts the cost on a reply's usage, `PriceTable.find` shows the rates behind it, `
 `reprice` for the past. `keep` stores a table, so that its figures can be computed again for ever.
 """
 
-from dragoman.pricing.cost import cost
 from dragoman.pricing.reprice import UsageRecord, reprice
 from dragoman.pricing.rows import PriceRow, Rate, Window
 from dragoman.pricing.table import PriceTable
 from dragoman.pricing.validation import find_faults
-from dragoman.pricing.versions import list_versions, price_table, save_table
+from dragoman.pricing.versions import cost, list_versions, price_table, save_table
 
 __all__ = [
     "PriceRow",

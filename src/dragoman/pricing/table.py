@@ -13,7 +13,7 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.pricing.cost import apply_quote
+from dragoman.pricing.billing import apply_quote
 from dragoman.pricing.match import with_dashed_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel

@@ -5,11 +5,13 @@ folder ``pricing/versions``; a program that must not depend on them keeps its ow
 """
 
 import re
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bundled import bundled_path
+from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.pricing.table import PriceTable
 from dragoman.pricing.table_files import INDEX
 
@@ -29,6 +31,16 @@ def price_table(version: str | None = None, archive: Path | None = None) -> Pric
     if version is None or version == _bundled_table().version:
         return _bundled_table()
     return _load_older(version, archive)
+
+
+def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: PriceTable | None = None) -> Usage:
+    """The usage with its cost, by the bundled prices of this moment unless told otherwise.
+
+    Raises TypeError where the first is no usage.
+    """
+    if not isinstance(usage, TokenUsage):
+        raise TypeError(f"cost takes a usage and then its model, not a {type(usage).__name__} first")
+    return (table or price_table()).price(model, usage, at or datetime.now(UTC))
 
 
 def save_table(table: PriceTable, folder: Path) -> Path:

@@ -11,15 +11,16 @@ from typing import Any, NoReturn
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile
-from dragoman.canonical.frozen import FrozenDict, freeze
+from dragoman.canonical.frozen import FrozenDict, freeze, thaw
 from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.context import ViewContext
-from dragoman.canonical.message_view.export import export_view
+from dragoman.canonical.message_view.export import export_context
 from dragoman.canonical.message_view.kinds import (
     ACTIONS,
     ACTIONS_BY_ROLE,
+    CALLS,
     KIND_BY_BLOCK,
     MEDIA,
     POST_KINDS,
@@ -284,12 +285,38 @@ class MessageView(ViewContext):
         Without the content the arguments of a call stay, unless ``include_arguments`` is False too; that alone also
         leaves out a call's content, since that is its arguments.
         """
-        return export_view(
-            self,
-            include_content=include_content,
-            include_context=include_context,
-            include_arguments=include_arguments,
-        )
+        document: dict[str, Any] = {
+            "kind": self.kind.value,
+            "role": self.role.value,
+            "is_pre": self.is_pre,
+            "is_post": self.is_post,
+            "action": self.action.value,
+        }
+        if self.hook is not None:
+            document["hook"] = self.hook
+        if self.uri:
+            document["uri"] = self.uri
+        if self.name:
+            document["name"] = self.name
+        # The arguments of a call are its content: without them, the content is left out too.
+        if include_content and (include_arguments or self.kind not in CALLS):
+            document |= self._export_content()
+        if self.mime_type:
+            document["mime_type"] = self.mime_type
+        if include_arguments and self.args is not None:
+            document["arguments"] = thaw(self.args)
+        if self.properties:
+            document["properties"] = thaw(self.properties)
+        context = export_context(self, self.object, self.data_policy) if include_context else {}
+        if context:
+            document["extensions"] = context
+        return document
+
+    def _export_content(self) -> dict[str, Any]:
+        """Return the content and its size: that of the text, even if a resource declares another one."""
+        if self.content is not None:
+            return {"content": self.content, "size_bytes": len(self.content.encode())}
+        return {} if self.size_bytes is None else {"size_bytes": self.size_bytes}
 
     def to_opa_input(self, include_content: bool = True, *, include_arguments: bool = True) -> dict[str, Any]:
         """What the Open Policy Agent takes."""

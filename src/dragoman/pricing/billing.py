@@ -1,33 +1,16 @@
 """What one reply cost: exact decimal arithmetic over its disjoint buckets (specification D4)."""
 
 from copy import copy
-from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing.quote import EXACT, Quote
-
-if TYPE_CHECKING:
-    from dragoman.pricing.table import PriceTable
 
 _ZERO = Decimal(0)
 _BLANK = Usage()
 _BUCKETS = ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens", "output_tokens")
 # One tool, three ways to name the count of its calls: web_search, web_search_requests, web_search_calls.
 _CALL_WORDS = ("_requests", "_calls", "_call")
-
-
-def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: "PriceTable | None" = None) -> Usage:
-    """The usage with its cost, by the bundled prices of this moment unless told otherwise.
-
-    Raises TypeError where the first is no usage.
-    """
-    if not isinstance(usage, TokenUsage):
-        raise TypeError(f"cost takes a usage and then its model, not a {type(usage).__name__} first")
-    from dragoman.pricing.versions import price_table
-
-    return (table or price_table()).price(model, usage, at or datetime.now(UTC))
 
 
 def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = False) -> Usage:
