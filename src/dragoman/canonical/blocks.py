@@ -75,7 +75,9 @@ class FrozenModel(BaseModel):
 
 
 def _to_hashable(value: Any) -> Any:
-    """Convert a JSON value to a hashable one. Equal values give equal results: neither key order nor 1 or 1.0 matters."""
+    """Convert a JSON value to a hashable one. Equal values give equal results: neither key order
+    nor 1 or 1.0 matters.
+    """
     if isinstance(value, dict):
         return frozenset((key, _to_hashable(item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -204,7 +206,9 @@ class ResourceBlock(FrozenModel):
 
 
 class ResourceRefBlock(FrozenModel):
-    """A reference to a resource without its content (CMF ``resource_ref``). Ranges are lines or bytes, ends included."""
+    """A reference to a resource without its content (CMF ``resource_ref``). Ranges are lines or
+    bytes, ends included.
+    """
 
     type: Literal["resource_ref"] = "resource_ref"
     resource_request_id: Text

@@ -103,7 +103,9 @@ class Subscription:
             return True
 
     def after_fork(self) -> None:
-        """Reset in a child process: it has neither the thread nor the loop, and the queued events belong to the parent."""
+        """Reset in a child process: it has neither the thread nor the loop, and the queued events
+        belong to the parent.
+        """
         self._changed = threading.Condition()
         self._queue = deque()
         self._busy = self._started = False
@@ -170,7 +172,7 @@ class Subscription:
             outcome = self._handler(event)
             if inspect.isawaitable(outcome):
                 runner.run(_await_outcome(outcome))
-        except BaseException as error:  # SystemExit in a handler must not end the thread
+        except BaseException as error:  # SystemExit, too, must not end the thread
             self._log_failure(event, error)
 
     async def _call_handler_async(self, event: Event) -> None:
