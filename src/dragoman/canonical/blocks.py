@@ -1,7 +1,7 @@
-"""Content blocks: the closed set of things a message is made of (specification D2, with its additive kinds).
+"""Content blocks: the closed set of things that a message is made of.
 
-Every block is frozen. Constructing one with a misspelt field is an error; *reading* one written by a newer
-version keeps unknown fields and unknown kinds (see `evolve`).
+Every block is frozen. A misspelt field is an error on construction. *Reading* a block of a newer version keeps unknown
+fields and unknown kinds (see `serialization`). Source: docs/reference/canonical.md#blocks.
 """
 
 import copy
@@ -25,16 +25,17 @@ from pydantic_core import PydanticCustomError
 from dragoman.canonical.guard import Count, Integer, Json, JsonObject, Text, copy_json
 
 MAX_NESTED_RESULTS = 16
-"""How deep tool results may lie inside tool results."""
+"""How deeply tool results may be nested in tool results."""
 
 READING = {"reading": True}
 """The validation context under which unknown kinds of blocks are kept (see `evolve`)."""
 
 
 class FrozenModel(BaseModel):
-    """What all canonical data shares: it cannot change, misspelt fields are refused, unknown ones survive reading.
+    """The base of all canonical data: immutable, strict about misspelt fields, and lossless for unknown fields on
+    reading.
 
-    Errors never show the offending value: it may be a secret or a prompt.
+    Validation errors never show the offending value, because it may be a secret or a prompt.
     """
 
     model_config = ConfigDict(
@@ -50,13 +51,13 @@ class FrozenModel(BaseModel):
         return hash((type(self).__name__, _to_hashable(self._comparable_fields())))
 
     def _comparable_fields(self) -> dict[str, Any]:
-        """What counts for equality and hash: everything but an adapter's private notes."""
+        """Return the fields that count for equality and hash: all except ``provider_raw``."""
         fields = {**self.__dict__, **(self.model_extra or {})}
         fields.pop("provider_raw", None)
         return fields
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, but an update is checked as a construction is. Raises pydantic.ValidationError."""
+        """Copy as pydantic does, but validate the updates. Raises pydantic.ValidationError."""
         if not update:
             return super().model_copy(deep=deep)
         unknown = self.model_extra or {}
@@ -74,7 +75,9 @@ class FrozenModel(BaseModel):
 
 
 def _to_hashable(value: Any) -> Any:
-    """Equal values give equal results: key order does not count, nor does 1 against 1.0."""
+    """Convert a JSON value to a hashable one. Equal values give equal results: neither key order
+    nor 1 or 1.0 matters.
+    """
     if isinstance(value, dict):
         return frozenset((key, _to_hashable(item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -83,10 +86,10 @@ def _to_hashable(value: Any) -> Any:
 
 
 class MediaSource(FrozenModel):
-    """Where media comes from.
+    """The source of a media block.
 
     ``data`` holds the base64 text (no data URL prefix), the URL, plain text, a workspace-relative path
-    (``file_ref``) or the id of a file kept by a provider (``file_id``, which only that ``provider`` can read).
+    (``file_ref``) or the id of a file stored by a provider (``file_id``, which only that ``provider`` can read).
     """
 
     kind: Literal["base64", "url", "text", "file_ref", "file_id"]
@@ -98,7 +101,7 @@ ImageSource = MediaSource
 
 
 class Citation(FrozenModel):
-    """A source that backs a span of text; ``data`` is the provider's own citation object, verbatim."""
+    """A source for a span of text. ``data`` is the provider's own citation object, verbatim."""
 
     kind: Text
     title: Text | None = None
@@ -116,10 +119,10 @@ class TextBlock(FrozenModel):
 
 
 class ToolUseBlock(FrozenModel):
-    """A call of a tool. ``id`` is canonical (``tu_<ulid>``), whatever the provider called it.
+    """A tool call. ``id`` is canonical (``tu_<ulid>``), whatever id the provider used.
 
-    ``raw_input`` is set only where the model's arguments were no JSON object (cut off, malformed): it holds them
-    as received, ``input`` is then empty, and a session answers the call with an error instead of running it.
+    ``raw_input`` is set only if the model's arguments are not a JSON object (cut off or malformed). It holds them as
+    received; ``input`` is then empty, and a session answers the call with an error instead of running it.
     """
 
     type: Literal["tool_use"] = "tool_use"
@@ -154,7 +157,7 @@ class VideoBlock(FrozenModel):
 
 
 class DocumentBlock(FrozenModel):
-    """A PDF, a text file and the like; ``title`` doubles as the file name, ``context`` is a note to the model."""
+    """A PDF, text file or similar. ``title`` doubles as the file name, ``context`` is a note to the model."""
 
     type: Literal["document"] = "document"
     source: MediaSource
@@ -203,7 +206,9 @@ class ResourceBlock(FrozenModel):
 
 
 class ResourceRefBlock(FrozenModel):
-    """A reference to a resource without its body (CMF ``resource_ref``); ranges are lines or bytes, ends included."""
+    """A reference to a resource without its content (CMF ``resource_ref``). Ranges are lines or
+    bytes, ends included.
+    """
 
     type: Literal["resource_ref"] = "resource_ref"
     resource_request_id: Text
@@ -232,10 +237,10 @@ class PromptRequestBlock(FrozenModel):
 
 
 class ProviderBlock(FrozenModel):
-    """A native block that the canonical form has no word for: server tools, compaction items, future kinds.
+    """A native block without a canonical kind: server tools, compaction items, future kinds.
 
-    ``data`` is the provider's own object, verbatim. It goes back to ``provider`` in its place and is a loss
-    anywhere else.
+    ``data`` is the provider's own object, verbatim. It is sent back to ``provider`` at the same position and is a loss
+    for any other provider.
     """
 
     type: Literal["provider"] = "provider"
@@ -245,7 +250,7 @@ class ProviderBlock(FrozenModel):
 
 
 class UnknownBlock(BaseModel):
-    """A block of a kind that this version does not know, kept verbatim; reading a message may give one."""
+    """A block of a kind that this version does not know, kept verbatim. Only reading a message creates one."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
@@ -262,7 +267,7 @@ class UnknownBlock(BaseModel):
 
 
 class ToolResultBlock(FrozenModel):
-    """What a tool answered. A plain string is accepted as content and becomes one text block."""
+    """The result of a tool call. A plain string is accepted as content and becomes one text block."""
 
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: Text
@@ -309,7 +314,7 @@ def _tag(value: Any) -> str | None:
 
 
 def _reject_unknown(value: Any, info: ValidationInfo) -> Any:
-    """A misspelt kind in a constructed message is an error; in a message of a newer version it is not."""
+    """Reject an unknown kind in a constructed message, and accept it in a message that is read."""
     if isinstance(value, UnknownBlock) or (info.context or {}).get("reading"):
         return value
     raise PydanticCustomError(
@@ -341,13 +346,13 @@ ContentBlock = Annotated[
 ]
 
 SINGLE_VALUES = (BaseModel, Mapping, bytes, bytearray)
-"""What can be gone through like a list, and holds no blocks: one block alone, a dict, bytes."""
+"""Iterable types that are not lists of blocks: a single block, a dict, bytes."""
 
 
 def _as_blocks(value: Any) -> Any:
     if isinstance(value, str):
         return ({"type": "text", "text": value},)
-    if isinstance(value, (tuple, list)):  # nearly always, and quickly told
+    if isinstance(value, (tuple, list)):  # the common case
         return value
     if isinstance(value, SINGLE_VALUES) or not isinstance(value, Iterable):
         raise PydanticCustomError(

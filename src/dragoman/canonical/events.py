@@ -1,7 +1,7 @@
-"""Stream events (specification D6): what a reply looks like while it arrives.
+"""Stream events: the parts of a reply as they arrive.
 
-They are made once per chunk, hence slotted dataclasses. Deltas carry only what is new. The last event is
-`MessageComplete` or `ErrorEvent`; nothing follows it.
+They are slotted dataclasses, because one is created for every chunk. Deltas carry only what is new. The last event is
+`MessageComplete` or `ErrorEvent`; nothing follows it. Source: docs/reference/canonical.md#events.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """``signature`` comes only on the block's last delta."""
+    """``signature`` is set only on the last delta of the block."""
 
     type: ClassVar[str] = "thinking_delta"
     message_id: str
@@ -49,7 +49,7 @@ class ToolUseStart:
 
 @dataclass(frozen=True, slots=True)
 class ToolUseInputDelta:
-    """``partial_json`` is the provider's literal fragment: join them, do not parse one."""
+    """``partial_json`` is the provider's literal fragment: join the fragments, do not parse a single one."""
 
     type: ClassVar[str] = "tool_use_input_delta"
     message_id: str
@@ -60,7 +60,7 @@ class ToolUseInputDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolUseEnd:
-    """``final_input`` is authoritative. A call that was cut off never gets this event."""
+    """``final_input`` is authoritative. A call that is cut off never gets this event."""
 
     type: ClassVar[str] = "tool_use_end"
     message_id: str
@@ -71,7 +71,7 @@ class ToolUseEnd:
 
 @dataclass(frozen=True, slots=True)
 class UsageUpdate:
-    """Cumulative counts so far: replace the last ones, do not add."""
+    """Cumulative counts: replace the last ones, do not add."""
 
     type: ClassVar[str] = "usage_update"
     message_id: str
@@ -86,7 +86,7 @@ class MessageComplete:
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent:
-    """``error`` is a DragomanError; ``partial`` is what had arrived, with status error or cancelled."""
+    """``error`` is a DragomanError. ``partial`` is the message so far, with the status error or cancelled."""
 
     type: ClassVar[str] = "error"
     error: Exception

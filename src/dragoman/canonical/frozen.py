@@ -1,4 +1,4 @@
-"""Dicts and lists that cannot change: they compare, print, pickle and write as JSON like those they are made from."""
+"""Immutable dicts and lists that compare, print, pickle and serialize like the plain ones."""
 
 import copy
 from typing import Any, NoReturn
@@ -10,7 +10,7 @@ def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict that refuses to change. What it holds is frozen too where `freeze` made it."""
+    """An immutable dict. Its values are frozen too if `freeze` created it."""
 
     __slots__ = ()
 
@@ -20,7 +20,7 @@ class FrozenDict(dict[str, Any]):
         return frozen
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Filled before, and not again: a second call changes nothing."""
+        """Do nothing: ``__new__`` fills the dict, and a second call must not change it."""
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
@@ -36,7 +36,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list that refuses to change. What it holds is frozen too where `freeze` made it."""
+    """An immutable list. Its items are frozen too if `freeze` created it."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class FrozenList(list[Any]):
         return frozen
 
     def __init__(self, *_: Any) -> None:
-        """Filled before, and not again: a second call changes nothing."""
+        """Do nothing: ``__new__`` fills the list, and a second call must not change it."""
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse
@@ -62,7 +62,7 @@ class FrozenList(list[Any]):
 
 
 def freeze(value: Any) -> Any:
-    """A copy of a value in which every dict and list is frozen; everything else is shared with it."""
+    """Return a copy of a value in which every dict and list is frozen; everything else is shared."""
     if isinstance(value, dict):
         return FrozenDict({key: freeze(item) for key, item in value.items()})
     if isinstance(value, (list, tuple)):
@@ -71,7 +71,7 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """A copy of a value in which every dict and list is a plain one."""
+    """Return a copy of a value in which every dict and list is a plain one."""
     if isinstance(value, dict):
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

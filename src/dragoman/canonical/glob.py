@@ -1,27 +1,28 @@
-"""Globs over names and URIs, without regular expressions (CMF A5.7).
+"""Globs over names and URIs, without regular expressions.
 
-``*`` stands for any characters but ``/``, ``**`` for any characters, and everything else for itself: ``.``, ``?`` and
-``[`` too. The whole text has to match, a newline at its end included. Three stars or more are as good as two.
+``*`` matches any characters except ``/``, ``**`` matches any characters, and everything else matches itself, including
+``.``, ``?`` and ``[``. The whole text must match, with a newline at its end. Three or more stars are the same as two.
+Source: docs/reference/cmf.md#globs.
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
 
 MAX_ALTERNATIVES = 1_000
-"""Into how many patterns the braces of one may unfold."""
+"""The maximum number of patterns that the braces of one may expand to."""
 
 _Group = tuple[int, list[int], int]
-"""Where a brace opens, where the commas of its own level stand, and where it closes."""
+"""The position of an opening brace, of the commas on its own level, and of the closing brace."""
 
 
 class Glob:
-    """A pattern, ready to be matched. With ``braces``, ``{a,b}`` stands for either; groups may be nested.
+    """A compiled pattern. With ``braces``, ``{a,b}`` matches either; groups may be nested.
 
-    Braces without a comma or without a partner are characters like any other. Raises ValueError where the braces
-    unfold into more than 1,000 patterns.
+    Braces without a comma or without a partner match themselves. Raises ValueError if the braces expand to more than
+    1,000 patterns.
 
-    A match takes one step for each character of the text, whatever the pattern: bit n of a number says that the first n
-    literals have matched, so that one shift follows all the ways through the pattern at once.
+    A match takes one step for each character of the text, whatever the pattern. Bit n of an integer says that the first
+    n literals have matched, so one shift follows all ways through the pattern at once.
     """
 
     __slots__ = ("_accepting", "_any_states", "_literals", "_segment_states", "_start", "braces", "pattern")
@@ -56,20 +57,20 @@ class Glob:
 
     @property
     def start(self) -> int:
-        """Where a match in steps begins: with `after` for each character, and `accepts` at the end."""
+        """Return the first state of a match in steps: call `advance` for each character, and `accepts` at the end."""
         return self._start
 
     def advance(self, states: int, character: str) -> int:
-        """Where a character leads to; 0 where no text that begins so can match any more."""
+        """Return the state after a character, or 0 if no text with this prefix can match."""
         skipped = states & (self._any_states if character == "/" else self._segment_states)
         return ((states & self._literals.get(character, 0)) << 1) | skipped
 
     def accepts(self, states: int) -> bool:
-        """Whether the text matches if it ends here."""
+        """Return True if the text matches if it ends here."""
         return bool(states & self._accepting)
 
     def matches_prefix(self, text: str) -> bool:
-        """Whether some text that begins so matches."""
+        """Return True if any text with this prefix matches."""
         states = self._start
         for character in text:
             states = self.advance(states, character)
@@ -98,12 +99,12 @@ class Glob:
 
 @lru_cache(maxsize=1_024)
 def glob(pattern: str, *, braces: bool = False) -> Glob:
-    """The Glob of a pattern, made once."""
+    """Return the compiled pattern, from a cache."""
     return Glob(pattern, braces=braces)
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """All that the braces of a pattern stand for, in the order in which they are written."""
+    """Return all expansions of the braces in a pattern, in written order."""
     expanded: list[str] = []
     pending = [pattern]
     while pending:
@@ -122,7 +123,7 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def _groups(text: str) -> Iterator[_Group]:
-    """The groups that offer a choice."""
+    """Yield the brace groups that offer a choice."""
     open_groups: list[tuple[int, list[int]]] = []
     for position, character in enumerate(text):
         if character == "{":

@@ -1,7 +1,7 @@
-"""What no canonical value may hold: lone surrogates, NaN, infinity, endless depth or endless size.
+"""Validation of canonical values: rejects lone surrogates, NaN, infinity, and values that are too deep or too large.
 
-Every JSON library treats these differently (some drop them, some write invalid JSON, some fail much later),
-so they are refused once, where a value enters, with the path of the offender.
+Every JSON library treats these differently: some drop them, some write invalid JSON, some fail much later. So they are
+rejected once, when a value enters, with the path of the offender. Source: docs/reference/canonical.md#limits.
 """
 
 import math
@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 MAX_DEPTH = 128
 """Levels of a JSON object in a field."""
 MAX_DOCUMENT_DEPTH = 192
-"""Levels of a whole message as JSON: its own, around those of its fields. The parser stops at 200."""
+"""Levels of a whole message as JSON: its own, plus those of its fields. The parser stops at 200."""
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_INTEGER_BITS = 14_000
 """About 4,200 digits; the parser stops at 4,300."""
@@ -22,11 +22,11 @@ _NODE_BYTES = 8
 _MAX_SHOWN_PATH = 200
 
 _Path = tuple[Any, str | int] | None
-"""A linked list from the offender back to the root: only an error makes a text of it."""
+"""A linked list from the offender back to the root. It is formatted only if there is an error."""
 
 
 def check_text(value: str) -> str:
-    """Refuses a lone surrogate or an over-long text (lengths in characters, which is at most the bytes)."""
+    """Reject a lone surrogate or a text that is too long (counted in characters, which is at most the bytes)."""
     position = _surrogate(value)
     if position is not None:
         raise PydanticCustomError(
@@ -41,20 +41,20 @@ def check_text(value: str) -> str:
 
 
 def copy_json(value: Any, max_depth: int = MAX_DEPTH) -> Any:
-    """A copy of a JSON value that shares nothing with it, tuples as lists, so that no one else can change it.
+    """Return a copy of a JSON value that shares nothing with it, with tuples as lists.
 
-    Raises PydanticCustomError (a ValueError), naming the path, where the value is not safe JSON.
+    Raises PydanticCustomError (a ValueError), with the path, if the value is not safe JSON.
     """
     return _Copier(max_depth).copy(value, None, 1)
 
 
 def one_line(text: str) -> str:
-    """The text as a log line can hold it: what ends a line or cannot be printed is escaped, as in a repr."""
+    """Escape line ends and unprintable characters, as in a repr, so that the text fits one log line."""
     return text if text.isprintable() else repr(text)[1:-1]
 
 
 def json_size(value: Any) -> int:
-    """Roughly the bytes of a checked value as JSON; models count with all their fields."""
+    """Return the approximate size in bytes of a checked value as JSON; models count with all their fields."""
     total = 0
     stack = [value]
     while stack:
@@ -74,14 +74,14 @@ def json_size(value: Any) -> int:
 
 
 class _Copier:
-    """One walk through a value, which counts its size on the way."""
+    """One walk through a value, which adds up its size on the way."""
 
     def __init__(self, max_depth: int) -> None:
         self._max_depth = max_depth
         self._size = 0
 
     def copy(self, node: Any, path: _Path, depth: int) -> Any:
-        kind = type(node)  # of these exact types nearly every value is: no other need be asked for then
+        kind = type(node)  # nearly every value is of exactly one of these types, so the slower checks are skipped
         if node is None or kind is bool:
             copied: Any = node
         elif kind is str or isinstance(node, str):
@@ -160,7 +160,7 @@ def _number(node: Any, path: _Path) -> int | float:
 
 
 def _surrogate(value: str) -> int | None:
-    """Where the text has its first lone surrogate, if it has one."""
+    """Return the index of the first lone surrogate, or None."""
     if value.isascii():
         return None
     try:
@@ -171,7 +171,7 @@ def _surrogate(value: str) -> int | None:
 
 
 def _format_path(path: _Path) -> str:
-    """``$.key[0]``; the middle of a long path is left out."""
+    """Format a path as ``$.key[0]``; the middle of a long path is left out."""
     steps: list[str] = []
     while path is not None:
         path, step = path
@@ -187,7 +187,7 @@ Text = Annotated[str, AfterValidator(check_text)]
 """A string that every encoder can write."""
 
 Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-"""A number that databases and every JSON parser can hold."""
+"""A number that fits into databases and every JSON parser."""
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 """An Integer that is not negative."""

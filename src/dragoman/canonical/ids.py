@@ -1,7 +1,8 @@
-"""Identifiers: ULIDs that only ever grow, and the canonical ids built on them.
+"""Identifiers: strictly increasing ULIDs, and the canonical ids built on them.
 
-Message ids are bare ULIDs, tool ids are ``tu_<ulid>`` and session ids ``sess_<ulid>`` (specification D4).
+Message ids are bare ULIDs, tool ids are ``tu_<ulid>`` and session ids ``sess_<ulid>``.
 A model id is ``<provider>:<name>``; everything after the first colon is the provider's own name.
+Source: docs/reference/canonical.md#identifiers.
 """
 
 import os
@@ -17,9 +18,9 @@ _FRESH_MASK = (1 << (_RANDOM_BITS - 1)) - 1
 
 
 class UlidFactory:
-    """Strictly increasing ULIDs, also within one millisecond, across threads and when the clock steps back.
+    """Strictly increasing ULIDs, also within one millisecond, across threads and when the clock goes back.
 
-    After a fork the child draws fresh randomness, so that it and its parent never make the same one.
+    After a fork the child draws fresh randomness, so that it and its parent never create the same id.
     """
 
     def __init__(self) -> None:
@@ -39,8 +40,8 @@ class UlidFactory:
         return format_ulid(value)
 
     def after_fork(self) -> None:
-        """For the child process, before it mints anything."""
-        # Another thread of the parent may have held the lock; its owner does not exist here.
+        """Reset the state in a child process, before it creates an id."""
+        # Another thread of the parent may have held the lock, and does not exist in the child.
         self._lock = threading.Lock()
         self._time, self._random = self._time + 1, _new_random()
 
@@ -50,12 +51,12 @@ def _new_random() -> int:
 
 
 def format_ulid(value: int) -> str:
-    """The 26 Crockford base-32 characters of a 128-bit value."""
+    """Return the 26 Crockford base-32 characters of a 128-bit value."""
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 new_ulid = UlidFactory()
-if hasattr(os, "register_at_fork"):  # not on Windows, which never forks
+if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=new_ulid.after_fork)
 
 
@@ -72,14 +73,14 @@ def new_session_id() -> str:
 
 
 class ModelId(NamedTuple):
-    """``anthropic:claude-opus-5-5`` split at its first colon: names may hold colons and slashes themselves."""
+    """``anthropic:claude-opus-5-5``, split at its first colon: names may contain colons and slashes."""
 
     provider: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> "ModelId":
-        """Raises ValueError where the text is not ``provider:model`` or holds a character that cannot be printed."""
+        """Parse a model id. Raises ValueError if it is not ``provider:model`` or has an unprintable character."""
         provider, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
         if not (provider and name and text.isprintable()):
             raise ValueError(f"{text!r:.200} is not a model id: write it as 'provider:model', e.g. 'openai:gpt-6.1'")

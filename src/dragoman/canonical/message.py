@@ -1,4 +1,4 @@
-"""Message: one turn of the canonical conversation (specification D2)."""
+"""Message: one message of the canonical conversation. Source: docs/reference/canonical.md#messages."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -66,7 +66,7 @@ class StopReason(StrEnum):
 
 
 class InputTransformation(FrozenModel):
-    """What a provider changed in a request before the model read it, as it tells with the reply.
+    """A change that the provider made to a request before the model read it, as reported with the reply.
 
     ``kind`` and ``reason`` are the provider's words, such as thinking_dropped and prefix_binding_mismatch. ``where`` is
     the path in the request, or the id of the item.
@@ -78,7 +78,7 @@ class InputTransformation(FrozenModel):
 
 
 class MessageMetadata(FrozenModel):
-    """Everything about a message that is not what was said.
+    """Everything about a message except its content. Source: docs/reference/canonical.md#metadata.
 
     ``model`` is the full id (``provider:name``). ``provider_raw`` belongs to the adapter that wrote it: nothing
     else reads it, and it counts neither for equality nor for the hash.
@@ -96,16 +96,16 @@ class MessageMetadata(FrozenModel):
     user_id: Text | None = None
     team_id: Text | None = None
     critical: bool | tuple[Count, ...] = False
-    """Blocks that may not be lost in a projection, by index; True means all of them."""
+    """The indexes of the blocks that no projection may lose; True means all blocks."""
     summary_of: tuple[Text, ...] | None = None
-    """For a summary: ids of the messages before it that it stands for, which may be summaries themselves."""
+    """For a summary: the ids of the earlier messages that it replaces, which may be summaries themselves."""
 
 
 class Message(FrozenModel):
     """A role and an ordered tuple of blocks. Immutable: change one with `model_copy(update=...)`.
 
-    Raises pydantic.ValidationError, naming the path, on lone surrogates, NaN, infinity, more than 128 levels
-    or more than 64 MiB. Whether a message obeys the invariants of its role is for `rules.check` to say.
+    Raises pydantic.ValidationError, with the path, for lone surrogates, NaN, infinity, more than 128 levels
+    or more than 64 MiB. `rules.check` checks the invariants of the role.
     """
 
     id: Text = Field(default_factory=new_message_id)
@@ -143,7 +143,7 @@ class Message(FrozenModel):
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As for all canonical data; a provider's raw copy of the content does not outlive the content."""
+        """Copy as all canonical data. If the content changes, the provider's raw copy of the content is dropped."""
         changed = super().model_copy(update=update, deep=deep)
         raw = changed.metadata.provider_raw
         if raw is None or changed.content == self.content or raw != self.metadata.provider_raw:
@@ -171,7 +171,10 @@ class Message(FrozenModel):
     def tool(
         cls, tool_use_id: str, content: str | Iterable[ContentBlock], *, is_error: bool = False, **fields: Any
     ) -> Self:
-        """A tool's answer: one tool_result block, with parent_tool_use_id set as specification D3 asks."""
+        """Return a tool message with one tool_result block and parent_tool_use_id set.
+
+        Source: docs/reference/canonical.md#invariants.
+        """
         result = ToolResultBlock(tool_use_id=tool_use_id, content=_to_content(content), is_error=is_error)
         metadata: MessageMetadata = fields.pop("metadata", None) or MessageMetadata()
         if metadata.parent_tool_use_id is None:
@@ -185,10 +188,10 @@ class Message(FrozenModel):
         *,
         calls: "Mapping[str, CalledTool] | None" = None,
     ) -> "Iterator[MessageView]":
-        """One read-only view for each block, in order, as policies see them; see
-        `dragoman.canonical.message_view.view.iter_views`.
+        """Return one read-only view for each block, in order, as policies see them.
 
-        Raises UnknownPartError where a block has no view: native blocks of a provider, and kinds of a newer version.
+        See `dragoman.canonical.message_view.view.iter_views`. Raises UnknownPartError if a block has no view: native
+        blocks of a provider, and kinds of a newer version.
         """
         from dragoman.canonical.message_view.view import iter_views
 
@@ -221,7 +224,7 @@ class Message(FrozenModel):
 
 
 def _to_content(content: str | Iterable[ContentBlock]) -> Any:
-    """What is neither a text nor many blocks is left as it is: validation says what is wrong with it."""
+    """Return the content as a tuple of blocks. Anything else is left to the validation, which names the fault."""
     if isinstance(content, str):
         return (TextBlock(text=content),)
     if isinstance(content, (tuple, list)):

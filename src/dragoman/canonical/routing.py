@@ -1,4 +1,6 @@
-"""Why a message was answered by the model that answered it (specification D2)."""
+"""The routing decision: why this model answered the message. Source:
+docs/reference/routing-and-events.md#decision-record.
+"""
 
 from enum import StrEnum
 
@@ -18,7 +20,7 @@ class RoutingMode(StrEnum):
 
 
 class Refusal(StrEnum):
-    """Why a model cannot take a turn (specification D11)."""
+    """Why a model cannot take a turn. Source: docs/reference/routing-and-events.md#validation."""
 
     NOT_CONFIGURED = "not_configured"
     PROVIDER_UNAVAILABLE = "provider_unavailable"

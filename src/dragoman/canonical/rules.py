@@ -1,4 +1,7 @@
-"""The invariants of a history (specification D3), as one table and one function. Nothing here raises."""
+"""The invariants of a history, as one table and one function. Nothing here raises.
+
+Source: docs/reference/canonical.md#invariants.
+"""
 
 import re
 from collections.abc import Sequence
@@ -16,13 +19,13 @@ ALLOWED_BLOCKS: dict[Role, frozenset[str]] = {
     Role.SYSTEM: frozenset({"text", "provider"}),
     Role.DEVELOPER: frozenset({"text", "provider"}) | _MEDIA,
 }
-"""Which blocks a role may hold. Images and other media of an assistant are generated output."""
+"""The block kinds that each role may have. Images and other media of an assistant are generated output."""
 
 _CANONICAL_ID = re.compile(r"tu_[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def check(history: Sequence[Message]) -> list[str]:
-    """Every violation as one sentence that starts with the message's index; empty where all is well."""
+    """Return every violation as one sentence that starts with the message's index; an empty list if there are none."""
     return [
         *(violation for index, message in enumerate(history) for violation in _check_message(index, message)),
         *_check_references(history),

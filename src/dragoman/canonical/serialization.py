@@ -1,6 +1,6 @@
-"""Reading what other versions wrote (specification D8).
+"""Reading messages of other versions. Source: docs/reference/canonical.md#versions.
 
-Unknown fields and unknown kinds of blocks are kept, so that writing the message again loses nothing. Older schema
+Unknown fields and unknown kinds of blocks are kept, so writing the message again loses nothing. Older schema
 versions are upgraded on reading, one step at a time.
 """
 
@@ -19,22 +19,24 @@ logger = logging.getLogger("dragoman.canonical")
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 UPGRADES: dict[int, Upgrade] = {}
-"""The step from schema version n to n + 1, by n. Version 1 is the first, so there is none yet."""
+"""The step from schema version n to n + 1, by n. Version 1 is the first, so there are none yet."""
 
 
 def read_message(data: Mapping[str, Any] | str | bytes, *, upgrades: Mapping[int, Upgrade] | None = None) -> Message:
-    """A message from its JSON, whatever version wrote it.
+    """Read a message from JSON of any version.
 
-    Raises pydantic.ValidationError where it is no message, and ValueError where the JSON is malformed or unsafe
-    (see `guard`), or its schema version is older than any upgrade path or newer than this version can read.
+    Raises pydantic.ValidationError if it is not a message, and ValueError if the JSON is malformed or unsafe
+    (see `guard`), or if its schema version is too old to upgrade or newer than this version can read.
     """
-    text = data.encode() if isinstance(data, str) else data  # a lone surrogate is a ValueError here, and not below
+    text = (
+        data.encode() if isinstance(data, str) else data
+    )  # a lone surrogate raises ValueError here, and does not raise below
     raw = from_json(text, allow_inf_nan=False) if isinstance(text, bytes) else text
     if isinstance(raw, Mapping):
         raw = dict(raw)
     if not isinstance(raw, dict):
         raise ValueError(f"a message is a JSON object, not a {type(raw).__name__}")
-    # Known fields check themselves; this is for the unknown ones that are kept.
+    # Known fields have their own validation; this covers the unknown ones.
     raw = upgrade(copy_json(raw, MAX_DOCUMENT_DEPTH), UPGRADES if upgrades is None else upgrades)
     message = Message.model_validate(raw, extra="allow", context=READING)
     for kind in _unknown_kinds(message.content):
@@ -51,12 +53,12 @@ def _unknown_kinds(content: Iterable[ContentBlock]) -> Iterator[str]:
 
 
 def write_message(message: Message) -> bytes:
-    """The message as JSON, provider_raw and unknown fields included."""
+    """Return the message as JSON, including provider_raw and unknown fields."""
     return message.model_dump_json(exclude_none=True).encode()
 
 
 def upgrade(raw: dict[str, Any], upgrades: Mapping[int, Upgrade], *, current: int = SCHEMA_VERSION) -> dict[str, Any]:
-    """The raw message brought to the current schema version."""
+    """Upgrade a raw message to the current schema version."""
     version = raw.get("schema_version", 1)
     if not isinstance(version, int) or isinstance(version, bool):
         raise ValueError(f"schema_version is a {type(version).__name__}, not an integer")

@@ -1,4 +1,7 @@
-"""Tool definitions and the JSON Schema subset that every provider understands (specification D3, section 5.4)."""
+"""Tool definitions and the JSON Schema subset that every provider supports.
+
+Source: docs/reference/canonical.md#schema-subset.
+"""
 
 import re
 from enum import StrEnum
@@ -11,7 +14,7 @@ from dragoman.canonical.guard import JsonObject, Text
 
 
 class SideEffects(StrEnum):
-    """What running a tool does to the world; it drives confirmation and routing, so it must be honest."""
+    """The side effects of a tool. Confirmation and routing depend on it, so it must be accurate."""
 
     NONE = "none"
     READ = "read"
@@ -23,8 +26,8 @@ class SideEffects(StrEnum):
 class ToolDefinition(FrozenModel):
     """A tool that a model may call.
 
-    ``provider_raw`` belongs to the adapter that read the definition from a provider's request: fields that the
-    canonical form has no word for, or a tool that only that provider runs. It counts not for equality.
+    ``provider_raw`` belongs to the adapter that read the definition from a provider's request: fields without a
+    canonical form, or a tool that only that provider runs. It does not count for equality.
     """
 
     name: Text
@@ -35,7 +38,7 @@ class ToolDefinition(FrozenModel):
     provider_raw: JsonObject | None = Field(default=None, repr=False)
 
     def problems(self) -> list[str]:
-        """Every fault that keeps the tool from being registered; empty where there is none."""
+        """Return every problem that prevents the registration of the tool; an empty list if there are none."""
         found = (
             [] if _NAME.fullmatch(self.name) else [f"name: {self.name!r} is not snake_case of at most 64 characters"]
         )
@@ -57,7 +60,7 @@ KEYWORDS = frozenset(
 
 
 def schema_problems(schema: Any, path: str = "$") -> list[str]:
-    """What puts a schema outside the subset, as ``path: what``; all of it, not the first."""
+    """Return every violation of the schema subset as ``path: problem``."""
     if not isinstance(schema, dict):
         return [f"{path}: a schema is an object, not {type(schema).__name__}"]
     found = [f"{path}: the keyword {key!r} is outside the subset" for key in schema if key not in KEYWORDS]

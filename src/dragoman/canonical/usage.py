@@ -1,4 +1,4 @@
-"""Token counts and what they cost (specification D2 and D4).
+"""Token counts and their cost. Source: docs/reference/canonical.md#usage and docs/reference/canonical.md#cost-status.
 
 The four buckets are disjoint: their sum is everything that was billed as tokens. The subsets (reasoning, 1-hour
 cache writes, audio, images) are parts of a bucket and never add to the total.
@@ -15,8 +15,9 @@ from dragoman.canonical.guard import Count, JsonObject, Text
 
 
 class CostStatus(StrEnum):
-    """``partial``: some of the usage has no known price, so ``cost_usd`` is a lower bound, or None where a reply
-    of a priced model came in a tier without a price and no other part of it is known."""
+    """``partial``: some of the usage has no known price, so ``cost_usd`` is a lower bound. It is None if a priced model
+    served the reply in a tier without a price and no other part has one.
+    """
 
     PRICED = "priced"
     FREE = "free"
@@ -25,12 +26,12 @@ class CostStatus(StrEnum):
 
 
 class TokenUsage(FrozenModel):
-    """What one reply used. All counts are tokens; subsets are None where the provider does not tell."""
+    """The usage of one reply. All counts are tokens; a subset is None if the provider does not report it."""
 
     input_tokens: Count = 0
-    """Prompt tokens that were neither read from nor written to a cache."""
+    """Prompt tokens that were neither read from a cache nor written to one."""
     output_tokens: Count = 0
-    """Everything the model generated, reasoning included."""
+    """Everything that the model generated, reasoning included."""
     cached_input_tokens: Count = 0
     """Prompt tokens read from a cache."""
     cache_creation_input_tokens: Count = 0
@@ -55,52 +56,53 @@ class TokenUsage(FrozenModel):
     """The tier that served the request, as the reply states it."""
     speed: Text | None = None
     reported_total: Count | None = None
-    """The provider's own total, where it sends one."""
+    """The provider's own total, if it sends one."""
     reported_cost_usd: Decimal | None = None
-    """The provider's own figure, where it sends one."""
+    """The provider's own cost, if it sends one."""
     unread: tuple[Text, ...] = ()
-    """Where the provider's object holds what is no count (a negative number, a text, nothing where one is due). What
-    it stood for is in no bucket, so the cost is a lower bound."""
+    """Paths in the provider's usage object with an invalid count (negative, a text, missing). They are in no bucket,
+    so the cost is a lower bound.
+    """
     raw: JsonObject | None = None
     """The provider's usage object, verbatim."""
 
     @property
     def prompt_tokens(self) -> int:
-        """Everything billed as prompt: uncached, read from cache and written to cache."""
+        """All tokens billed as prompt: uncached, read from a cache and written to a cache."""
         return self.input_tokens + self.cached_input_tokens + self.cache_creation_input_tokens
 
     @property
     def total_tokens(self) -> int:
-        """The four buckets together."""
+        """The sum of the four buckets."""
         return self.prompt_tokens + self.output_tokens
 
     @property
     def discrepancy(self) -> int | None:
-        """How far the provider's own total exceeds the four buckets (negative: falls short of them).
+        """The provider's own total minus the four buckets, which should be 0. None if the provider sends no total.
 
-        0 is the law; None where the provider sends no total. What differs is reported, never repaired.
+        A difference is reported and never repaired.
         """
         return None if self.reported_total is None else self.reported_total - self.total_tokens
 
 
 class Usage(TokenUsage):
-    """Token counts with their price. ``cost_usd`` is None, never 0, where it is unknown."""
+    """Token counts with their cost. An unknown ``cost_usd`` is None, never 0."""
 
     cost_usd: Decimal | None = Field(default=None, ge=0)
     cost_status: CostStatus = CostStatus.UNPRICED
     unpriced: tuple[Text, ...] = ()
-    """The buckets without a known price, where the status is partial or unpriced."""
+    """The buckets without a known price, if the status is partial or unpriced."""
     pricing_version: Text | None = None
-    """Which table, with which content, the cost was computed with."""
+    """The version of the price table that the cost was computed with."""
     pricing_mode: Literal["sync", "batch"] | None = None
-    """How the reply was asked for, where that is known: a batch has prices of its own."""
+    """How the reply was requested, if known: batches have their own prices."""
     latency_ms: Count | None = None
 
     @property
     def cost_discrepancy(self) -> Decimal | None:
-        """How far the provider's own figure exceeds ours, as a part of the larger one: 0.25 means a quarter.
+        """The provider's own cost minus ours, as a fraction of the larger one: 0.25 means a quarter.
 
-        None where either is unknown. Below zero where ours is the larger one.
+        None if either is unknown, negative if ours is larger.
         """
         if self.reported_cost_usd is None or self.cost_usd is None:
             return None
@@ -108,7 +110,9 @@ class Usage(TokenUsage):
         return (self.reported_cost_usd - self.cost_usd) / larger if larger else Decimal(0)
 
     def as_lower_bound(self) -> Self:
-        """The usage of a reply that broke off: more may be billed than was counted by then, so nothing is priced."""
+        """Return the usage of an interrupted reply. More may be billed than was counted, so a cost becomes a lower
+        bound.
+        """
         if self.cost_status is not CostStatus.PRICED:
             return self
         return self.model_copy(

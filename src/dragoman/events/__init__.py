@@ -1,4 +1,4 @@
-"""Events: what happens in a session, told to whoever wants to know, without ever holding it up."""
+"""Session events, delivered to subscribers without blocking the session."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """OpenTelemetry is imported where it is asked for."""
+    """Import OpenTelemetry only when it is used."""
     if name == "Telemetry":
         from dragoman.events.telemetry import Telemetry
 

@@ -1,4 +1,4 @@
-"""The bus: whoever does something says so once, and every handler that wants to know is told, on its own time."""
+"""The event bus. `emit` queues an event for every matching handler and returns at once."""
 
 import asyncio
 import logging
@@ -23,17 +23,18 @@ logger = logging.getLogger("dragoman.events")
 
 CAPACITY = 10_000
 _CLOSE_TIMEOUT = 5.0
-"""Seconds that closing gives the handlers."""
+"""Seconds that the handlers get to finish when the bus closes."""
 
 
 class EventBus:
-    """Threads and sessions may share one. Use it as a context manager, or call `close`, so that handlers see the end.
+    """Threads and sessions may share one bus. Use it as a context manager, or call `close`, so that handlers get the
+    last events.
 
-    ``strict`` raises EventError on what is no event of the catalogue, as tests should; otherwise that is logged and
-    left out. ``own`` are further classes of `Payload`, in domains of the program's own. ``capacity`` is how many events
-    may wait for one handler.
+    ``strict`` raises EventError for an event that does not fit the catalogue, as tests should; otherwise the event is
+    logged and dropped. ``own`` are additional classes of `Payload`, in the program's own domains. ``capacity`` is the
+    maximum number of events that wait for one handler.
 
-    Raises EventError where one of ``own`` takes a type of the catalogue, or a name in one of its domains.
+    Raises EventError if one of ``own`` uses a type of the catalogue, or a name in one of its domains.
     """
 
     def __init__(
@@ -64,12 +65,13 @@ class EventBus:
         max_sensitivity: Sensitivity | str = Sensitivity.PRIVATE,
         name: str | None = None,
     ) -> Subscription:
-        """Has the handler called with each event that fits, in their order, one at a time.
+        """Call the handler with each matching event, in order, one at a time.
 
-        ``types`` are globs such as ``llm.*``; ``least`` leaves out what is more private than that. A handler that fails
-        is logged at WARNING and called with the next event; nobody else notices.
+        ``types`` are globs such as ``llm.*``. Events that are more private than ``max_sensitivity`` are left out. An
+        exception in a handler is logged at WARNING; the handler still gets the next event, and nothing else is
+        affected.
 
-        Raises EventError where the handler cannot be called, and on an actor or a sensitivity that is none.
+        Raises EventError if the handler is not callable, and for an unknown actor or sensitivity.
         """
         if not callable(handler):
             raise EventError(f"a handler is called with each event: a {type(handler).__name__} cannot be called")
@@ -86,7 +88,7 @@ class EventBus:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Idempotent."""
+        """Remove a handler. Idempotent."""
         subscription.close()
         with self._lock:
             self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
@@ -102,15 +104,15 @@ class EventBus:
         sensitivity: Sensitivity | str | None = None,
         attachment: object = None,
     ) -> Event | None:
-        """Queues an event for every handler that wants it, and waits for none of them.
+        """Queue an event for every matching handler and return without waiting for any of them.
 
-        ``payload`` may be a function that makes it, so that a payload that does not fit is dropped like any other
-        where the bus is not strict. ``sensitivity`` may be less private than the type's floor, never more. ``about`` is
-        what the event tells of, such as a message: it is no part of the event, and shown to witnesses alone (see
-        `Subscription.put`). The result is None where the event was dropped.
+        ``payload`` may be a function that builds it. Then an invalid payload is dropped like any other invalid event if
+        the bus is not strict. ``sensitivity`` may be less private than the type's floor, never more. ``attachment`` is
+        the object that the event describes, such as a message. It is not part of the event and is passed only to
+        ``on_emit`` (see `Subscription.put`). The result is None if the event is dropped.
 
-        Raises EventOverflowError where a handler is ``capacity`` events behind: all others have been told. Raises
-        EventError where the bus is strict.
+        Raises EventOverflowError if a handler is ``capacity`` events behind, after all other handlers got the event.
+        Raises EventError if the bus is strict.
         """
         try:
             payload_object = payload if isinstance(payload, Payload) else self._build_payload(payload)
@@ -148,9 +150,9 @@ class EventBus:
         return event
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until every handler has been told everything, at most ``timeout`` seconds; whether it has.
+        """Wait until every handler has processed all events, at most ``timeout`` seconds. Return True if they have.
 
-        Raises EventError in an event loop in which handlers run, because they could not: see `flush_async`.
+        Raises EventError in an event loop that runs handlers, because they could not run: see `flush_async`.
         """
         here = running_loop()
         if any(one.runs_in(here) for one in self._subscriptions):
@@ -160,7 +162,7 @@ class EventBus:
         return self._wait(timeout)
 
     async def flush_async(self, timeout: float | None = None) -> bool:
-        """As `flush`, without stopping the event loop."""
+        """As `flush`, without blocking the event loop."""
         return await asyncio.to_thread(self._wait, timeout)
 
     def _wait(self, timeout: float | None) -> bool:
@@ -168,7 +170,7 @@ class EventBus:
         return all(one.wait(deadline) for one in self._subscriptions)
 
     def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
-        """Gives the handlers that many seconds for what waits, and takes them off.
+        """Give the handlers ``timeout`` seconds for their queued events, then remove them.
 
         Raises EventError as `flush` does.
         """
@@ -176,7 +178,7 @@ class EventBus:
         self._unsubscribe_all()
 
     async def close_async(self, timeout: float = _CLOSE_TIMEOUT) -> None:
-        """As `close`, without stopping the event loop."""
+        """As `close`, without blocking the event loop."""
         await self.flush_async(timeout)
         self._unsubscribe_all()
 
@@ -219,7 +221,7 @@ class EventBus:
         return resolved
 
     def after_fork(self) -> None:
-        """For a child process, before it emits anything."""
+        """Reset the bus in a child process, before it emits anything."""
         self._lock = threading.Lock()
         for subscription in self._subscriptions:
             subscription.after_fork()
@@ -233,7 +235,7 @@ def _after_fork() -> None:
         bus.after_fork()
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which never forks
+if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_after_fork)
 
 

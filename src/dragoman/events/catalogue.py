@@ -1,7 +1,7 @@
-"""The catalogue (specification D11): everything that happens in a turn, with what an event of it tells.
+"""The catalogue: every event of a turn, with its payload.
 
-Events hold no prompt, no reply and no key: hashes, sizes, names, counts. What was said is in the messages. Unknown is
-None, and never 0.
+Events hold no prompt, no reply and no key, only hashes, sizes, names and counts. The content is in the messages. An
+unknown value is None, never 0. Source: docs/reference/routing-and-events.md#event-catalogue.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class LlmCallStarted(Payload):
 
 
 class LlmCallCompleted(Payload):
-    """A reply is there; the four counts are disjoint."""
+    """A reply was received; the four counts are disjoint."""
 
     type: ClassVar[str] = "llm.call_completed"
     floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
@@ -58,7 +58,7 @@ class LlmCallCompleted(Payload):
 
     @classmethod
     def of(cls, reply: Message, **fields: Any) -> Self:
-        """What an assistant's message tells; ``fields`` are the gateway's."""
+        """Build the payload from an assistant's message; ``fields`` are the gateway's."""
         metadata, usage = reply.metadata, reply.usage
         counts = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_creation_input_tokens")
         priced = ("cost_usd", "pricing_version", "latency_ms")
@@ -84,7 +84,7 @@ class LlmCallFailed(Payload):
     provider: Text
     error_class: Text
     error_message_redacted: Text
-    """The error's kind, status and code. The provider's own words may quote the prompt, so they are not told."""
+    """The error's kind, status and code. The provider's message may quote the prompt, so it is left out."""
     retry_count: Count = 0
     latency_ms: Count | None = None
 
@@ -115,7 +115,7 @@ class ToolCalled(Payload):
 
     @classmethod
     def of(cls, call: ToolUseBlock, side_effects: SideEffects | None = None) -> Self:
-        """``side_effects`` is None for a tool that the session does not know."""
+        """Build the payload from a call. ``side_effects`` is None for a tool that the session does not know."""
         encoded = json.dumps(call.input, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         return cls(
             tool_use_id=call.id,
@@ -158,7 +158,7 @@ class ToolFailed(Payload):
 
 
 class ToolInputInvalid(Payload):
-    """Private, because what is wrong with an input may quote it."""
+    """Private, because the error may quote the input."""
 
     type: ClassVar[str] = "tool.input_invalid"
 
@@ -167,7 +167,7 @@ class ToolInputInvalid(Payload):
 
 
 class PolicyEvaluation(FrozenModel):
-    """One link of the routing chain."""
+    """One step of the routing chain."""
 
     policy: Literal[
         "per_message_override",
@@ -185,14 +185,14 @@ class PolicyEvaluation(FrozenModel):
     confidence: float | None = Field(default=None, ge=0, le=1)
     pattern_alternatives: tuple[Text, ...] | None = None
     validation_failure: Text | None = None
-    """The first of the failures, by its name in the specification."""
+    """The name of the first failure. Source: docs/reference/routing-and-events.md#validation."""
     validation_failures: tuple[Text, ...] = ()
     failure: Text | None = None
-    """The class of the error with which the model failed, before another one was asked in its place."""
+    """The class of the error with which the model failed, before the fallback was used."""
 
 
 class RouteDecided(Payload):
-    """A turn has its model. Another one follows in the same turn only where that model failed before it answered."""
+    """The turn has a model. Another event follows in the same turn only if that model fails before it answers."""
 
     type: ClassVar[str] = "route.decided"
     floor: ClassVar[Sensitivity] = Sensitivity.PSEUDONYMOUS
@@ -204,7 +204,7 @@ class RouteDecided(Payload):
 
 
 class PolicyDenied(Payload):
-    """A plugin of the session's policy stopped a step. Private, because its reason may quote what it saw."""
+    """A plugin of the session's policy denied a step. Private, because its reason may quote the content."""
 
     type: ClassVar[str] = "policy.denied"
 
@@ -215,7 +215,7 @@ class PolicyDenied(Payload):
 
 
 class PolicyDeclassified(Payload):
-    """Labels were taken away from a session's data. Private, because its reason may quote what it is about."""
+    """Labels were removed from a session's data. Private, because the reason may quote the data."""
 
     type: ClassVar[str] = "policy.declassified"
     actor: ClassVar[Actor] = Actor.USER
@@ -227,7 +227,7 @@ class PolicyDeclassified(Payload):
 
 
 class PolicyHeadersWritten(Payload):
-    """Plugins gave a request headers; their names alone are told."""
+    """Plugins added headers to a request. The event holds only their names."""
 
     type: ClassVar[str] = "policy.headers_written"
 
@@ -242,14 +242,14 @@ class TurnStarted(Payload):
     user_message_hash: Text
     """SHA-256 of the text, in hexadecimal. Short texts can be guessed from it."""
     user_message_text_redacted: Text | None = None
-    """Only where the user agreed to share it."""
+    """Set only if the user agreed to share it."""
     estimated_input_tokens: Count | None = None
     has_images: bool = False
     has_tool_calls_in_history: bool = False
 
     @classmethod
     def of(cls, prompt: Message | None, history: tuple[Message, ...] = (), **fields: Any) -> Self:
-        """The facts of a turn in which ``said`` follows the history."""
+        """Build the payload of a turn in which ``prompt`` follows the history."""
         text = "" if prompt is None else prompt.text
         fields_of_turn: dict[str, Any] = {
             "user_message_hash": hashlib.sha256(text.encode()).hexdigest(),
@@ -268,7 +268,7 @@ class TurnCompleted(Payload):
     llm_call_count: Count
     tool_call_count: Count
     total_input_tokens: Count | None = None
-    """All that was billed as prompt."""
+    """Everything billed as prompt."""
     total_output_tokens: Count | None = None
     total_cost_usd: Decimal | None = None
     wall_time_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)

@@ -1,7 +1,7 @@
-"""The words of OpenTelemetry's conventions for generative AI, as far as sessions have something to say in them.
+"""Attribute names and values of OpenTelemetry's semantic conventions for generative AI, as far as sessions use them.
 
-https://opentelemetry.io/docs/specs/semconv/gen-ai/ (semantic conventions 1.41, all of them in development). What is
-ours alone begins with ``dragoman.``.
+https://opentelemetry.io/docs/specs/semconv/gen-ai/ (semantic conventions 1.41, all of them in development). Our own
+attributes begin with ``dragoman.``.
 """
 
 from typing import Any
@@ -54,7 +54,7 @@ _FINISH_REASONS = {
 
 
 def provider_name(provider: str) -> str:
-    """The convention's own name, and ours where it has none."""
+    """Return the convention's name of a provider, or ours if it has none."""
     return _PROVIDERS.get(provider, provider)
 
 
@@ -67,7 +67,7 @@ def is_in_process(provider: str) -> bool:
 
 
 def model_name(model: str) -> str:
-    """The provider's own name of a model."""
+    """Return the provider's own name of a model."""
     return model.partition(":")[2] or model
 
 
@@ -83,18 +83,20 @@ def request_attributes(provider: str, model: str) -> dict[str, Any]:
     }
 
 
-def input_tokens(payload: LlmCallCompleted) -> int | None:
-    """All that was read, from a cache and into it too: the convention's count has them in it, ours do not overlap."""
+def total_input_tokens(payload: LlmCallCompleted) -> int | None:
+    """Return all input tokens, cache reads and writes included: the convention counts them in, our buckets are
+    disjoint.
+    """
     parts = (payload.input_tokens, payload.cached_input_tokens, payload.cache_creation_input_tokens)
     return None if payload.input_tokens is None else sum(part or 0 for part in parts)
 
 
-def reply(payload: LlmCallCompleted) -> dict[str, Any]:
-    """What is unknown is left out."""
+def reply_attributes(payload: LlmCallCompleted) -> dict[str, Any]:
+    """Return the attributes of a reply; unknown values are left out."""
     known = {
         RESPONSE_MODEL: model_name(payload.model),
         FINISH_REASONS: None if payload.stop_reason is None else [finish_reason(payload.stop_reason)],
-        "gen_ai.usage.input_tokens": input_tokens(payload),
+        "gen_ai.usage.input_tokens": total_input_tokens(payload),
         "gen_ai.usage.output_tokens": payload.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": payload.cached_input_tokens,
         "gen_ai.usage.cache_creation.input_tokens": payload.cache_creation_input_tokens,

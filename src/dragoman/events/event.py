@@ -1,4 +1,7 @@
-"""The envelope of every event (specification D11): who, when, in which session and turn, because of what."""
+"""The envelope of every event: time, session, turn, actor and cause.
+
+Source: docs/reference/routing-and-events.md#event-envelope.
+"""
 
 import json
 from collections.abc import Mapping
@@ -13,8 +16,9 @@ from dragoman.adapter.errors import EventError
 from dragoman.canonical.blocks import READING, FrozenModel
 
 RESERVED = ("message.", "text.", "thinking.", "tool.use_")
-"""What the events of a stream begin with, in the protocol that clients speak: no event of the bus does. What streams
-is in the messages anyway, and there is too much of it."""
+"""Prefixes of stream events in the client protocol; no event of the bus may use them. The messages hold what was
+streamed, and there are too many stream events for the bus.
+"""
 
 
 class Actor(StrEnum):
@@ -26,7 +30,7 @@ class Actor(StrEnum):
 
 
 class Sensitivity(StrEnum):
-    """From what may hold a user's words or files to what may be added up over many users."""
+    """How private an event is, from text or files of a user to data that may be aggregated over many users."""
 
     PRIVATE = "private"
     USER_CONTROLLED = "user_controlled"
@@ -34,7 +38,7 @@ class Sensitivity(StrEnum):
     AGGREGATABLE = "aggregatable"
 
     def covers(self, other: "Sensitivity") -> bool:
-        """Whether the other one is no more private than this one."""
+        """Return True if the other sensitivity is not more private than this one."""
         return _ORDER[other] >= _ORDER[self]
 
 
@@ -45,7 +49,7 @@ WordT = TypeVar("WordT", bound=StrEnum)
 
 
 def parse_word(kind: type[WordT], given: str, what: str) -> WordT:
-    """One of a closed list. Raises EventError, with the list, where it is none."""
+    """Return a member of a closed list. Raises EventError, with the list, for any other word."""
     try:
         return kind(given)
     except ValueError:
@@ -53,10 +57,10 @@ def parse_word(kind: type[WordT], given: str, what: str) -> WordT:
 
 
 class Payload(FrozenModel):
-    """What an event tells. A class of it declares its ``type``, a dotted name in lower case; its ``floor``, the most
-    private that such an event is; and the ``actor`` who usually causes it.
+    """The data of an event. A subclass declares its ``type``, a dotted name in lower case; its ``floor``, the highest
+    sensitivity of such an event; and the ``actor`` who usually causes it.
 
-    Raises EventError where a class is declared under a name that belongs to streams.
+    Raises EventError if the type of a subclass is reserved for streams.
     """
 
     type: ClassVar[str]
@@ -75,7 +79,7 @@ class Payload(FrozenModel):
 
 @dataclass(frozen=True, slots=True)
 class UnknownPayload:
-    """The payload of a type that this version has no word for, as it was read."""
+    """The payload of a type that this version does not know, as it was read."""
 
     type: str
     fields: Mapping[str, Any]
@@ -83,7 +87,9 @@ class UnknownPayload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """``id`` is a ULID: ids of one process are in the order of what happened. ``parent_event_id`` is what caused it."""
+    """``id`` is a ULID: the ids of one process are in chronological order. ``parent_event_id`` is the cause of the
+    event.
+    """
 
     id: str
     timestamp: datetime
@@ -99,7 +105,7 @@ class Event:
         return self.payload.type
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON takes it: the time as ISO 8601 in UTC, money as a text, unknown as null."""
+        """Return the event as JSON values: the time as ISO 8601 in UTC, money as text, unknown values as null."""
         payload = self.payload
         return {
             "id": self.id,
@@ -114,15 +120,15 @@ class Event:
         }
 
     def to_json(self) -> str:
-        """`as_dict` as one line."""
+        """Return `as_dict` as one line of JSON."""
         return json.dumps(self.as_dict(), ensure_ascii=False, separators=(",", ":"))
 
 
 def read_event(line: str | bytes, types: Mapping[str, type[Payload]]) -> Event:
-    """The event of a line that `Event.to_json` wrote, in this version or another.
+    """Read a line that `Event.to_json` of this or another version wrote.
 
-    A type that is not among ``types``, or whose payload does not fit, is kept as `Unknown`; fields that this version
-    does not know stay in the payload. Raises EventError where the line is no event.
+    A type that is not in ``types``, or whose payload does not fit, becomes an `UnknownPayload`; unknown fields stay in
+    the payload. Raises EventError if the line is not an event.
     """
     try:
         data = json.loads(line)

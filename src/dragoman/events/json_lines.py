@@ -1,4 +1,4 @@
-"""Events as JSON lines: a handler that appends them to a file, and its reader."""
+"""Events as JSON lines: a handler that appends them to a file, and a reader."""
 
 import logging
 import os
@@ -16,10 +16,10 @@ logger = logging.getLogger("dragoman.events")
 
 
 class JsonLines:
-    """A handler for `EventBus.subscribe` that appends each event to a file, one line each.
+    """A handler for `EventBus.subscribe` that appends each event to a file, one per line.
 
-    A line is written whole and at once, so that several processes may append to one file. Events may be private: a
-    new file is readable by its owner alone. Close it after the bus. Raises OSError where the file cannot be opened.
+    Each line is one write, so several processes may append to one file. Events may be private, so only the owner can
+    read a new file. Close it after the bus. Raises OSError if the file cannot be opened.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -28,7 +28,7 @@ class JsonLines:
         self._open = True
 
     def __call__(self, event: Event) -> None:
-        """Raises OSError where the line cannot be written, or only in part: the disk is full."""
+        """Append an event. Raises OSError if the line is not written, or only partly: the disk is full."""
         line = event.to_json().encode(errors="replace") + b"\n"
         with self._lock:
             if not self._open:
@@ -53,8 +53,8 @@ class JsonLines:
 
 
 def read_json_lines(path: str | Path, types: Mapping[str, type[Payload]] = CATALOGUE) -> Iterator[Event]:
-    """The events of a file, in order. A line that is none, such as the half one that a crash leaves, is logged and
-    left out; types that are not known are kept as they are.
+    """Yield the events of a file, in order. An invalid line, such as a partial one after a crash, is logged and
+    skipped; unknown types are kept.
     """
     with Path(path).open("rb") as lines:
         for number, line in enumerate(lines, 1):

@@ -1,7 +1,7 @@
-"""Messages as OpenTelemetry's conventions write them, where a program asks for content in its traces.
+"""Messages in the form of OpenTelemetry's conventions, for programs that want content in their traces.
 
-https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/#capturing-instructions-inputs-and-outputs. Pictures,
-sounds and documents are named and left out: their bytes have no place in a trace.
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/#capturing-instructions-inputs-and-outputs. Images,
+audio, video and documents are named without their bytes, which do not belong in a trace.
 """
 
 import json
@@ -14,12 +14,12 @@ from dragoman.events.conventions import finish_reason
 
 
 def format_messages(history: Iterable[Message]) -> str:
-    """As JSON."""
+    """Return the messages as JSON."""
     return _json([_message(message) for message in history])
 
 
-def reply(message: Message) -> str:
-    """One message with the reason of its end, in a list of one."""
+def format_reply(message: Message) -> str:
+    """Return a list with one message and its finish reason, as JSON."""
     reason = message.stop_reason
     return _json([_message(message) | ({} if reason is None else {"finish_reason": finish_reason(reason)})])
 
@@ -53,7 +53,7 @@ def _part(block: ContentBlock) -> dict[str, Any]:
 
 
 def _response(answer: ToolResultBlock) -> Any:
-    """A text where the answer is one."""
+    """Return the text of a result that is one text, otherwise its parts."""
     if all(isinstance(part, TextBlock) for part in answer.content):
         return "".join(part.text for part in answer.content if isinstance(part, TextBlock))
     return [_part(part) for part in answer.content]

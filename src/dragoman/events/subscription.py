@@ -1,7 +1,7 @@
-"""One handler and what waits for it. Each has a queue and a runner of its own: a slow or broken one hurts nobody else.
+"""One handler with its own queue and worker, so that a slow or failing handler does not affect others.
 
 A plain function runs in a thread. A coroutine function runs in the event loop in which it was subscribed, one event
-at a time; subscribed outside of a loop, in a thread with a loop of its own.
+at a time; if it was subscribed outside a loop, it runs in a thread with a loop of its own.
 """
 
 import asyncio
@@ -22,15 +22,16 @@ from dragoman.events.event import Actor, Event, Sensitivity
 logger = logging.getLogger("dragoman.events")
 
 _POLL_INTERVAL = 0.5
-"""Seconds after which whoever waits looks whether the event loop of a handler still is there."""
+"""Seconds between checks that a handler's event loop is still open."""
 
 Handler = Callable[[Event], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which events a handler is shown; None stands for all. ``types`` are globs such as ``llm.*``. ``least`` leaves
-    out what is more private than that."""
+    """The events that a handler gets; None means all. ``types`` are globs such as ``llm.*``. Events that are more
+    private than ``max_sensitivity`` are left out.
+    """
 
     types: tuple[str, ...] | None = None
     session_ids: frozenset[str] | None = None
@@ -47,7 +48,7 @@ class Filter:
 
 
 class Subscription:
-    """A handler on a bus; `close` takes it off. What waits for it then is not handed over."""
+    """A handler on a bus. `close` removes it and drops its queued events."""
 
     def __init__(self, handler: Handler, event_filter: Filter, name: str, capacity: int) -> None:
         self.name = name
@@ -63,7 +64,7 @@ class Subscription:
         self._loop = running_loop() if inspect.iscoroutinefunction(_callable_of(handler)) else None
 
     def close(self) -> None:
-        """Idempotent. A call of the handler that is under way comes to its end."""
+        """Remove the handler. Idempotent. A running call of the handler is completed."""
         with self._changed:
             if missed := len(self._queue):
                 logger.warning("handler %s is taken off with %d events still waiting for it", self.name, missed)
@@ -72,10 +73,11 @@ class Subscription:
             self._changed.notify_all()
 
     def put(self, event: Event, attachment: object = None) -> bool:
-        """Queues an event; False where the queue is full. Never waits for the handler.
+        """Queue an event; return False if the queue is full. Never waits for the handler.
 
-        A handler with a method ``witness(event, about)`` has that called at once, in the thread that emits: to note
-        what is only known there, such as its context variables. It must be quick, and is not told of what it missed.
+        A handler with a method ``on_emit(event, attachment)`` has it called immediately, in the thread that emits, to
+        read what is known only there, such as context variables. It must be fast, and does not get the events that are
+        dropped.
         """
         with self._changed:
             if self._closed:
@@ -96,12 +98,14 @@ class Subscription:
                 self._changed.notify_all()
             elif not self._busy:
                 self._busy = True
-                with suppress(RuntimeError):  # closed in this moment: the next event finds it so
+                with suppress(RuntimeError):  # closed just now: the next event will notice
                     self._loop.call_soon_threadsafe(self._start_in_loop)
             return True
 
     def after_fork(self) -> None:
-        """For a child process: it has neither the thread nor the loop, and what waits is the parent's to tell."""
+        """Reset in a child process: it has neither the thread nor the loop, and the queued events
+        belong to the parent.
+        """
         self._changed = threading.Condition()
         self._queue = deque()
         self._busy = self._started = False
@@ -111,7 +115,9 @@ class Subscription:
         return loop is not None and self._loop is loop
 
     def wait(self, deadline: float) -> bool:
-        """Waits until all is handed over, or until that moment of the monotonic clock; whether it is."""
+        """Wait until the queue is empty, or until that moment of the monotonic clock. Return True if the queue is
+        empty.
+        """
         with self._changed:
             while not self._is_idle():
                 remaining = deadline - time.monotonic()
@@ -124,11 +130,11 @@ class Subscription:
         return (not self._queue and not self._busy) or self._is_loop_closed()
 
     def _is_loop_closed(self) -> bool:
-        """Whether the event loop is closed, and nobody is left who could be told."""
+        """Return True if the event loop is closed, so that the handler cannot run any more."""
         return self._loop is not None and self._loop.is_closed()
 
     def _start_in_loop(self) -> None:
-        self._task = asyncio.ensure_future(self._run_in_loop())  # kept, or it could vanish half-way
+        self._task = asyncio.ensure_future(self._run_in_loop())  # a reference, because the loop holds its tasks weakly
 
     async def _run_in_loop(self) -> None:
         try:
@@ -150,7 +156,7 @@ class Subscription:
             return self._queue.popleft()
 
     def _run(self) -> None:
-        runner = asyncio.Runner()  # makes its loop when it first runs something
+        runner = asyncio.Runner()  # creates its loop on the first run
         try:
             while not self._closed:
                 if (event := self._next()) is not None:
@@ -166,7 +172,7 @@ class Subscription:
             outcome = self._handler(event)
             if inspect.isawaitable(outcome):
                 runner.run(_await_outcome(outcome))
-        except BaseException as error:  # a handler that leaves the program must not take the thread along
+        except BaseException as error:  # SystemExit, too, must not end the thread
             self._log_failure(event, error)
 
     async def _call_handler_async(self, event: Event) -> None:
@@ -206,5 +212,5 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _callable_of(handler: Handler) -> Callable[..., object]:
-    """What is called in the end: an object's ``__call__`` may be a coroutine function."""
+    """Return the function that is called: the ``__call__`` of an object may be a coroutine function."""
     return handler if inspect.isroutine(handler) else type(handler).__call__

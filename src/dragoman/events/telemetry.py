@@ -1,7 +1,7 @@
-"""Events as OpenTelemetry's spans and metrics for generative AI. It needs the extra ``dragoman[otel]``.
+"""Events as OpenTelemetry spans and metrics for generative AI. It needs the extra ``dragoman[otel]``.
 
-A turn is a span ``invoke_agent``, below the span in which the program asked. Below it are one span ``chat`` for each
-request, those of retries and of models that stepped in among them, and one ``execute_tool`` for each call of a tool.
+A turn is a span ``invoke_agent``, a child of the program's current span. Its children are one span ``chat`` for each
+request, retries and fallbacks included, and one ``execute_tool`` for each tool call.
 """
 
 from collections.abc import Mapping
@@ -42,12 +42,12 @@ _SCOPE = "dragoman"
 _SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_OPEN_TURNS = 10_000
-"""Turns. Where one's end was missed, it is ended when so many others have begun."""
+"""Open turns. A turn whose end was missed is ended when this many others have started."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A request under way."""
+    """A request in flight."""
 
     span: Span
     started_at: datetime
@@ -56,7 +56,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn under way. ``span`` is None where its beginning was not seen."""
+    """An open turn. ``span`` is None if its start was missed."""
 
     session_id: str
     context: Context
@@ -64,16 +64,16 @@ class _Turn:
     call: _Call | None = None
     tools: dict[str, Span] = field(default_factory=dict)
     error: str | None = None
-    """The class of the last error, as long as no reply followed."""
+    """The class of the last error, until a reply follows."""
 
 
 class Telemetry:
-    """A handler for `EventBus.subscribe`. Without providers those of the program are used (`set_tracer_provider` and
-    `set_meter_provider` of OpenTelemetry). Close it after the bus: what is still open then is ended.
+    """A handler for `EventBus.subscribe`. Without providers it uses the program's own (`set_tracer_provider` and
+    `set_meter_provider` of OpenTelemetry). Close it after the bus; this ends all open spans.
 
-    Spans tell names, counts, cost and classes of errors. With ``content`` they also hold what was said, thought, asked
-    of tools and answered by them, as it was sent, after a policy's changes; whoever reads the traces then reads the
-    conversations. ``agent_name`` names the turns' spans.
+    Spans hold names, counts, cost and error classes. With ``content`` they also hold the messages, reasoning, tool
+    calls and results as sent, after a policy's changes, so readers of the traces can read the conversations.
+    ``agent_name`` names the spans of the turns.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Telemetry:
         self._attachments: dict[str, Any] = {}
 
     def on_emit(self, event: Event, attachment: object) -> None:
-        """Called in the thread that emits. What it notes waits for the event, by its id."""
+        """Called in the thread that emits. The context is stored under the event's id until the event is processed."""
         if isinstance(event.payload, TurnStarted):
             self._attachments[event.id] = contexts.get_current()
         elif self._content and attachment is not None:
@@ -119,7 +119,7 @@ class Telemetry:
             self._handle(event, attachment)
 
     def close(self) -> None:
-        """Ends what is still open. Idempotent."""
+        """End all open spans. Idempotent."""
         with self._lock:
             turns, self._turns = self._turns, {}
             for turn in turns.values():
@@ -152,7 +152,7 @@ class Telemetry:
                 pass
 
     def _turn(self, event: Event) -> _Turn:
-        """One whose beginning was not seen has spans without a parent."""
+        """Return the turn of an event. If its start was missed, the spans have no parent."""
         key = (event.session_id, event.turn_id)
         if key not in self._turns:
             while len(self._turns) >= _MAX_OPEN_TURNS:
@@ -182,7 +182,7 @@ class Telemetry:
             turn.span.add_event("route.decided", attributes, at)
 
     def _begin_call(self, turn: _Turn, event: Event, payload: LlmCallStarted, history: Any, at: int) -> None:
-        if turn.call is not None:  # its end was missed
+        if turn.call is not None:  # the end of this turn was missed
             _set_error(turn.call.span, "abandoned", None)
             turn.call.span.end(at)
         attributes = conventions.request_attributes(payload.provider, payload.model)
@@ -200,13 +200,13 @@ class Telemetry:
         call, turn.call, turn.error = turn.call, None, None
         if call is None:
             return
-        call.span.set_attributes(conventions.reply(payload))
+        call.span.set_attributes(conventions.reply_attributes(payload))
         if reply is not None:
-            call.span.set_attribute(conventions.OUTPUT_MESSAGES, message_content.reply(reply))
+            call.span.set_attribute(conventions.OUTPUT_MESSAGES, message_content.format_reply(reply))
         call.span.end(at)
         attributes = call.attributes | {conventions.RESPONSE_MODEL: conventions.model_name(payload.model)}
         self._measure(turn, call, attributes, event, payload.latency_ms)
-        counts = {"input": conventions.input_tokens(payload), "output": payload.output_tokens}
+        counts = {"input": conventions.total_input_tokens(payload), "output": payload.output_tokens}
         for kind, count in counts.items():
             if count is not None:
                 self._tokens.record(count, attributes | {conventions.TOKEN_TYPE: kind}, _span_context(turn, call))
@@ -265,7 +265,7 @@ class Telemetry:
 
     @staticmethod
     def _end_turn(turn: _Turn, at: int | None, *, error: str | None) -> None:
-        """With whatever is still open in it."""
+        """End the turn with all of its open spans."""
         for span in (*turn.tools.values(), *([] if turn.call is None else [turn.call.span])):
             _set_error(span, "abandoned", None)
             span.end(at)
@@ -281,7 +281,7 @@ def _set_error(span: Span, kind: str, why: str | None) -> None:
 
 
 def _span_context(turn: _Turn, call: _Call) -> Context:
-    """What ties a measurement to its span."""
+    """Return the context that links a measurement to its span."""
     return trace.set_span_in_context(call.span, turn.context)
 
 

@@ -1,7 +1,7 @@
-"""Events in the envelopes of UMF (specification C4), for programs that read its ``events.jsonl``.
+"""Events as UMF envelopes, for programs that read its ``events.jsonl``. Source: docs/reference/umf.md#events.
 
-UMF has three events with a shape: messages, tool calls and tool results, which come from a history. What goes over the
-bus becomes its ``system_signal`` or ``error``, for which it has no shape: their payload is the event itself.
+UMF defines the payload of three events: messages, tool calls and tool results, which come from a history. Events of the
+bus become ``system_signal`` or ``error``, which have no defined payload: theirs is the event itself.
 """
 
 import logging
@@ -23,16 +23,16 @@ _Fields = dict[str, Any]
 
 
 def signal_to_umf(event: Event, sequence: int, *, project_hash: str | None = None) -> _Fields:
-    """An event of the bus as an envelope. ``sequence`` is its place in the session, from 0."""
+    """Return an event of the bus as an envelope. ``sequence`` is its position in the session, from 0."""
     common = _common(event.id, event.session_id, int(event.timestamp.timestamp() * 1000), sequence, project_hash)
     kind = "error" if event.type in _ERRORS else "system_signal"
     return _envelope(kind, common, event.as_dict())
 
 
 def history_to_umf(messages: Sequence[Message], *, project_hash: str | None = None) -> Iterator[_Fields]:
-    """A history as envelopes: each message, behind it the calls that it holds, or the result.
+    """Yield a history as envelopes: each message, followed by its calls, or by the result.
 
-    What UMF has no word for (thinking, media other than images, channels) is left out with a log record at WARNING.
+    Content without a UMF form (thinking, media other than images, channels) is left out with a log record at WARNING.
     """
     results = {result.tool_use_id: result for message in messages for result in message.tool_results}
     names: dict[str, str] = {}
@@ -78,7 +78,7 @@ def _common(event_id: str, session_id: str, at: int, sequence: int, project_hash
 
 
 def _envelope(kind: str, common: _Fields, fields: _Fields) -> _Fields:
-    """UMF writes the common fields twice: in the envelope, and in the event that is its payload."""
+    """Build an envelope. UMF repeats the common fields: in the envelope, and in the event that is its payload."""
     return {"event_id": common["event_id"], "event_type": kind, **common, "payload": {**common, **fields}}
 
 
@@ -102,7 +102,7 @@ def _message_fields(message: Message, names: dict[str, str]) -> _Fields:
 
 
 def _content(message: Message) -> str | list[_Fields]:
-    """A text where the message is one, else blocks."""
+    """Return the text of a message that is one text, otherwise its blocks."""
     if message.role is Role.TOOL:
         return "".join(_text(result.content, message) for result in message.tool_results)
     blocks = [block for block in message.content if not isinstance(block, ToolResultBlock)]
@@ -126,12 +126,12 @@ def _block_fields(block: ContentBlock, message: Message) -> _Fields | None:
 
 
 def _arguments(call: ToolUseBlock) -> Any:
-    """What the model wrote; where that is no JSON object, it is told as the text that it is."""
+    """Return the arguments of a call, or the raw text if they are not a JSON object."""
     return call.input if call.raw_input is None else call.raw_input
 
 
 def _text(blocks: Iterable[ContentBlock], message: Message) -> str:
-    """UMF's results are texts."""
+    """Return a result as the one text that UMF allows."""
     parts = []
     for block in blocks:
         if isinstance(block, TextBlock):

@@ -5,7 +5,8 @@ from dragoman.formats.body.compatibility import Compatibility, is_compatible
 from dragoman.formats.body.convert import from_message_body, to_message_body
 from dragoman.formats.body.message_body import MessageBody
 from dragoman.formats.body.parts import MessageBodyPart
-from dragoman.formats.body.schema import MessageBodySchema, MessageBodySchemaPart
+from dragoman.formats.body.schema import MessageBodySchema
+from dragoman.formats.body.schema_part import MessageBodySchemaPart
 from dragoman.formats.chatml import from_chatml, to_chatml
 from dragoman.formats.cmf.called_tools import called_tools_in_cmf
 from dragoman.formats.cmf.convert import from_cmf, read_cmf_extensions, to_cmf

@@ -1,4 +1,4 @@
-"""Policy: what plugins may see of a message and its context, and what they may change of it."""
+"""Policy: what plugins may read of a message and its context, and what they may change."""
 
 from dragoman.canonical.extensions.extensions import (
     AgentExtension,

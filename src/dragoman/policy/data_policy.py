@@ -1,4 +1,6 @@
-"""Data policies: what an entity's answer is labelled with, and what may be done with it afterwards (CMF A4.3)."""
+"""Data policies: the labels of an entity's data, and the permitted actions. Source:
+docs/reference/cmf.md#data-policies.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,7 +16,7 @@ from dragoman.policy.plugin import Violation
 def data_policies(
     message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
 ) -> tuple[DataPolicy, ...]:
-    """Of what answers something in this message: results of tools, resources and prompts, by their name, else URI."""
+    """Return the data policies of the results in this message (tools, resources, prompts), by name, then by URI."""
     if extensions is None or extensions.security is None or not extensions.security.data:
         return ()
     views = iter_views(message, extensions=extensions, calls=calls)
@@ -25,14 +27,14 @@ def data_policies(
 def apply_data_labels(
     message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
 ) -> Extensions | None:
-    """The extensions with the labels that the policies of this message's data apply."""
+    """Return the extensions with the labels that the data policies of this message apply."""
     policies = data_policies(message, extensions, calls)
     labels = {label for policy in policies for label in policy.apply_labels}
     return with_labels(extensions, labels) if labels else extensions
 
 
 def check_data_use(actions: Iterable[str], policies: Iterable[DataPolicy]) -> Violation | None:
-    """What stands against doing any of these with data under these policies; None where nothing does."""
+    """Return the first violation of these data policies by the given actions, or None."""
     listed = tuple(policies)
     for action in actions:
         if not all(policy.permits(action) for policy in listed):

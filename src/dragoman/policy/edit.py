@@ -1,4 +1,4 @@
-"""Taking back the message that a plugin returns: its content may change, and nothing that says whose it is."""
+"""Apply the message that a plugin returned. Plugins may change the content only, not ids, role or metadata."""
 
 import copy
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ _UNCHANGEABLE = ("id", "session_id", "role", "channel", "created_at", "schema_ve
 
 
 def apply_edit(original: Message, returned: Message, plugin: str) -> Message:
-    """The original with the content that a plugin gave it; the very original where that is the same.
+    """Return the original with the plugin's content, or the original object itself if nothing changed.
 
-    Raises TierViolation where the plugin changed anything else, or made up a call or a result: those it may change in
-    their arguments and answers, or leave out. What it holds of the message is not shared with the result.
+    Raises TierViolation if the plugin changed anything else, or added a call or a result: of those it may change the
+    arguments and the content, or drop them. The result shares nothing with ``returned``.
     """
     if not isinstance(returned, Message):
         raise TierViolation(plugin, "message", Tier.IMMUTABLE, f"a {type(returned).__name__} is no Message")
@@ -30,7 +30,9 @@ def apply_edit(original: Message, returned: Message, plugin: str) -> Message:
 
 
 def replace_content(message: Message, content: Sequence[ContentBlock]) -> Message:
-    """The message with other blocks. Marks on single blocks, which may have moved, then hold for all of it."""
+    """Return the message with other blocks. Marks on single blocks, which may have moved, are widened to the whole
+    message.
+    """
     metadata = message.metadata
     critical = metadata.critical
     if isinstance(critical, tuple) and len(content) != len(message.content):
@@ -42,7 +44,7 @@ def replace_content(message: Message, content: Sequence[ContentBlock]) -> Messag
 
 
 def drop_void_thinking(original: Message, content: Message) -> Message:
-    """Without the signed thinking that means nothing any more: what was signed, and what was signed behind a change."""
+    """Drop the signed thinking that a change makes invalid: changed blocks, and all signed thinking after a change."""
     if content is original:
         return content
     unchanged = 0
@@ -55,7 +57,7 @@ def drop_void_thinking(original: Message, content: Message) -> Message:
 
 
 def drop_signed_thinking(message: Message) -> Message:
-    """Without any signed thinking: something before this message is no longer what it was signed behind."""
+    """Drop all signed thinking, because a change in an earlier message made the signatures invalid."""
     kept = [block for block in message.content if not is_signed(block)]
     return message if len(kept) == len(message.content) else replace_content(message, kept)
 

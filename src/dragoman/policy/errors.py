@@ -1,22 +1,22 @@
-"""What goes wrong between plugins and extensions.
+"""Errors between plugins and extensions.
 
 PolicyError
-├── PolicyDeniedError       a plugin refused a step: nothing of it was sent, run or shown
-├── TierViolation           a plugin changed what it may not change
-└── DeclassificationError   labels were to be removed without the capability, or without a reason
+├── PolicyDeniedError       a plugin denied a step: nothing of it was sent, run or shown
+├── TierViolation           a plugin changed a slot that it may not change
+└── DeclassificationError   labels were not removed: no capability, or no reason
 
-No message holds a value of a slot: who reads it may not be allowed to read the slot.
+No message holds a value of a slot, because its reader may not be allowed to read the slot.
 """
 
 from dragoman.adapter.errors import DragomanError
 
 
 class PolicyError(DragomanError):
-    """The root of the errors of policies."""
+    """The base class of all policy errors."""
 
 
 class TierViolation(PolicyError):  # noqa: N818 - the specification's word
-    """A plugin changed a slot that its tier or its capabilities protect. Nothing of what it returned was taken over."""
+    """A plugin changed a slot that its tier or a capability protects. Nothing that the plugin returned was applied."""
 
     def __init__(self, plugin: str, slot: str, tier: str, detail: str) -> None:
         super().__init__(f"plugin {plugin!r}: slot {slot} is {tier}: {detail}")
@@ -27,9 +27,11 @@ class TierViolation(PolicyError):  # noqa: N818 - the specification's word
 
 
 class PolicyDeniedError(PolicyError):
-    """A step was stopped. ``hook`` says which, ``plugin`` by whom; ``code`` is for programs, ``reason`` for people.
+    """A step was denied. ``hook`` names the step, ``plugin`` the plugin; ``code`` is for programs, ``reason`` for
+    people.
 
-    ``description`` is what else the plugin says. Where a plugin failed, and failing denies, the failure is the cause.
+    ``description`` holds further details from the plugin. If the plugin failed and a failure denies, the cause is the
+    failure.
     """
 
     def __init__(self, hook: str, plugin: str, code: str, reason: str, description: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The extensions that a plugin may see (CMF A4.4)."""
+"""The extensions that a plugin may read. Source: docs/reference/cmf.md#filtering."""
 
 import copy
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from dragoman.policy.slots import SLOTS, Capability, expand_capabilities
 
 
 def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capability | str]) -> Extensions | None:
-    """A copy that holds what these capabilities let their holder see, and nothing else; None stays None.
+    """Return a copy with only what these capabilities allow to read; None stays None.
 
-    It starts empty and takes over what the table of slots allows, so that a slot which the table does not know stays
-    hidden. Nothing in it is shared with the original: changing it in any way leaves the original as it is.
-    Raises ConfigurationError on a name that is no capability, and TypeError on what is no Extensions.
+    It starts empty and copies what the table of slots allows, so a slot that is missing in the table stays hidden. The
+    copy shares nothing with the original. Raises ConfigurationError for an unknown capability, and TypeError if the
+    extensions are of another type.
     """
     granted = expand_capabilities(capabilities)
     if extensions is None:
@@ -30,9 +30,9 @@ def filter_extensions(extensions: Extensions | None, capabilities: Iterable[Capa
 
 
 class FilterCache:
-    """Filtered copies for views, which give out nothing that can be changed: one for all who may see the same.
+    """Caches the filtered extensions, one copy for each set of capabilities. Views are read-only, so they can share it.
 
-    It remembers those of the last extensions, which a step, and a whole stream, asks for again and again.
+    It keeps the copies of the last extensions only, because a step and a whole stream ask for the same ones repeatedly.
     """
 
     def __init__(self) -> None:

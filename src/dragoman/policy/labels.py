@@ -1,6 +1,7 @@
-"""Security labels: they are added freely, inherited by what is made from the data, and removed only on the record.
+"""Security labels: anyone may add them, derived data inherits them, and removing them is recorded.
 
-CMF A7: labels of a tool's result pass on to later messages, and data from several sources bear the labels of all.
+Labels of a tool result pass to later messages, and data from several sources has the labels of all of them.
+Source: docs/reference/cmf.md#labels.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +20,7 @@ from dragoman.policy.slots import Capability, expand_capabilities
 
 
 class Declassification(FrozenModel):
-    """The audit record: who removed which labels, why and when. ``subject`` says of what, such as a message's id."""
+    """The audit record: who removed which labels, why and when. ``subject`` names the data, such as a message's id."""
 
     labels: Names
     actor: Text
@@ -33,17 +34,17 @@ def labels_of(extensions: Extensions | None) -> frozenset[str]:
 
 
 def with_labels(extensions: Extensions | None, labels: Iterable[str]) -> Extensions:
-    """The extensions with these labels as well; the very same object where it bears them all."""
+    """Return the extensions with these labels added, or the same object if it already has them all."""
     return _replace_labels(extensions, labels_of(extensions) | _as_set(labels))
 
 
 def inherit_labels(extensions: Extensions | None, *sources: Extensions | None) -> Extensions:
-    """The extensions of something that is made from the sources: it bears the labels of all of them."""
+    """Return the extensions with the labels of all sources added."""
     return with_labels(extensions, frozenset[str]().union(*map(labels_of, sources)))
 
 
 def without_labels(extensions: Extensions, labels: Iterable[str]) -> Extensions:
-    """For those who keep the record themselves; everyone else declassifies."""
+    """Remove labels without a record. Only for callers that keep the record themselves; all others use `declassify`."""
     return _replace_labels(extensions, labels_of(extensions) - _as_set(labels))
 
 
@@ -58,12 +59,13 @@ def declassify(
     subject: str | None = None,
     at: datetime | None = None,
 ) -> Extensions:
-    """The extensions without these labels: the only way to lose any.
+    """Return the extensions without these labels. This is the only way to remove labels.
 
-    ``audit`` is given exactly one record before the labels go; if it raises, they stay. Labels that are not there are
-    passed over; where none is, nothing happens, nothing is recorded and the same object comes back.
+    ``audit`` gets exactly one record before the labels are removed; if it raises, they stay. Labels that are not set
+    are ignored; if none is set, nothing is recorded and the same object is returned.
 
     Raises DeclassificationError without the capability declassify_labels, or without an actor and a reason.
+    Source: docs/reference/policy.md#declassification.
     """
     if Capability.DECLASSIFY_LABELS not in expand_capabilities(capabilities):
         raise DeclassificationError(f"removing labels takes the capability {Capability.DECLASSIFY_LABELS}")
@@ -78,7 +80,7 @@ def declassify(
 
 
 def _as_set(labels: Iterable[str]) -> frozenset[str]:
-    """A single word is one label, not the set of its letters."""
+    """Return a set of labels; a single string is one label, not a set of letters."""
     return frozenset((labels,) if isinstance(labels, str) else labels)
 
 

@@ -1,4 +1,6 @@
-"""Taking back the extensions that a plugin returns (CMF A4.5): what it may not change, it cannot change."""
+"""Merge the extensions that a plugin returned, and enforce what it may change. Source:
+docs/reference/cmf.md#merging.
+"""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -26,15 +28,14 @@ def merge_extensions(
     plugin: str = "plugin",
     may_write: bool = True,
 ) -> Extensions | None:
-    """The original with those changes that the tiers and the plugin's capabilities allow.
+    """Return the original with the changes that the tiers and the plugin's capabilities allow.
 
-    ``returned`` is compared with what the plugin was shown, made anew from the original: a change in place is seen like
-    any other. A slot that is None or empty in it was not carried along, and stays as it was; that is no change. Only
-    custom may be deleted. ``may_write`` says whether the plugin may change messages: then it may add labels, which
-    otherwise takes append_labels, and without it nothing but that is accepted. Without a change the very original
-    comes back.
+    ``returned`` is compared with a fresh copy of what the plugin was given, so a change in place is found like any
+    other. A slot that is None or empty in ``returned`` stays as it was and counts as unchanged; only custom may be
+    deleted. ``may_write`` says whether the plugin may change messages. If so, it may add labels without append_labels;
+    if not, adding labels is all that it may do. Without a change the original object is returned.
 
-    Raises TierViolation on the first change that is not allowed, and takes over nothing then.
+    Raises TierViolation for the first change that is not allowed; then nothing is merged.
     """
     granted = expand_capabilities(capabilities)
     if returned is None:
@@ -46,7 +47,7 @@ def merge_extensions(
         return comparison.merge(original)
     except TierViolation:
         raise
-    except Exception as error:  # a class of the plugin's own may do anything while it is read
+    except Exception as error:  # a class defined by the plugin may run any code while it is read
         detail = f"what was returned cannot be read: {type(error).__name__}"
         raise TierViolation(plugin, "extensions", Tier.IMMUTABLE, detail) from None
 
@@ -86,7 +87,7 @@ class _Merge:
         return self._original.model_copy(update=changes)
 
     def _merge_slot(self, name: str, after: Any) -> Any:
-        """What becomes of a slot that is not as it was shown."""
+        """Return the merged value of a slot that differs from what the plugin was given."""
         slot = SLOTS.get(name, Slot(Tier.IMMUTABLE))
         if slot.write is None:
             raise self._violation(name, _NOT_CHANGEABLE)
@@ -102,7 +103,7 @@ class _Merge:
             raise self._violation(name, f"changing it takes {slot.write}")
 
     def _delegation(self, after: DelegationExtension) -> DelegationExtension:
-        """The hops that are new, appended here: what follows from the chain is not for the plugin to say."""
+        """Append the new hops here: fields derived from the chain are not taken from the plugin."""
         extended = self._original.delegation or DelegationExtension()
         known = len(extended.chain)
         if after.chain[:known] != extended.chain or len(after.chain) == known:
@@ -140,7 +141,7 @@ class _Merge:
         changes["custom"] = self._rebuild("custom", Extensions, {"custom": after}).custom
 
     def _rebuild(self, slot: str, kind: type[Model], value: Any) -> Model:
-        """The value made anew, so that the plugin keeps no hold of it, and checked, whatever was done to it."""
+        """Rebuild and validate the value, so that the plugin keeps no reference to it."""
         try:
             fields = {name: getattr(value, name) for name in kind.model_fields} if isinstance(value, kind) else value
             return kind.model_validate(_to_plain(fields))
@@ -152,7 +153,7 @@ class _Merge:
 
 
 def _changed_path(name: str, shown: Any, value: Any) -> str:
-    """The slot of the table that the change lies in."""
+    """Return the path of the changed slot in the table."""
     if isinstance(shown, SubjectExtension) and isinstance(value, SubjectExtension):
         for field in SubjectExtension.model_fields:
             if getattr(shown, field) != getattr(value, field, None):
@@ -161,7 +162,7 @@ def _changed_path(name: str, shown: Any, value: Any) -> str:
 
 
 def _to_plain(value: Any) -> Any:
-    """Models as dicts, so that validation builds them anew instead of sharing them."""
+    """Convert models to dicts, so that validation builds new ones instead of sharing them."""
     if isinstance(value, DelegationHop):
         return {name: getattr(value, name) for name in DelegationHop.model_fields}
     if isinstance(value, dict):

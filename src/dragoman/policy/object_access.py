@@ -1,4 +1,7 @@
-"""Profiles of objects: what it takes to use a tool, a resource or a prompt, checked before it is used (CMF A4.3)."""
+"""Object profiles: the permissions for a tool, a resource or a prompt, checked before use.
+
+Source: docs/reference/cmf.md#object-profiles.
+"""
 
 from collections.abc import Mapping
 
@@ -10,11 +13,11 @@ from dragoman.canonical.message_view.view import iter_views
 from dragoman.policy.plugin import Hook, Violation
 
 PRE_HOOKS = frozenset({Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH})
-"""Where something is about to be used."""
+"""The hooks before something is used."""
 
 
 def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityProfile) -> bool:
-    """Whether the caller has not all of the permissions; nobody has none."""
+    """Return True if the subject lacks a required permission. No subject means no permissions."""
     granted = frozenset[str]() if subject is None else subject.permissions
     return not granted.issuperset(profile.permissions)
 
@@ -22,8 +25,11 @@ def lacks_permissions(subject: SubjectExtension | None, profile: ObjectSecurityP
 def check_access(
     hook: Hook, message: Message, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None = None
 ) -> Violation | None:
-    """What stands against using what this message asks for. A profile that only the tool itself enforces, as its
-    ``managed_by`` says, is the tool's to heed. No permission is named: who reads it may not be allowed to."""
+    """Return the first violation of the object profiles by what this message requests, or None.
+
+    Profiles with ``managed_by="tool"`` are skipped: the tool enforces them. The violation names no permission, because
+    its reader may not be allowed to see it.
+    """
     if hook not in PRE_HOOKS or extensions is None or extensions.security is None or not extensions.security.objects:
         return None
     for view in iter_views(message, hook.removeprefix("cmf."), extensions, calls=calls):

@@ -1,6 +1,6 @@
-"""The pipeline: plugins in their order, each with what it may see; what they return is checked, merged, or refused.
+"""The pipeline: runs plugins in order, each with the extensions it may read, and checks, merges or rejects the results.
 
-What is sound is decided here, once, for both drivers: `steps` says whom to ask and is told the answers (see `running`).
+All rules are here, once for both drivers: `steps` yields plugin calls and receives their results (see `runner`).
 """
 
 import logging
@@ -28,7 +28,7 @@ from dragoman.policy.unknown_parts import drop_unknown_parts, find_unknown_kind
 logger = logging.getLogger("dragoman.policy")
 
 POST_HOOKS = frozenset({Hook.TOOL_POST_INVOKE, Hook.PROMPT_POST_FETCH, Hook.RESOURCE_POST_FETCH})
-"""Where data comes in, and gets the labels of its data policy."""
+"""The hooks at which data arrives and gets the labels of its data policy."""
 
 _NAME = "the pipeline"
 _CANNOT_CHANGE = Violation(
@@ -40,7 +40,7 @@ _CANNOT_CHANGE = Violation(
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """What came through: the message as the plugins left it, and the extensions that go with it from here on."""
+    """The message and the extensions after the plugins."""
 
     message: Message
     extensions: Extensions | None
@@ -67,16 +67,16 @@ class _HookPlugins:
 
 
 class Pipeline:
-    """Plugins, and the rules that they share. Sessions may share one; it keeps nothing of what it sees.
+    """Plugins and their shared rules. Sessions may share one; it stores nothing of what it judges.
 
-    ``signed`` says what becomes of a provider's signed thinking that a change makes void: it is dropped, or the step
-    is denied. ``unknown`` says the same of parts that no plugin can be shown, such as a provider's native blocks.
-    ``denied_calls``: a denied call of a tool ends the turn with PolicyDeniedError ("raise"), or the model is told that
-    it was denied ("answer"), and nothing but the code. ``grants`` are capabilities of the program itself:
-    with declassify_labels its sessions may take labels away.
+    ``signed`` says what happens to a provider's signed thinking that a change makes invalid: it is dropped, or the step
+    is denied. ``unknown`` says the same for parts that plugins cannot read, such as a provider's native blocks.
+    ``denied_calls``: a denied tool call ends the turn with PolicyDeniedError ("raise"), or the model gets a result that
+    says it was denied, with nothing but the code ("answer"). ``grants`` are capabilities of the program itself:
+    with declassify_labels its sessions may remove labels.
 
-    Raises ConfigurationError on a plugin whose declaration means nothing, on two of one name, and on a capability that
-    is none.
+    Raises ConfigurationError for an invalid plugin declaration, for two plugins of one name, and for an unknown
+    capability.
     """
 
     def __init__(
@@ -108,17 +108,18 @@ class Pipeline:
 
     @property
     def async_names(self) -> tuple[str, ...]:
-        """Plugins that have to be awaited, which only an AsyncSession does."""
+        """The plugins that must be awaited, which only an AsyncSession does."""
         return tuple(each.name for each in self.plugins if each.is_async)
 
     def has_plugins(self, hook: Hook | str) -> bool:
-        """Whether any plugin is asked there."""
+        """Return True if any plugin runs at this hook."""
         return hook in self._hooks or Hook.parse(hook) in self._hooks
 
     @property
     def window(self) -> int | None:
-        """How many characters of a streamed reply are held back: as many as any plugin has to see together. 0 where
-        none is asked; None where one has to see all of it."""
+        """The number of characters of a streamed reply to hold back: the largest window of any plugin. 0 if no plugin
+        runs on replies, None if one needs the whole reply.
+        """
         found = self._by_hook[Hook.LLM_OUTPUT]
         windows = [each.window for each in (*found.sequential, *found.concurrent) if each.mode is not Mode.AUDIT]
         known = [window for window in windows if window is not None]
@@ -127,14 +128,15 @@ class Pipeline:
     def run(
         self, hook: Hook | str, message: Message, extensions: Extensions | None = None, **options: Any
     ) -> PipelineResult:
-        """Asks the plugins of this hook; ``how`` as for `steps`. Raises PolicyDeniedError where one refuses, or fails
-        and does not declare that it may."""
+        """Run the plugins of this hook; ``options`` are those of `steps`. Raises PolicyDeniedError if one denies the
+        step, or fails and does not declare that it may.
+        """
         return run(self.steps(hook, message, extensions, **options))
 
     async def run_async(
         self, hook: Hook | str, message: Message, extensions: Extensions | None = None, **options: Any
     ) -> PipelineResult:
-        """The async twin of `run`."""
+        """As `run`, for an event loop."""
         return await run_async(self.steps(hook, message, extensions, **options))
 
     def steps(
@@ -147,14 +149,14 @@ class Pipeline:
         partial: bool = False,
         already_seen: bool = False,
     ) -> Steps[PipelineResult]:
-        """Whom to ask, in turn; the result is what came through.
+        """Yield the plugin calls of this hook, in turn, and return the result.
 
-        Whoever may ask at all, what is asked for takes the permissions of its profile (see `objects`).
-        ``calls`` names the tools by the ids of their calls. ``partial``: the message is a piece of a streaming reply,
-        which only those look at who may refuse or change it. ``again``: it came in before, and cannot change any more.
+        Before the plugins run, the caller's permissions are checked against the object profiles (see `object_access`).
+        ``calls`` maps call ids to tools. ``partial``: the message is a piece of a streaming reply, which goes only to
+        plugins that may deny or change it. ``again``: the message was judged before, and cannot change any more.
 
-        Raises ConfigurationError where there is no such hook, and TypeError where the message or the extensions are
-        something else, since what cannot be judged must not pass.
+        Raises ConfigurationError for an unknown hook, and TypeError if the message or the extensions are of another
+        type, because what cannot be judged must not pass. Source: docs/reference/policy.md#hooks.
         """
         step_hook = Hook.parse(hook)
         _check_types(message, extensions)
@@ -224,7 +226,9 @@ class _StepRun:
         self.deny(Violation(f"a part of the kind {kind!r:.80} cannot be judged", code="unknown_part"))
 
     def apply_answer(self, declared: PluginDeclaration, answer: Any, shown: Extensions | None = None) -> None:
-        """Merges an answer, or denies the step; ``shown`` are the extensions that all side by side are shown."""
+        """Merge a plugin's result, or deny the step. ``shown`` are the extensions that all concurrent plugins were
+        given.
+        """
         try:
             result = _as_result(answer)
             refusal = self._check_violation(declared, result.violation)
@@ -268,7 +272,7 @@ class _StepRun:
         base = shown if off_path else self.extensions
         may_write = declared.mode.can_change
         merged = merge_extensions(base, returned, declared.capabilities, plugin=declared.name, may_write=may_write)
-        # Who runs side by side can have added labels, and nothing else.
+        # Concurrent plugins can only add labels.
         return with_labels(self.extensions, labels_of(merged)) if off_path else merged
 
     def _handle_failure(self, declared: PluginDeclaration, error: Exception) -> None:
@@ -281,7 +285,7 @@ class _StepRun:
         self.deny(Violation(reason, code=code, plugin=declared.name), error)
 
     def finish(self) -> Message:
-        """The message at the end, without the signed thinking that a change made void."""
+        """Return the final message, without the signed thinking that a change made invalid."""
         settled = drop_void_thinking(self._first, self.message)
         if settled is not self.message and self._pipeline.signed == "deny":
             reason = "a change would make signed thinking void, and it is set to be kept"
@@ -324,14 +328,14 @@ _NOTHING = PluginResult()
 
 
 class _CheckResultError(TypeError):
-    """Its text is ours, and quotes nothing that the plugin has seen."""
+    """The text is our own, and quotes nothing that the plugin read."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"check returned a {kind}: a Violation, a Message, Extensions, a PluginResult or None is due")
 
 
 def _describe_failure(error: Exception) -> tuple[str, str]:
-    """Code and reason; what an error of a plugin says is not told, since it may quote what the plugin has seen."""
+    """Return a code and a reason. The error's own text is left out, because it may quote what the plugin read."""
     if isinstance(error, TierViolation):
         return "tier_violation", str(error)
     if isinstance(error, TimeoutError):

@@ -26,10 +26,10 @@ WordT = TypeVar("WordT", bound=StrEnum)
 
 
 class Hook(StrEnum):
-    """Where a plugin is asked (CMF A6); ``evaluate`` is for messages that go no other way.
+    """The points at which plugins run; ``evaluate`` is for messages that pass no other one.
 
-    The specification has two words for each of the others: as messages bear it (``llm_input``), and as plugins are
-    asked (``cmf.llm_input``). Either is taken; the second is the value.
+    Every other hook has two names: the one in messages (``llm_input``) and the one for plugins (``cmf.llm_input``).
+    Both are accepted; the second is the value. Source: docs/reference/policy.md#hooks.
     """
 
     LLM_INPUT = "cmf.llm_input"
@@ -48,18 +48,18 @@ class Hook(StrEnum):
 
     @classmethod
     def parse(cls, word: "Hook | str") -> "Hook":
-        """Raises ConfigurationError, with the nearest word, where there is no such hook."""
+        """Parse a hook. Raises ConfigurationError, with the closest name, if there is no such hook."""
         return _parse_word(cls, word, "hook")
 
 
 class Mode(StrEnum):
-    """How a plugin is run; plugins run in the order of these, then of their priority.
+    """How a plugin runs. Plugins run in the order of these modes, then by priority.
 
-    Sequential ones may refuse and change, one after the other. Transforming ones change and never refuse, and see each
-    message once, when it comes in. Auditing ones look, and are waited for; a violation of
-    theirs is logged, and stops nothing. Concurrent ones run side by side and may
-    refuse. Fire-and-forget ones are started and not waited for. All may add labels that they hold append_labels for,
-    but for the last, who are heard by nobody.
+    Sequential plugins may deny and change, one after the other. Transforming ones change and never deny, and get each
+    message once, when it arrives. Auditing ones only read, and are awaited; their violations are logged and stop
+    nothing. Concurrent ones run at the same time and may deny. Fire-and-forget ones are started and not awaited. All
+    modes may add labels if the plugin has append_labels, except fire-and-forget, whose result is ignored. Source:
+    docs/reference/policy.md#modes.
     """
 
     SEQUENTIAL = "sequential"
@@ -78,7 +78,7 @@ class Mode(StrEnum):
 
 
 class OnError(StrEnum):
-    """What follows where a plugin fails, takes too long or breaks a rule: the step is denied, or goes on without it."""
+    """What happens if a plugin fails, times out or breaks a rule: the step is denied, or goes on without it."""
 
     DENY = "deny"
     IGNORE = "ignore"
@@ -86,9 +86,9 @@ class OnError(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A refusal. ``reason`` is told to people, ``code`` to programs; neither should quote what was said.
+    """A denial. ``reason`` is for people, ``code`` for programs; neither should quote the content.
 
-    ``plugin`` is filled in by the pipeline.
+    The pipeline sets ``plugin``.
     """
 
     reason: str
@@ -99,7 +99,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class PluginResult:
-    """What a plugin wants: a changed message, changed extensions, or an end to it. None leaves a thing as it is."""
+    """A plugin's result: a changed message, changed extensions, or a denial. None leaves the value unchanged."""
 
     message: Message | None = None
     extensions: Extensions | None = None
@@ -107,18 +107,19 @@ class PluginResult:
 
 
 CheckResult: TypeAlias = PluginResult | Violation | Message | Extensions | None
-"""What ``check`` may return; a message, extensions or a violation alone stand for a result that holds just that."""
+"""The return type of ``check``; a message, extensions or a violation alone stand for a result that holds only that."""
 
 
 class Plugin:
-    """Override ``check``, as a function or a coroutine. The rest is declared on the class, or set before first use.
+    """Override ``check``, as a function or a coroutine function. Declare the rest on the class, or set it before first
+    use.
 
-    ``hooks`` are where it is asked. ``capabilities`` are what it may see and change of the extensions. Of plugins of
-    the same mode the one with the lower ``priority`` runs first. ``timeout`` is in seconds; a plain function that has
-    one runs in a thread of its own, any other one where the session does. A coroutine needs an AsyncSession.
+    ``hooks`` are the points at which it runs. ``capabilities`` say what it may read and change of the extensions.
+    Plugins of the same mode run by ``priority``, lowest first. ``timeout`` is in seconds; a plain function with a
+    timeout runs in a thread of its own, any other one in the thread of the session. A coroutine needs an AsyncSession.
 
-    ``window`` is for streamed replies: how many characters of text, at most, the plugin has to see together to judge
-    or change them. None is all of them: then nothing of a reply is shown before it is complete.
+    ``window`` is for streamed replies: the maximum number of characters that the plugin must see together to judge
+    or change them. None means all: then nothing of a reply is shown before it is complete.
     """
 
     name: str = ""
@@ -131,11 +132,11 @@ class Plugin:
     window: int | None = None
 
     def check(self, step: Step) -> CheckResult | Awaitable[CheckResult]:
-        """Looks at one step, and says what is to become of it; None lets it pass."""
+        """Judge one step and return the result; None lets it pass."""
         raise NotImplementedError(f"{type(self).__name__} has no check")
 
     def applies(self, step: Step) -> bool:
-        """A condition: whether the plugin has to do with this step at all. A failure here is as one of ``check``."""
+        """Return True if the plugin applies to this step. An exception here counts as one in ``check``."""
         return True
 
 
@@ -166,10 +167,10 @@ def hook(
     window: int | None = None,
     when: Callable[[Step], bool] | None = None,
 ) -> Callable[[Callable[[Step], Any]], Plugin]:
-    """Makes a function, or a coroutine function, the plugin of these hooks; ``when`` is its condition.
+    """Decorate a function, or a coroutine function, as a plugin of these hooks; ``when`` is its condition.
 
-    The rest is as on `Plugin`. Raises ConfigurationError on a word that is none of its list, and where it is written
-    without words, or what it makes a plugin of takes no step.
+    The other arguments are those of `Plugin`. Raises ConfigurationError for a word outside its list, without any
+    hook, and if the function does not accept a step.
     """
     if any(map(callable, hooks)):
         raise ConfigurationError("hook says where a plugin is asked, as in @hook('cmf.llm_input')")
@@ -187,7 +188,7 @@ def hook(
 
 @dataclass(frozen=True, slots=True)
 class PluginDeclaration:
-    """A plugin as its pipeline knows it: what it declared, checked and fixed, so that it cannot grant itself more."""
+    """The declaration of a plugin, validated and fixed, so that the plugin cannot grant itself more."""
 
     plugin: Plugin
     name: str
@@ -202,7 +203,7 @@ class PluginDeclaration:
 
     @classmethod
     def of(cls, plugin: Plugin) -> "PluginDeclaration":
-        """Raises ConfigurationError on a declaration that means nothing."""
+        """Build the declaration of a plugin. Raises ConfigurationError if it is invalid."""
         if not isinstance(plugin, Plugin):
             raise ConfigurationError(
                 f"a {type(plugin).__name__} is no plugin: subclass dragoman.policy.Plugin, or decorate it with hook"
@@ -234,7 +235,7 @@ class PluginDeclaration:
 
 
 def _find_fault(check: Callable[..., Any]) -> str | None:
-    """Why a check could never judge a step, if so."""
+    """Return why a check can never judge a step, or None."""
     if getattr(check, "__func__", None) is Plugin.check:
         return "it has no check"
     if inspect.isgeneratorfunction(check) or inspect.isasyncgenfunction(check):
@@ -243,13 +244,13 @@ def _find_fault(check: Callable[..., Any]) -> str | None:
         inspect.signature(check).bind(None)
     except TypeError:
         return "its check takes one argument, the step"
-    except ValueError:  # written in C, and silent about what it takes
+    except ValueError:  # written in C, without a signature
         pass
     return None
 
 
 def _as_tuple(words: Iterable[str] | str) -> tuple[str, ...]:
-    """A single word is one word, not its letters."""
+    """Return a tuple of words; a single string is one word, not a tuple of letters."""
     return (words,) if isinstance(words, str) else tuple(words)
 
 

@@ -1,6 +1,7 @@
-"""Running plugins: the two drivers of a pipeline's steps, without await and with.
+"""The two drivers of a pipeline: `run` and `run_async`.
 
-A pipeline is a generator that says whom to ask, and is told the answers; a plugin's failure is an answer too.
+A pipeline is a generator of plugin calls. The driver runs each call and sends the result back; an exception is a
+result too.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class PluginCall:
-    """Ask this plugin; the result is its answer, or the exception that it raised."""
+    """Call this plugin; the result is its answer, or the exception that it raised."""
 
     declared: PluginDeclaration
     step: Step
@@ -36,14 +37,14 @@ class PluginCall:
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentCalls:
-    """Ask all of these at once; the result is a list of their answers, in the same order."""
+    """Call all of these plugins at once; the result is a list of their answers, in the same order."""
 
     calls: tuple[PluginCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BackgroundCalls:
-    """Ask these, and wait for none; no result."""
+    """Start these plugins and do not wait for them. There is no result."""
 
     calls: tuple[PluginCall, ...]
 
@@ -53,7 +54,7 @@ Steps = Generator[PolicyEffect, Any, ResultT]
 
 
 def run(steps: Steps[ResultT]) -> ResultT:
-    """Carries out steps to their end. Raises what they raise."""
+    """Run the steps to the end. Raises what they raise."""
     answer: Any = None
     while True:
         try:
@@ -74,7 +75,7 @@ def run(steps: Steps[ResultT]) -> ResultT:
 
 
 async def run_async(steps: Steps[ResultT]) -> ResultT:
-    """The async twin of `run`."""
+    """As `run`, for an event loop."""
     answer: Any = None
     while True:
         try:
@@ -120,7 +121,7 @@ async def _call_plugin_async(call: PluginCall) -> Any:
 
 
 async def _call_in_time(call: PluginCall) -> Any:
-    """A coroutine here; a plain function in a thread, since only there it can be left behind."""
+    """Await a coroutine here, and run a plain function in a thread, because only there can it be abandoned."""
     answer = (
         call.start() if call.declared.is_async else await asyncio.wrap_future(_run_in_thread(call, PluginCall.start))
     )
@@ -128,7 +129,9 @@ async def _call_in_time(call: PluginCall) -> Any:
 
 
 def _run_in_thread(call: PluginCall, call_it: Any) -> "Future[Any]":
-    """What a thread makes of the call. The thread holds up no program that ends."""
+    """Run the call in a thread and return a future. The thread is a daemon, so it does not delay the exit of the
+    program.
+    """
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     context = copy_context()
@@ -157,7 +160,7 @@ def _call_and_log(call: PluginCall) -> None:
 
 
 _tasks: set[Awaitable[Any]] = set()
-"""Tasks that nobody waits for: the loop itself holds them only weakly."""
+"""Background tasks: the loop itself references them only weakly."""
 
 
 def _start_task(call: PluginCall) -> None:

@@ -1,6 +1,7 @@
-"""Who may see and change which slot of the extensions (CMF A4.1 and A4.2), as one table.
+"""Who may read and change which slot of the extensions, as one table.
 
-A slot that is not in the table is seen by nobody and changed by nobody.
+Nobody may read or change a slot that is not in the table. Source: docs/reference/cmf.md#tiers and
+docs/reference/cmf.md#capabilities.
 """
 
 from collections.abc import Iterable
@@ -48,11 +49,13 @@ IMPLIED: dict[Capability, Capability] = {
     Capability.DECLASSIFY_LABELS: Capability.READ_LABELS,
     Capability.APPEND_DELEGATION: Capability.READ_DELEGATION,
 }
-"""Who holds the first holds the second too; none of the second implies anything more."""
+"""A capability (the key) that includes another one. The implied ones imply nothing more."""
 
 
 class Slot(NamedTuple):
-    """``read`` is what seeing it takes, ``write`` what changing it takes; None for read: everyone sees it."""
+    """``read`` is the capability to read it, ``write`` the one to change it. If ``read`` is None,
+    everyone may read it.
+    """
 
     tier: Tier
     read: Capability | None = None
@@ -83,13 +86,13 @@ SLOTS: dict[str, Slot] = {
     "delegation": Slot(Tier.MONOTONIC, read=Capability.READ_DELEGATION, write=Capability.APPEND_DELEGATION),
     "custom": Slot(Tier.MUTABLE),
 }
-"""By the path of the slot. What is under a slot of one word goes with it; security and its subject are split up."""
+"""By path. A path of one word covers everything below it; security and its subject have a row for each field."""
 
 
 def expand_capabilities(capabilities: Iterable[Capability | str]) -> frozenset[Capability]:
-    """The capabilities with all that they imply; a single name is one of them, not its letters.
+    """Return the capabilities with all that they imply; a single string is one capability, not its letters.
 
-    Raises ConfigurationError on a name that is none.
+    Raises ConfigurationError for an unknown name.
     """
     listed = (capabilities,) if isinstance(capabilities, str) else capabilities
     direct = {_parse_capability(name) for name in listed}

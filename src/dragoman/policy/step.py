@@ -1,4 +1,4 @@
-"""What a plugin is shown of one step: a copy of the message, and of those extensions that it may see."""
+"""A plugin's view of one step: a copy of the message, and of the extensions that it may read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,10 @@ from dragoman.policy.filtering import FilterCache, filter_extensions
 
 
 class Step:
-    """One thing that is about to happen, or has just happened, as one plugin sees it.
+    """A step that is about to run, or has just run, as one plugin sees it.
 
-    ``hook`` says what, such as cmf.tool_pre_invoke. ``partial``: the message is a piece of a reply that still streams.
-    ``calls`` names the tools by the ids of their calls.
+    ``hook`` names the step, such as cmf.tool_pre_invoke. ``partial``: the message is a piece of a streaming reply.
+    ``calls`` maps call ids to tools.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class Step:
 
     @property
     def message(self) -> Message:
-        """A copy, the plugin's own; without what an adapter keeps in ``provider_raw``. Change it with `model_copy`."""
+        """A copy for this plugin, without the adapters' ``provider_raw``. Change it with `model_copy`."""
         if self._message is None:
             metadata = self._original.metadata
             without_raw = (
@@ -64,16 +64,16 @@ class Step:
 
     @property
     def extensions(self) -> Extensions:
-        """A copy of what the plugin's capabilities let it see; empty where there is nothing."""
+        """A copy of what the plugin's capabilities allow to read; empty if there is nothing."""
         if self._extensions is None:
             self._extensions = filter_extensions(self._all_extensions, self._capabilities) or Extensions()
         return self._extensions
 
     def views(self) -> tuple[MessageView, ...]:
-        """One read-only view for each part of the message, over the extensions that the plugin may see."""
+        """Return one read-only view for each part of the message, with the extensions that the plugin may read."""
         visible = self._cache.get(self._all_extensions, self._capabilities)
         return tuple(iter_views(self._original, self.hook.removeprefix("cmf."), visible, calls=self.calls))
 
     def __repr__(self) -> str:
-        """No content: it may be a secret."""
+        """Leave out the content, because it may be a secret."""
         return f"Step({self.hook}, {self._original.role}{', partial' if self.partial else ''})"

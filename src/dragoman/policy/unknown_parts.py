@@ -1,6 +1,6 @@
 """Parts that no policy can judge: kinds without a view, such as a provider's native blocks and those of newer versions.
 
-They do not pass unseen. A pipeline denies a message that holds one, or leaves it out where it was told to.
+They do not pass unchecked. A pipeline denies a message with such a part, or drops the part if ``unknown`` says so.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from dragoman.policy.edit import replace_content
 
 
 def find_unknown_kind(content: Sequence[ContentBlock]) -> str | None:
-    """The first kind that has no view, at any depth; None where all can be judged."""
+    """Return the first kind without a view, at any depth, or None."""
     for block in content:
         if type(block) not in KIND_BY_BLOCK:
             return str(block.type)
@@ -29,7 +29,7 @@ def find_unknown_kind(content: Sequence[ContentBlock]) -> str | None:
 
 
 def drop_unknown_parts(message: Message) -> Message:
-    """Without the parts that have no view; a prompt's result is known as a whole, or left out."""
+    """Drop the parts without a view. A prompt result with one inside is dropped whole."""
     return replace_content(message, _known_parts(message.content))
 
 

@@ -1,16 +1,15 @@
-"""What a reply cost, exactly or not at all: dated prices as data, decimal arithmetic, a version on every figure.
+"""The exact cost of a reply: dated prices as data, decimal arithmetic, and a version on every figure.
 
-``price_table()`` is the table that comes with the library, ``price_table(version)`` an older one; `PriceTable.price`
-puts the cost on a reply's usage, `PriceTable.find` shows the rates behind it, `cost` does the first in one call and
-`reprice` for the past. `keep` stores a table, so that its figures can be computed again for ever.
+``price_table()`` returns the bundled table, ``price_table(version)`` an older one. `PriceTable.price` adds the cost to
+a reply's usage, `PriceTable.find` returns the rates behind it. `cost` does the former in one call, `reprice` for past
+replies. `save_table` stores a table, so that its figures can be computed again at any time.
 """
 
-from dragoman.pricing.cost import cost
 from dragoman.pricing.reprice import UsageRecord, reprice
 from dragoman.pricing.rows import PriceRow, Rate, Window
 from dragoman.pricing.table import PriceTable
 from dragoman.pricing.validation import find_faults
-from dragoman.pricing.versions import list_versions, price_table, save_table
+from dragoman.pricing.versions import cost, list_versions, price_table, save_table
 
 __all__ = [
     "PriceRow",

@@ -1,4 +1,4 @@
-"""What many replies cost together: one line for each group of them, added up exactly."""
+"""Sums of the cost of many replies: one exact line for each group."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,10 @@ from dragoman.pricing.quote import EXACT
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """``key``: what the group's replies share, in the order asked for; None where a reply does not tell.
+    """``key``: the values that the group's replies share, in the given order; None for an unknown value.
 
-    ``cost_usd`` is the sum of what is known, and None, never 0, where nothing is. ``statuses`` counts the replies by
-    status, ``unpriced`` those that have each gap (buckets, tools, what has no price).
+    ``cost_usd`` is the sum of the known costs, and None, never 0, if none is known. ``statuses`` counts the replies by
+    status, ``unpriced`` by gap (buckets, tools, words without a price).
     """
 
     key: tuple[str | None, ...]
@@ -27,7 +27,7 @@ class CostLine:
 
     @property
     def status(self) -> CostStatus:
-        """Free where all is free, priced where all is known, unpriced where nothing is, partial otherwise."""
+        """Free if all are free, priced if all are known, unpriced if none is, otherwise partial."""
         found = {status for status, count in self.statuses.items() if count}
         if found <= {CostStatus.FREE}:
             return CostStatus.FREE
@@ -36,7 +36,7 @@ class CostLine:
         return CostStatus.UNPRICED if found == {CostStatus.UNPRICED} else CostStatus.PARTIAL
 
     def __str__(self) -> str:
-        """The cost as a person reads it, to the millionth of a dollar; unknown is said, never shown as 0."""
+        """Format the cost to the millionth of a dollar. Unknown is spelled out, never shown as 0."""
         if self.cost_usd is None:
             return "unknown" if self.replies else "$0"
         if self.status is CostStatus.FREE:
@@ -45,7 +45,7 @@ class CostLine:
 
 
 def cost_line(key: tuple[str | None, ...], usage: Usage | None) -> CostLine:
-    """The line of one reply. One without token counts has an unknown cost."""
+    """Return the line of one reply. Without token counts, the cost is unknown."""
     if usage is None:
         return CostLine(key, 1, statuses={CostStatus.UNPRICED: 1})
     return CostLine(
@@ -60,7 +60,7 @@ def cost_line(key: tuple[str | None, ...], usage: Usage | None) -> CostLine:
 
 
 def sum_by_key(lines: Iterable[CostLine]) -> tuple[CostLine, ...]:
-    """Lines of one key become one; sorted by key, what does not tell first."""
+    """Merge the lines of each key; sorted by key, unknown values first."""
     groups: dict[tuple[str | None, ...], _Sum] = {}
     for line in lines:
         groups.setdefault(line.key, _Sum()).add(line)
@@ -69,7 +69,7 @@ def sum_by_key(lines: Iterable[CostLine]) -> tuple[CostLine, ...]:
 
 
 def sum_lines(lines: Iterable[CostLine]) -> CostLine:
-    """All lines as one, with an empty key."""
+    """Merge all lines into one with an empty key."""
     whole = _Sum()
     for line in lines:
         whole.add(line)

@@ -1,7 +1,7 @@
-"""Which model a name means: rules as data, without case.
+"""Matches model names to models, with rules as data, case-insensitively.
 
-A rule holds lists of texts by kind, and any of them may match. ``dated`` is a name with a date behind it
-(``-20260101``, ``@20260101`` or ``-2026-01-01``); ``all`` is a list of rules that must match together.
+A rule holds lists of texts by kind, and any of them may match. ``dated`` is a name followed by a date
+(``-20260101``, ``@20260101`` or ``-2026-01-01``); ``all`` is a list of rules that must all match.
 """
 
 import re
@@ -32,7 +32,7 @@ RULE_KINDS: Mapping[str, Callable[[str, str], bool]] = {
 
 
 def read_rule(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A rule as written, checked and in lower case. Raises ValueError where no model could ever be meant by it."""
+    """Validate a rule and return it in lower case. Raises ValueError if it can never match."""
     rule: dict[str, Any] = {}
     for kind, texts in raw.items():
         if kind == "all":
@@ -47,7 +47,7 @@ def read_rule(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def matches(rule: Mapping[str, Any], name: str) -> bool:
-    """Whether the rule means this name, which is given in lower case."""
+    """Return True if the rule matches this name, which is in lower case."""
     for kind, texts in rule.items():
         if kind == "all":
             if all(matches(part, name) for part in texts):
@@ -58,7 +58,7 @@ def matches(rule: Mapping[str, Any], name: str) -> bool:
 
 
 def with_dashed_date(name: str) -> str:
-    """The name with a compact date (``-20251211``) written out (``-2025-12-11``), as routers shorten it."""
+    """Expand a compact date at the end of a name (``-20251211``) to ``-2025-12-11``; routers shorten it."""
 
     def add_dashes(found: re.Match[str]) -> str:
         year, month, day = found.groups()

@@ -1,4 +1,4 @@
-"""The prices of one provider: its file, with what overlays say about it standing first."""
+"""The prices of one provider: its file, preceded by the overlays."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -15,9 +15,9 @@ _MODEL_KEYS = {"id", "match", "source", "checked", "prices", "variants"}
 
 
 class ProviderPrices:
-    """Models in the order of their rules: the first that matches a name counts. Rows are read when one does.
+    """Models in the order of their rules: the first match wins. Rows are read on a match.
 
-    ``layers`` are parsed files, the strongest first. Raises ConfigurationError where one is not as described in
+    ``layers`` are parsed files, the highest precedence first. Raises ConfigurationError if one does not follow
     ``pricing/README.md``.
     """
 
@@ -47,14 +47,14 @@ class ProviderPrices:
         return tuple(raw["id"] for _, raw in self._models)
 
     def find(self, name: str) -> PricedModel | None:
-        """The model that a name, in lower case, means."""
+        """Return the model that matches a name in lower case."""
         for rule, raw in self._models:
             if matches(rule, name):
                 return self._read(raw)
         return None
 
     def all_models(self) -> Iterator[PricedModel]:
-        """Every model with its rows."""
+        """Yield every model with its rows."""
         return (self._read(raw) for _, raw in self._models)
 
     def _read(self, raw: Mapping[str, Any]) -> PricedModel:

@@ -1,5 +1,5 @@
-"""From the rows of a model to the rates of one reply: which row holds, which variant the reply names, how long the
-prompt was.
+"""From the rows of a model to the rates of one reply: the active row, the variant that the reply names, and the rate
+for the length of the prompt.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dragoman.canonical.usage import TokenUsage
 from dragoman.pricing.rows import PriceRow, Rate, Surcharge
 
-# Wide enough for every product of a rate and a count, so that nothing is rounded, whatever the caller's context is.
+# Wide enough for every product of a rate and a count, so nothing is rounded, whatever the caller's decimal context.
 EXACT = Context(prec=80)
 
 # What replies call their ordinary service: Anthropic, Google and Mistral "standard", OpenAI and xAI "default" (or
@@ -20,14 +20,14 @@ _STANDARD: frozenset[str | None] = frozenset({None, "", "standard", "default", "
 
 
 class Part(NamedTuple):
-    """A subset of a bucket with its own rate, by the field that counts it; dollars per token."""
+    """A subset of a bucket with its own rate, by the field that counts it, in dollars per token."""
 
     field: str
     rate: Decimal
 
 
 class Bucket(NamedTuple):
-    """One of the four disjoint buckets, by the field that counts it. None: nobody knows the rate."""
+    """One of the four disjoint buckets, by the field that counts it. None: the rate is unknown."""
 
     field: str
     rate: Decimal | None
@@ -36,9 +36,10 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """The rates for one kind of reply. ``steps``: (prompt tokens, buckets) ascending, the last one reached counts.
+    """The rates for one kind of reply. ``steps``: (prompt tokens, buckets) in ascending order; the last one reached
+    applies.
 
-    ``unknown`` says what the reply named that has no price (``service_tier=scale``); there are no steps then.
+    ``unknown`` holds the words of the reply that have no price (``service_tier=scale``); then there are no steps.
     """
 
     steps: tuple[tuple[int, tuple[Bucket, ...]], ...] = ()
@@ -52,17 +53,17 @@ NO_QUOTE = Quote()
 
 
 class PricedModel:
-    """The rows of one model, ready to quote. Quotes are kept: a warm lookup reads two dictionaries."""
+    """The rows of one model, ready to quote. Quotes are cached: a warm lookup reads two dictionaries."""
 
     def __init__(self, model_id: str, rows: tuple[PriceRow, ...], surcharges: tuple[Surcharge, ...] = ()) -> None:
         self.id = model_id
-        # Hours of the day go before the rows that hold all day.
+        # Rows with a window precede the rows that apply all day.
         self.rows = tuple(sorted(rows, key=lambda row: row.window is None))
         self._surcharges = surcharges
         self._quotes: dict[tuple[int, int, Decimal | None], Quote] = {}
 
     def row(self, at: datetime, variant: tuple[str, str] | None = None) -> PriceRow | None:
-        """The row that holds at that moment, given in UTC."""
+        """Return the row that is active at that time, given in UTC."""
         index = self._index(at, variant)
         return None if index is None else self.rows[index]
 
@@ -100,7 +101,7 @@ class PricedModel:
 
 
 def _stated_variants(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], ...]:
-    """What is not standard about a reply, in the words of its provider."""
+    """Return the non-standard properties of a reply, in the words of its provider."""
     tier, speed = usage.service_tier, usage.speed
     if not batch and tier in _STANDARD and speed in _STANDARD:
         return ()
@@ -115,7 +116,7 @@ def _stated_variants(usage: TokenUsage, batch: bool) -> tuple[tuple[str, str], .
 
 
 def _quote(standard: PriceRow, row: PriceRow, factor: Decimal | None) -> Quote:
-    """The rates of a row over those of the standard one (which may be the same)."""
+    """Return the rates of a row, with the standard one (which may be the same) as the default."""
     rates = {**standard.rates, **row.rates}
     starts = sorted({0, *(tokens for rate in rates.values() for tokens, _ in rate.over)})
     return Quote(
@@ -127,10 +128,11 @@ def _quote(standard: PriceRow, row: PriceRow, factor: Decimal | None) -> Quote:
 
 
 def _buckets(rates: Mapping[str, Rate], prompt_tokens: int, free: bool, factor: Decimal | None) -> tuple[Bucket, ...]:
-    """What each bucket costs, per token.
+    """Return the cost of each bucket, per token.
 
-    As in the source of the data: what has no rate of its own is charged as the plain kind that it belongs to, so
-    cache reads and writes without a rate cost as much as input, and subsets without one as much as their bucket.
+    As in the source of the data, a missing rate falls back to the general one: cache reads and writes without a rate
+    cost as much as input, and subsets without a rate as much as their bucket. Source:
+    docs/reference/pricing.md#buckets.
     """
 
     def rate(name: str) -> Decimal | None:
@@ -146,7 +148,9 @@ def _buckets(rates: Mapping[str, Rate], prompt_tokens: int, free: bool, factor: 
         return tuple(Part(field, amount) for field, amount in found if amount is not None)
 
     def cached_rate_name(medium: str) -> str:
-        """Where reading from a cache costs no other price than input, media from it cost what such media do."""
+        """Return the name of the rate for cached media. Without any rate for cache reads, they cost as much as uncached
+        media.
+        """
         cache_rate = f"{medium}_cache_read"
         return cache_rate if cache_rate in rates or "cache_read" in rates else f"{medium}_input"
 

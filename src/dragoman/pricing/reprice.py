@@ -1,4 +1,4 @@
-"""Prices of the past: what was used, at the rates of another table, another moment or another model (D4)."""
+"""Repricing: past usage at the rates of another table, time or model. Source: docs/reference/pricing.md#repricing."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -14,7 +14,7 @@ _BROKEN = (MessageStatus.ERROR, MessageStatus.CANCELLED)
 
 
 class UsageRecord(NamedTuple):
-    """What one reply used, of which model (``provider:name``) and when."""
+    """The usage of one reply, its model (``provider:name``) and its time."""
 
     model: str
     usage: TokenUsage
@@ -48,17 +48,17 @@ def reprice(
     at: datetime | None = None,
     as_model: str | None = None,
 ) -> Iterator[Message | Usage]:
-    """Each item at the prices of its own time in the table (the bundled one), one for one and in order.
+    """Price each item again at its own time with the bundled table, one for one and in order.
 
-    ``version`` names another table instead (`price_table`), ``at`` one moment for all, and ``as_model`` a model that
-    might have been asked: at its standard prices where it is another provider's, whose tiers have other names.
+    ``version`` selects another table (`price_table`), ``at`` one time for all, and ``as_model`` another
+    model: at its standard prices if it is of another provider, whose tiers have other names.
 
-    Messages come back with a new ``metadata.usage`` and are not changed otherwise; those without usage or without a
-    model come back as they are. The old figures are not consulted: doing it twice changes nothing, and where the
-    table knows no price there is none afterwards.
+    Messages are returned with a new ``metadata.usage`` and are otherwise unchanged; those without usage or without a
+    model are returned as they are. The old figures are ignored: repricing twice changes nothing, and an item that the
+    table has no price for has no cost afterwards.
 
-    Raises RequestError for both a table and a version, ConfigurationError for a version that is not here, and TypeError
-    at an item that is neither.
+    Raises RequestError for both a table and a version, ConfigurationError for an unknown version, and TypeError
+    for an item of another type.
     """
     if table is not None and version is not None:
         raise RequestError("give a table or the version of one, not both")

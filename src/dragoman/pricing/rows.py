@@ -1,7 +1,7 @@
-"""One line of the price table: what is charged, from when until when, and how it is read from TOML.
+"""One row of the price table: the rates, their validity, and how it is read from TOML.
 
-The format is described in ``pricing/README.md``. Amounts are US dollars: tokens by the million, requests and calls
-of the provider's tools by the thousand.
+``pricing/README.md`` describes the format. Amounts are US dollars: per million tokens, and per thousand requests and
+calls of the provider's tools. Source: docs/reference/pricing.md#rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,20 +28,20 @@ VARIANTS = ("processing", "service_tier", "speed")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 FORMAT_ERRORS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
-"""What reading a table raises that is not as the format says: a number where a list belongs, endless depth."""
+"""Exceptions that an invalid table raises: a number instead of a list, unlimited depth."""
 
 _KEYS = frozenset({*TOKEN_RATES, *VARIANTS, "from", "until", "window", "free", "request", "tools", "over"})
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Dollars per million tokens. ``over``: (prompt tokens, rate) ascending, for prompts longer than that."""
+    """Dollars per million tokens. ``over``: (prompt tokens, rate) in ascending order, for prompts longer than that."""
 
     amount: Decimal
     over: tuple[tuple[int, Decimal], ...] = ()
 
     def at(self, prompt_tokens: int) -> Decimal:
-        """The rate of the whole request, once its prompt has that length."""
+        """Return the rate of the whole request for a prompt of this length."""
         amount = self.amount
         for threshold, higher in self.over:
             if prompt_tokens > threshold:
@@ -51,7 +51,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Hours of the day, in UTC; an end before the start lies on the next day. ``days``: 0 is Monday."""
+    """Hours of the day, in UTC; an end before the start is on the next day. ``days``: 0 is Monday."""
 
     start: time
     end: time
@@ -68,11 +68,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow:
-    """What one model costs while the row holds. A row without any rate says that nobody knows.
+    """The prices of one model while the row is valid. A row without any rate says that they are unknown.
 
     ``valid_from`` is inclusive, ``valid_until`` exclusive, None is open. ``variant`` is what a reply must say for
-    the row to count (``("service_tier", "flex")``); such a row lists only what differs from the standard one.
-    ``source`` is the page with the figures and ``checked`` the day they were last compared with it.
+    the row to apply (``("service_tier", "flex")``); such a row lists only the differences from the standard one.
+    ``source`` is the page with the figures and ``checked`` the day on which they were last compared with it.
     """
 
     provider: str
@@ -89,7 +89,7 @@ class PriceRow:
     tools: Mapping[str, Decimal]
 
     def is_active(self, at: datetime) -> bool:
-        """Whether the row counts at that moment, given in UTC."""
+        """Return True if the row applies at that time, given in UTC."""
         return (
             (self.valid_from is None or at >= self.valid_from)
             and (self.valid_until is None or at < self.valid_until)
@@ -98,13 +98,13 @@ class PriceRow:
 
     @property
     def thresholds(self) -> tuple[int, ...]:
-        """The prompt lengths at which any rate of the row changes, ascending."""
+        """The prompt lengths at which any rate of the row changes, in ascending order."""
         return tuple(sorted({tokens for rate in self.rates.values() for tokens, _ in rate.over}))
 
 
 @dataclass(frozen=True, slots=True)
 class Surcharge:
-    """A factor on all token rates, chosen by a field of the provider's usage object, e.g. ``inference_geo``."""
+    """A factor on all token rates, selected by a field of the provider's usage object, such as ``inference_geo``."""
 
     field: str
     standard: frozenset[str]
@@ -112,7 +112,7 @@ class Surcharge:
 
 
 def read_row(raw: Mapping[str, Any], tools: Mapping[str, Decimal], **common: Any) -> PriceRow:
-    """A row as written; ``tools`` and ``common`` come from its provider and its model. Raises ValueError."""
+    """Read a row; ``tools`` and ``common`` come from its provider and its model. Raises ValueError."""
     if unknown := raw.keys() - _KEYS:
         raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
     variants = [(kind, str(raw[kind])) for kind in VARIANTS if kind in raw]
@@ -132,7 +132,7 @@ def read_row(raw: Mapping[str, Any], tools: Mapping[str, Decimal], **common: Any
 
 
 def read_surcharge(raw: Mapping[str, Any]) -> Surcharge:
-    """A surcharge as written. Raises ValueError."""
+    """Read a surcharge. Raises ValueError."""
     try:
         return Surcharge(raw["field"], frozenset(raw["standard"]), read_amounts(raw["factors"]))
     except KeyError as missing:
@@ -157,7 +157,7 @@ def _rates(raw: Mapping[str, Any]) -> Iterator[tuple[str, Rate]]:
 
 
 def _amount(value: object) -> Decimal:
-    """Money from its decimal string. A TOML number is refused: it would have been a float on the way."""
+    """Read an amount from its decimal string. A TOML number is rejected, because it has already been a float."""
     if not isinstance(value, str):
         raise ValueError(f"write {value!r} in quotes, as a decimal string")
     try:
@@ -170,7 +170,7 @@ def _amount(value: object) -> Decimal:
 
 
 def _moment(value: object) -> datetime | None:
-    """A date means its first moment in UTC."""
+    """Read a time; a date means its first moment in UTC."""
     match value:
         case None:
             return None

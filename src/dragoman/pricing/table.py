@@ -1,4 +1,4 @@
-"""The price table: dated rows by provider, read lazily from the data that comes with the library."""
+"""The price table: dated rows by provider, read lazily from the bundled data."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from dragoman.adapter.errors import ConfigurationError, RequestError
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
-from dragoman.pricing.cost import apply_quote
+from dragoman.pricing.billing import apply_quote
 from dragoman.pricing.match import with_dashed_date
 from dragoman.pricing.provider import ProviderPrices
 from dragoman.pricing.quote import NO_QUOTE, PricedModel
@@ -22,24 +22,24 @@ from dragoman.pricing.table_files import INDEX, OVERLAY, list_files, open_folder
 
 logger = logging.getLogger("dragoman.pricing")
 
-# What an overlay says of itself; everything else in it is a provider.
+# The overlay's own keys; all others are providers.
 _OVERLAY_KEYS = ("checked", "accepted")
-# Names are the caller's: a program that prices more of them than this starts to remember anew.
+# Names come from the caller, so the cache is bounded: it is cleared at this size.
 _MAX_CACHED_MODELS = 4096
 
 
 _MAX_DIFFERENCE = Decimal("0.01")
-"""The part by which a provider's own figure may differ from ours."""
+"""The maximum relative difference between a provider's own figure and ours."""
 
 
 class PriceTable:
-    """Prices by model and moment. Only the files of the providers that are asked for are read.
+    """Prices by model and time. Only the files of the providers in use are read.
 
-    ``folder`` holds the files, or is a zip archive of them. ``overlay`` is a table of your own, in the format of
-    ``pricing/overlay.toml`` (or the path of one): its models stand before those of the folder, e.g. for rates that
-    you negotiated.
+    ``folder`` holds the files, or is a zip archive of them. ``overlay`` is your own table, in the format of
+    ``pricing/overlay.toml`` (or its path). Its models take precedence over those of the folder, for example for
+    negotiated rates.
 
-    Raises ConfigurationError where the folder or the overlay is not as ``pricing/README.md`` describes.
+    Raises ConfigurationError if the folder or the overlay does not follow ``pricing/README.md``.
     """
 
     def __init__(self, folder: Path, overlay: Mapping[str, Any] | str | Path | None = None) -> None:
@@ -51,9 +51,9 @@ class PriceTable:
         self._models: dict[str, PricedModel | None] = {}
 
     def with_overlay(self, overlay: Mapping[str, Any] | str | Path) -> "PriceTable":
-        """The same folder under an overlay. It replaces the one that this table has.
+        """Return a table of the same folder with this overlay, which replaces the current one.
 
-        All of the overlay is read at once: a fault in it is not to come up when a reply has been paid for. Raises
+        The whole overlay is read at once, so that a fault is not found only when a reply has been paid for. Raises
         ConfigurationError.
         """
         table = PriceTable(self._path, overlay)
@@ -64,9 +64,9 @@ class PriceTable:
 
     @cached_property
     def version(self) -> str:
-        """A name for the content: the date of the data and a hash of all of it, e.g. ``2026-11-10+1a2b3c4d``.
+        """An identifier of the content: the date of the data and a hash of all of it, such as ``2026-11-10+1a2b3c4d``.
 
-        The hash of an overlay follows: ``2026-11-10+1a2b3c4d+5e6f7a8b``.
+        The hash of an overlay follows: ``2026-11-10+1a2b3c4d+5e6f7a8b``. Source: docs/reference/pricing.md#versions.
         """
         if self._overlay is None:
             return self.base_version
@@ -83,25 +83,25 @@ class PriceTable:
         return f"{self.as_of}+{digest.hexdigest()[:8]}"
 
     def pack(self) -> bytes:
-        """The table's files as a zip archive, from which the same version can be loaded again."""
+        """Return the files of the table as a zip archive, from which the same version can be loaded."""
         return pack(self._contents)
 
     @property
     def as_of(self) -> date:
-        """The day up to which the data is known to be true."""
+        """The day up to which the data is known to be correct."""
         day: date = self._index["date"]
         return day
 
     def price(self, model_id: str, usage: TokenUsage, at: datetime, *, batch: bool = False) -> Usage:
-        """The usage with what it cost at that moment.
+        """Return the usage with its cost at that time.
 
-        Which variant of the prices counts, the reply says (``service_tier``, ``speed``); ``batch`` is for those
-        that came out of a batch and do not say so. A model that the table does not know has the cost None.
+        The reply says which variant of the prices applies (``service_tier``, ``speed``); ``batch`` is for replies
+        of a batch that do not say so. For an unknown model the cost is None.
 
-        A figure of the provider's own stays beside ours. Where they differ by more than a hundredth, the logger
-        ``dragoman.pricing`` warns of it, once: when a reply gets its first price.
+        The provider's own figure is kept alongside ours. If they differ by more than one percent, the logger
+        ``dragoman.pricing`` warns once: when a reply gets its first price.
 
-        Raises RequestError where the moment has no time zone.
+        Raises RequestError if the time has no zone. Source: docs/reference/pricing.md#cost.
         """
         priced = self.reprice(model_id, usage, at, batch=batch)
         if usage.reported_cost_usd is not None and getattr(usage, "pricing_version", None) is None:
@@ -111,9 +111,9 @@ class PriceTable:
     def reprice(
         self, model_id: str, usage: TokenUsage, at: datetime, *, batch: bool = False, standard: bool = False
     ) -> Usage:
-        """As `price`, but silent about the provider's own figure; a batch stays a batch.
+        """As `price`, but without a warning about the provider's own figure; a batch stays a batch.
 
-        ``standard`` leaves tier and speed aside: they are words of another provider.
+        ``standard`` ignores tier and speed: they are words of another provider.
         """
         at = _in_utc(at)
         batch = batch or usage.service_tier == "batch" or getattr(usage, "pricing_mode", None) == "batch"
@@ -122,12 +122,12 @@ class PriceTable:
         return apply_quote(usage, quote, self.version, batch=batch)
 
     def find(self, model_id: str, at: datetime | None = None) -> PriceRow | None:
-        """The standard prices of a model at that moment (now), None where the table has none."""
+        """Return the standard prices of a model at that time (default: now), or None if the table has none."""
         model = self._model(model_id)
         return None if model is None else model.row(_in_utc(at or datetime.now(UTC)))
 
     def variants(self, model_id: str, at: datetime | None = None) -> tuple[PriceRow, ...]:
-        """What differs from the standard prices at that moment (now): batch, service tiers, speeds."""
+        """Return the variants of the standard prices at that time (default: now): batch, service tiers, speeds."""
         model = self._model(model_id)
         moment = _in_utc(at or datetime.now(UTC))
         return tuple(row for row in model.rows if row.variant and row.is_active(moment)) if model else ()
@@ -139,17 +139,17 @@ class PriceTable:
 
     @cached_property
     def unpriced(self) -> Mapping[str, str]:
-        """The providers that have no prices on purpose, with the reason."""
+        """The providers that intentionally have no prices, with the reason."""
         reasons: dict[str, str] = self._index.get("unpriced", {})
         return reasons
 
     def models(self, provider: str) -> tuple[str, ...]:
-        """The ids of the models whose prices are known; none for an unknown provider."""
+        """Return the ids of the models with known prices; none for an unknown provider."""
         prices = self.provider(provider)
         return prices.models if prices else ()
 
     def provider(self, name: str) -> ProviderPrices | None:
-        """The prices of a provider, read on first use."""
+        """Return the prices of a provider, read on first use."""
         name = self._same_prices.get(name, name)
         if name not in self._providers:
             layers = [layer[name] for layer in self._overlays if name in layer]
@@ -170,9 +170,10 @@ class PriceTable:
             return found
 
     def _search(self, model_id: str) -> PricedModel | None:
-        """The provider's own models, then those that it sells for others; names with compact dates at the end.
+        """Search the provider's own models, then those that it resells; for each, a name with a compact date comes
+        last.
 
-        What one provider asks for another one's variants is not known, so those are left out.
+        A reseller's prices for the variants are unknown, so variants of resold models are left out.
         """
         provider, _, name = model_id.partition(":")
         if provider in self._routers and ":" in name:
@@ -200,7 +201,7 @@ class PriceTable:
 
     @cached_property
     def _files(self) -> dict[str, Traversable]:
-        """The providers' files by the name of their provider."""
+        """The files by provider."""
         return {name[: -len(".toml")]: path for name, path in self._folder.items() if name not in (INDEX, OVERLAY)}
 
     @cached_property
@@ -214,7 +215,9 @@ class PriceTable:
 
     @cached_property
     def _routers(self) -> dict[str, str]:
-        """Providers whose models name behind a colon who serves them, and where that one's prices are."""
+        """Providers whose model names end with a colon and the serving provider, and a pattern for the provider with
+        the prices.
+        """
         routers: dict[str, str] = self._index.get("routers", {})
         return routers
 
@@ -225,7 +228,7 @@ class PriceTable:
 
     @cached_property
     def accepted(self) -> frozenset[str]:
-        """The models whose figures look odd and stand nevertheless, as the overlays say."""
+        """The models whose figures look odd but were verified, as the overlays say."""
         return frozenset(model for overlay in self._raw_overlays for model in overlay.get("accepted", ()))
 
     @cached_property
@@ -258,11 +261,13 @@ def _in_utc(at: datetime) -> datetime:
 
 
 _STANDARD_USAGE = TokenUsage()
-"""A reply that says nothing of how it was served."""
+"""A reply that says nothing about how it was served."""
 
 
 def _warn_of_difference(model_id: str, priced: Usage) -> None:
-    """Warns where the provider asks another price than ours; one that is partial can only be too high."""
+    """Warn if the provider's own figure differs from ours. A partial cost is a lower bound, so a higher figure is
+    expected.
+    """
     difference = priced.cost_discrepancy
     if difference is None or (priced.cost_status is CostStatus.PARTIAL and difference > 0):
         return

@@ -1,4 +1,4 @@
-"""Where a price table's files lie: in a folder, or in a zip archive of one."""
+"""The files of a price table: in a folder, or in a zip archive of one."""
 
 import io
 import tomllib
@@ -15,13 +15,13 @@ INDEX = "index.toml"
 OVERLAY = "overlay.toml"
 
 _MAX_BYTES = 64 * 1024 * 1024
-"""Unpacked; the bundled table has less than two megabytes."""
+"""Uncompressed; the bundled table has less than two megabytes."""
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive, so that equal tables are equal archives."""
 
 
 def open_folder(path: Path) -> Traversable:
-    """The folder, or the content of the archive, which is read whole. Raises ConfigurationError."""
+    """Return the folder, or the content of the archive, which is read whole. Raises ConfigurationError."""
     if not path.is_file():
         return path
     try:
@@ -35,7 +35,9 @@ def open_folder(path: Path) -> Traversable:
 
 
 def list_files(folder: Traversable) -> dict[str, Traversable]:
-    """The TOML files of a table by name, in alphabetical order. Raises ConfigurationError where there is no folder."""
+    """Return the TOML files of a table by name, in alphabetical order. Raises ConfigurationError
+    if there is no folder.
+    """
     try:
         found = {path.name: path for path in folder.iterdir() if path.name.endswith(".toml")}
     except OSError as error:
@@ -44,7 +46,7 @@ def list_files(folder: Traversable) -> dict[str, Traversable]:
 
 
 def read_content(path: Traversable) -> bytes:
-    """The bytes of a file, with the line ends that it was published with."""
+    """Return the bytes of a file, with the line ends that it was published with."""
     try:
         return path.read_bytes().replace(b"\r\n", b"\n")
     except (OSError, BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
@@ -52,15 +54,15 @@ def read_content(path: Traversable) -> bytes:
 
 
 def read_toml(path: Traversable) -> dict[str, Any]:
-    """A parsed file. Raises ConfigurationError."""
+    """Parse a file. Raises ConfigurationError."""
     try:
         return tomllib.loads(read_content(path).decode())
-    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, endless integers
+    except (ValueError, RecursionError) as error:  # invalid UTF-8, invalid TOML, integers with too many digits
         raise _unreadable(path, error) from None
 
 
 def pack(contents: Mapping[str, bytes]) -> bytes:
-    """An archive of the files; the same ones make the same bytes."""
+    """Return an archive of the files; the same files give the same bytes."""
     archive = io.BytesIO()
     with ZipFile(archive, "w") as writer:
         for name, data in sorted(contents.items()):

@@ -1,6 +1,6 @@
-"""What is wrong or suspicious in a price table. For the table that comes with the library the list is empty.
+"""Finds errors and suspicious figures in a price table. For the bundled table the list is empty.
 
-Suspicious figures that were looked at and stand are listed in the overlay, as ``accepted``.
+Suspicious figures that were verified are listed in the overlay, as ``accepted``.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from dragoman.pricing.quote import PricedModel
 from dragoman.pricing.rows import PriceRow, Window
 from dragoman.pricing.table import PriceTable
 
-# Dollars per million tokens; more than this is a slip of the decimal point (the dearest model known asks 600).
+# Dollars per million tokens; more than this is a misplaced decimal point (the most expensive model costs 600).
 _MAX_RATE = Decimal(2000)
-# From one row to the next, and from the standard price to a variant.
+# The maximum ratio from one row to the next, and from the standard price to a variant.
 _JUMP = 20
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _END = datetime.max.replace(tzinfo=UTC)
 
 
 def find_faults(table: PriceTable) -> list[str]:
-    """Every fault as ``provider:model: what``; raises nothing. Empty means sound."""
+    """Return every fault as ``provider:model: fault``; raises nothing. An empty list means that there are none."""
     return list(_faults(table))
 
 
@@ -63,7 +63,7 @@ def _model_faults(model: PricedModel, newest: date) -> Iterator[str]:
 
 
 def _oddities(model: PricedModel) -> Iterator[str]:
-    """What may be true, but mostly is a slip."""
+    """Yield figures that may be correct, but are mostly mistakes."""
     for row in model.rows:
         yield from _row_oddities(row)
     standard = sorted(
@@ -113,7 +113,7 @@ def _overlaps(first: PriceRow, second: PriceRow) -> bool:
 
 
 def _windows_overlap(first: Window, second: Window) -> bool:
-    """Two windows meet where the start of one lies in the other, on any day of a week."""
+    """Return True if one window contains the start of the other, on any day of a week."""
     monday = datetime(2024, 1, 1, tzinfo=UTC)
     moments = [
         datetime.combine(monday + timedelta(days=day), window.start, tzinfo=UTC)
@@ -124,7 +124,7 @@ def _windows_overlap(first: Window, second: Window) -> bool:
 
 
 def _describe_row(row: PriceRow) -> str:
-    """A row by what tells it from its sisters."""
+    """Describe a row by the fields that distinguish it."""
     variant = "=".join(row.variant) if row.variant else "standard"
     hours = f" {row.window.start:%H:%M}-{row.window.end:%H:%M}" if row.window else ""
     return f"{variant} from {row.valid_from or 'ever'} until {row.valid_until or 'further notice'}{hours}"

@@ -1,15 +1,18 @@
-"""Older price tables: every version stays loadable, so that a figure can be computed again for ever.
+"""Price table versions: every version stays loadable, so that a figure can be computed again at any time.
 
-A version is kept as one archive, ``<version>.zip``, of the table's files. Those of earlier releases come along in the
-folder ``pricing/versions``; a program that must not depend on them keeps its own.
+A version is stored as one archive, ``<version>.zip``, of the table's files. Those of earlier releases are bundled in
+the folder ``pricing/versions``; a program that must not depend on them stores its own.
+Source: docs/reference/pricing.md#versions.
 """
 
 import re
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
 
 from dragoman.adapter.errors import ConfigurationError
 from dragoman.bundled import bundled_path
+from dragoman.canonical.usage import TokenUsage, Usage
 from dragoman.pricing.table import PriceTable
 from dragoman.pricing.table_files import INDEX
 
@@ -18,21 +21,31 @@ _VERSION = re.compile(r"\d{4}-\d{2}-\d{2}\+[0-9a-f]{8}")
 
 
 def price_table(version: str | None = None, archive: Path | None = None) -> PriceTable:
-    """The table that comes with the library, or the one whose ``version`` is given. Nothing is read before it is used.
+    """Return the bundled table, or the one with this ``version``. Nothing is read before it is used.
 
-    Older versions are looked for among those that come along, and in ``kept``: a folder of them as `keep` writes it,
-    or one table, as an archive or as a folder of TOML files. Overlays are yours: load the version before the second
-    ``+`` and lay yours over it again.
+    Older versions are searched among the bundled ones, and in ``archive``: a folder that `save_table` wrote, or one
+    table, as a zip archive or as a folder of TOML files. Overlays are not stored: load the version before the second
+    ``+`` and call `PriceTable.with_overlay` again.
 
-    Raises ConfigurationError where the version is not to be found, or is not what it says.
+    Raises ConfigurationError if the version is not found, or the content does not match it.
     """
     if version is None or version == _bundled_table().version:
         return _bundled_table()
     return _load_older(version, archive)
 
 
+def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: PriceTable | None = None) -> Usage:
+    """Return the usage with its cost, by default with the bundled prices of now.
+
+    Raises TypeError if the first argument is not a usage.
+    """
+    if not isinstance(usage, TokenUsage):
+        raise TypeError(f"cost takes a usage and then its model, not a {type(usage).__name__} first")
+    return (table or price_table()).price(model, usage, at or datetime.now(UTC))
+
+
 def save_table(table: PriceTable, folder: Path) -> Path:
-    """Writes the table into the folder, as ``<version>.zip``, and returns where. An overlay does not go with it."""
+    """Write the table into the folder as ``<version>.zip``, without an overlay, and return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{table.base_version}.zip"
     path.write_bytes(table.pack())
@@ -40,7 +53,7 @@ def save_table(table: PriceTable, folder: Path) -> Path:
 
 
 def list_versions(archive: Path | None = None) -> tuple[str, ...]:
-    """The versions that can be loaded, the bundled one last."""
+    """Return the versions that can be loaded, the bundled one last."""
     names = {path.stem for folder in _folders(archive) for path in folder.glob("*.zip")}
     return (*sorted(names - {_bundled_table().version}), _bundled_table().version)
 

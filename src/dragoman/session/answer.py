@@ -32,7 +32,7 @@ class AnswerValidator:
         """Raises MessageBodyError where the answer is wrong."""
         match event:
             case MessageStart():
-                self._reader, self._block = (AnswerReader(self._schema) if self._early else None), 0
+                self._reader, self._block = (AnswerReader(self._schema.parts) if self._early else None), 0
             case TextDelta() if self._reader is not None:
                 if event.content_block_index < self._block:
                     self._reader = None

@@ -223,7 +223,7 @@ def test_a5_what_a_view_has() -> None:
         "request_id", "subject", "roles", "permissions", "teams", "headers", "labels", "agent_input", "session_id",
         "conversation_id", "agent_id", "parent_agent_id", "turn", "object", "data_policy", "has_role",
         "has_permission", "has_label", "has_header", "get_header", "get_arg", "has_arg", "matches_uri_pattern",
-        "has_content", "get_property", "to_dict", "to_opa_input", "text", "inside",
+        "has_content", "get_property", "to_dict", "to_opa_input", "text", "inner_views",
     }  # fmt: skip
 
 

@@ -75,8 +75,8 @@ def test_the_envelope_is_filled() -> None:
         ({"session_ids": ["s"]}, 14),
         ({"session_ids": ["other"]}, 0),
         ({"actors": [Actor.USER]}, 3),
-        ({"least": Sensitivity.PSEUDONYMOUS}, 5),
-        ({"least": Sensitivity.AGGREGATABLE}, 0),
+        ({"max_sensitivity": Sensitivity.PSEUDONYMOUS}, 5),
+        ({"max_sensitivity": Sensitivity.AGGREGATABLE}, 0),
     ],
 )
 def test_a_handler_sees_what_it_wants(wanted: dict[str, object], expected: int) -> None:

@@ -1,1 +1,1 @@
-"""The extensions of a message: what travels with it beside its content."""
+"""The extensions of a message: context that travels with it, such as the subject, labels and headers."""

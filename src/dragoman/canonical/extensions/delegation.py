@@ -1,4 +1,7 @@
-"""On whose behalf something is asked: the chain of delegations (CMF A4.3, DelegationExtension)."""
+"""The delegation extension: the chain of subjects that act on each other's behalf.
+
+Source: docs/reference/cmf.md#extensions.
+"""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
@@ -28,9 +31,9 @@ class DelegationHop(FrozenModel):
 
 
 class DelegationExtension(FrozenModel):
-    """The chain, which only grows. ``depth`` is its length, the origin its first subject, the actor its last one.
+    """A chain that only grows. ``depth`` is its length, the origin its first subject, the actor its last one.
 
-    ``age_seconds`` is the time from the first hop to the last. Whoever gives the chain need not give these.
+    ``age_seconds`` is the time from the first hop to the last. Fields that are not given are computed from the chain.
     """
 
     chain: tuple[DelegationHop, ...] = ()
@@ -55,6 +58,6 @@ class DelegationExtension(FrozenModel):
         return self
 
     def with_new_hop(self, hop: DelegationHop) -> "DelegationExtension":
-        """A new extension with one hop more; this one stays as it is."""
+        """Return a new extension with one more hop."""
         origin: dict[str, Any] = {"origin_subject_id": self.origin_subject_id} if self.origin_subject_id else {}
         return DelegationExtension(chain=(*self.chain, hop), **origin)

@@ -1,4 +1,7 @@
-"""Extensions: what travels beside a message (CMF A4). Who may see and change which slot: `dragoman.policy.slots`."""
+"""Extensions: the context that travels with a message. Source: docs/reference/cmf.md#extensions.
+
+`dragoman.policy.slots` says who may see and change which slot.
+"""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -52,11 +55,11 @@ __all__ = [
 ]
 
 MAX_HISTORY = 100
-"""How many messages a window on a conversation may hold."""
+"""The maximum number of messages in a conversation window."""
 
 
 class RequestExtension(FrozenModel):
-    """``environment`` is a host's word, such as production, staging or dev; trace and span are OpenTelemetry's ids."""
+    """``environment`` is the host's name for it (production, staging, dev). Trace and span are OpenTelemetry ids."""
 
     environment: Text | None = None
     request_id: Text | None = None
@@ -66,7 +69,7 @@ class RequestExtension(FrozenModel):
 
 
 class ConversationContext(FrozenModel):
-    """A window on what was said before: at most 100 messages."""
+    """A window on the earlier conversation: at most 100 messages."""
 
     history: Annotated[list[Message], Field(max_length=MAX_HISTORY), AfterValidator(freeze)] = Field(
         default_factory=FrozenList
@@ -76,7 +79,7 @@ class ConversationContext(FrozenModel):
 
 
 class AgentExtension(FrozenModel):
-    """``input`` is what the user wanted in the first place; ``turn`` counts from 0."""
+    """``input`` is the user's original request. ``turn`` counts from 0."""
 
     input: Text | None = None
     session_id: Text | None = None
@@ -88,7 +91,7 @@ class AgentExtension(FrozenModel):
 
 
 class HttpExtension(FrozenModel):
-    """Headers by their names as sent. Printing them shows no secret; reading them does."""
+    """Headers by their names as sent. The repr masks secrets; the mapping does not."""
 
     headers: TextMap = Field(default_factory=FrozenDict)
 
@@ -105,7 +108,7 @@ class CompletionStopReason(StrEnum):
 
 
 class CompletionTokens(FrozenModel):
-    """As the provider counted them; the total need not be the sum."""
+    """The provider's own counts. The total need not be the sum."""
 
     input_tokens: Count
     output_tokens: Count
@@ -113,7 +116,7 @@ class CompletionTokens(FrozenModel):
 
 
 class CompletionExtension(FrozenModel):
-    """How a model's reply ended. ``raw_format`` names its wire, such as chatml, harmony, gemini or anthropic."""
+    """How a reply ended. ``raw_format`` names its wire, such as chatml, harmony, gemini or anthropic."""
 
     stop_reason: CompletionStopReason | None = None
     tokens: CompletionTokens | None = None
@@ -124,7 +127,7 @@ class CompletionExtension(FrozenModel):
 
 
 class ProvenanceExtension(FrozenModel):
-    """``source`` is where the message comes from: user, agent:<id> or mcp-server:<id>."""
+    """``source`` is the origin of the message: user, agent:<id> or mcp-server:<id>."""
 
     source: Text | None = None
     message_id: Text | None = None
@@ -138,7 +141,7 @@ class LLMExtension(FrozenModel):
 
 
 class FrameworkExtension(FrozenModel):
-    """The agent framework around it, such as langgraph, crewai, autogen or a2a."""
+    """The agent framework in use, such as langgraph, crewai, autogen or a2a."""
 
     framework: Text | None = None
     framework_version: Text | None = None
@@ -148,7 +151,7 @@ class FrameworkExtension(FrozenModel):
 
 
 class MetaExtension(FrozenModel):
-    """What the entity is, as its host says: tags here stay, while security labels tell what happened and grow."""
+    """The host's description of the entity. Tags do not change; security labels grow with what happens to the data."""
 
     tags: NameSet = frozenset()
     scope: Text | None = None
@@ -156,9 +159,9 @@ class MetaExtension(FrozenModel):
 
 
 class Extensions(FrozenModel):
-    """The slots. All are optional, and frozen all the way down but for ``custom``, which belongs to the plugins.
+    """The slots. All are optional, and deeply frozen except ``custom``, which belongs to the plugins.
 
-    Raises pydantic.ValidationError on a slot or field that does not exist, and on a word outside a closed list.
+    Raises pydantic.ValidationError for an unknown slot or field, and for a word outside a closed list.
     """
 
     request: RequestExtension | None = None

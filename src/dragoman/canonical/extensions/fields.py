@@ -1,4 +1,4 @@
-"""The kinds of fields that extensions are made of: frozen all the way down, sets written in order."""
+"""Field types of the extensions: deeply frozen, with sets serialized in sorted order."""
 
 from typing import Annotated
 
@@ -8,15 +8,15 @@ from dragoman.canonical.frozen import freeze
 from dragoman.canonical.guard import JsonObject, Text
 
 Names = Annotated[list[Text], AfterValidator(freeze)]
-"""A list of words that cannot change."""
+"""A frozen list of words."""
 
 NameSet = Annotated[frozenset[Text], PlainSerializer(sorted, return_type=list[str], when_used="json")]
-"""A set of words; JSON has them sorted, so that the same set gives the same bytes in any process."""
+"""A set of words, sorted in JSON so that the same set gives the same bytes in any process."""
 
 TextMap = Annotated[dict[Text, Text], AfterValidator(freeze)]
-"""Texts by name; it cannot change."""
+"""A frozen mapping from text to text."""
 
 FrozenObject = Annotated[JsonObject, AfterValidator(freeze)]
-"""A JSON object that cannot change, at any depth."""
+"""A deeply frozen JSON object."""
 
 FrozenObjects = Annotated[list[FrozenObject], AfterValidator(freeze)]

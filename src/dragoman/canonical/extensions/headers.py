@@ -1,16 +1,16 @@
-"""Which HTTP headers carry a secret, by their names (CMF A4.3, A5.9)."""
+"""Detects HTTP headers that carry a secret, by name. Source: docs/reference/cmf.md#headers."""
 
 from collections.abc import Mapping
 
 SENSITIVE_HEADERS = frozenset(
     {
-        "authorization", "cookie", "x-api-key",  # the specification's floor
+        "authorization", "cookie", "x-api-key",  # the minimum that CMF requires
         "set-cookie", "set-cookie2", "proxy-authorization", "authentication-info", "proxy-authentication-info",
         "api-key", "x-goog-api-key", "x-amz-security-token", "x-amz-signature", "ocp-apim-subscription-key",
         "x-functions-key", "x-amzn-oidc-data", "x-amzn-oidc-accesstoken", "x-forwarded-client-cert", "dpop",
     }
 )  # fmt: skip
-"""In lower case. `is_sensitive` knows more of them, by the words in their names."""
+"""In lower case. `is_sensitive` also recognises others by the words in their names."""
 
 _SECRET_WORDS = frozenset(
     {
@@ -22,7 +22,7 @@ _HARMLESS_KEYS = frozenset({"idempotency-key", "x-idempotency-key"})
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a header's value is a secret; case, surrounding space and underscores for dashes do not matter.
+    """Return True if the header's value is a secret. Case, surrounding space and underscores for dashes do not matter.
 
     Errs on the safe side: any name with a word such as token, or one that ends in key, counts as sensitive.
     """
@@ -34,5 +34,5 @@ def is_sensitive(name: str) -> bool:
 
 
 def drop_secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that may be shown to an outside engine or written to a log."""
+    """Return the headers that may be sent to an outside engine or written to a log."""
     return {name: value for name, value in headers.items() if not is_sensitive(name)}

@@ -1,4 +1,7 @@
-"""What an MCP server says of the tool, resource or prompt at hand (CMF A4.3, MCPExtension)."""
+"""The MCP extension: what the server declares about a tool, resource or prompt.
+
+Source: docs/reference/cmf.md#extensions.
+"""
 
 from pydantic import Field
 
@@ -31,7 +34,7 @@ class ResourceMetadata(FrozenModel):
 
 
 class PromptMetadata(FrozenModel):
-    """``arguments`` describe what the template takes: name, description and required of each."""
+    """``arguments`` describe the template's parameters: name, description and required for each."""
 
     name: Text
     description: Text | None = None
@@ -41,7 +44,7 @@ class PromptMetadata(FrozenModel):
 
 
 class MCPExtension(FrozenModel):
-    """By convention exactly one of the three is set for a message."""
+    """By convention, a message sets exactly one of the three."""
 
     tool: ToolMetadata | None = None
     resource: ResourceMetadata | None = None

@@ -1,4 +1,7 @@
-"""Who asks, what their data is called, and what may be done with it (CMF A4.3, SecurityExtension)."""
+"""Security extension: the subject, labels, object profiles and data policies.
+
+Source: docs/reference/cmf.md#extensions.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -19,7 +22,7 @@ class SubjectType(StrEnum):
 
 
 class SubjectExtension(FrozenModel):
-    """The authenticated entity that asks. ``claims`` are its raw identity claims (JWT, SAML): never printed."""
+    """The authenticated caller. ``claims`` are its raw identity claims (JWT, SAML) and are never printed."""
 
     id: Text
     type: SubjectType
@@ -30,9 +33,9 @@ class SubjectExtension(FrozenModel):
 
 
 class ObjectSecurityProfile(FrozenModel):
-    """What it takes to use a tool, a resource or a prompt.
+    """The requirements for using a tool, a resource or a prompt. Source: docs/reference/cmf.md#object-profiles.
 
-    ``managed_by`` says who enforces that, ``permissions`` what a caller needs, ``data_scope`` which fields are touched
+    ``managed_by`` says who enforces them, ``permissions`` what the caller needs, ``data_scope`` which fields are read
     or returned.
     """
 
@@ -43,7 +46,7 @@ class ObjectSecurityProfile(FrozenModel):
 
 
 class RetentionPolicy(FrozenModel):
-    """How long data may be kept; ``delete_after`` is an ISO time."""
+    """How long data may be stored. ``delete_after`` is an ISO time."""
 
     max_age_seconds: Count | None = None
     policy: Literal["session", "transient", "persistent", "none"] = "persistent"
@@ -51,10 +54,10 @@ class RetentionPolicy(FrozenModel):
 
 
 class DataPolicy(FrozenModel):
-    """What becomes of data that an entity returns: the labels it gets, and what may be done with it.
+    """The rules for data that an entity returns: its labels, and the permitted actions.
 
-    Actions are words that tool and host agree on, such as export, forward and log_raw. ``allowed_actions`` None means
-    all but the denied ones.
+    Actions are words that tool and host agree on, such as export, forward and log_raw. If ``allowed_actions`` is None,
+    all but the denied ones are allowed. Source: docs/reference/cmf.md#data-policies.
     """
 
     apply_labels: Names = Field(default_factory=FrozenList)
@@ -63,17 +66,17 @@ class DataPolicy(FrozenModel):
     retention: RetentionPolicy | None = None
 
     def permits(self, action: str) -> bool:
-        """A denied action is never permitted, one outside a list of allowed ones neither."""
+        """Return True if the action is not denied, and is allowed if there is a list of allowed actions."""
         if action in self.denied_actions:
             return False
         return self.allowed_actions is None or action in self.allowed_actions
 
 
 class SecurityExtension(FrozenModel):
-    """Labels on the data, who asks, and the rules for what is asked for.
+    """Labels on the data, the subject, and the rules for objects and data.
 
-    ``objects`` and ``data`` are keyed by an entity's name (tool, prompt, resource) or URI. Labels only ever grow,
-    until someone declassifies them (`dragoman.policy.declassify`); the rest is the host's and stays.
+    ``objects`` and ``data`` are keyed by an entity's name (tool, prompt, resource) or URI. Labels only grow, until
+    `dragoman.policy.declassify` removes them. Everything else is set by the host and does not change.
     """
 
     labels: NameSet = frozenset()

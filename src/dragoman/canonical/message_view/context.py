@@ -1,4 +1,7 @@
-"""The half of a view that looks at the extensions: who asks, from where, under which labels (CMF A5.6, A5.7)."""
+"""The context half of a view: subject, environment, labels and headers, read from the extensions.
+
+Source: docs/reference/cmf.md#accessors.
+"""
 
 from dragoman.canonical.extensions.extensions import AgentExtension, Extensions
 from dragoman.canonical.extensions.security import SecurityExtension, SubjectExtension
@@ -6,7 +9,7 @@ from dragoman.canonical.frozen import FrozenDict
 
 
 class ViewContext:
-    """Each accessor gives None, or something empty, both where there is nothing and where its reader may not know."""
+    """Every accessor returns None or an empty value if there is nothing, and also if the reader may not see it."""
 
     __slots__ = ()
 
@@ -22,7 +25,7 @@ class ViewContext:
 
     @property
     def subject(self) -> SubjectExtension | None:
-        """A copy of who asks."""
+        """The subject, as a copy."""
         subject = self._subject
         return subject.model_copy(deep=True) if subject else None
 
@@ -40,7 +43,7 @@ class ViewContext:
 
     @property
     def headers(self) -> FrozenDict:
-        """All of them, secrets included: whoever may read headers may read these. `to_dict` leaves secrets out."""
+        """All headers, secrets included: any reader of headers may read these. `to_dict` leaves secrets out."""
         return FrozenDict(self._extensions.http.headers) if self._extensions and self._extensions.http else FrozenDict()
 
     @property
@@ -78,11 +81,11 @@ class ViewContext:
         return permission in self.permissions
 
     def has_label(self, label: str) -> bool:
-        """Exact: PII is not pii."""
+        """Return True if the label is set. The comparison is exact: PII is not pii."""
         return label in self.labels
 
     def has_header(self, name: str) -> bool:
-        """Whatever the case of its name."""
+        """Return True if the header is set; case does not matter."""
         return any(known.lower() == name.lower() for known in self.headers)
 
     def get_header(self, name: str, default: str | None = None) -> str | None:

@@ -1,70 +1,30 @@
-"""A view as plain JSON, for policy engines outside this process (CMF A5.9).
+"""The context of a view as plain JSON, for policy engines outside this process.
 
-Headers that carry secrets and the subject's claims are never in it.
+It never holds secret headers or the subject's claims. Source: docs/reference/cmf.md#view-as-json.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.canonical.extensions.headers import drop_secret_headers
 from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile, SubjectExtension
-from dragoman.canonical.frozen import thaw
-from dragoman.canonical.message_view.kinds import CALLS
-
-if TYPE_CHECKING:
-    from dragoman.canonical.message_view.view import MessageView
+from dragoman.canonical.message_view.context import ViewContext
 
 
-def export_view(
-    view: "MessageView", *, include_content: bool, include_context: bool, include_arguments: bool
+def export_context(
+    context: ViewContext, profile: ObjectSecurityProfile | None, policy: DataPolicy | None
 ) -> dict[str, Any]:
-    """Keys in the specification's order, each only where there is something to say."""
-    document: dict[str, Any] = {
-        "kind": view.kind.value,
-        "role": view.role.value,
-        "is_pre": view.is_pre,
-        "is_post": view.is_post,
-        "action": view.action.value,
-    }
-    if view.hook is not None:
-        document["hook"] = view.hook
-    if view.uri:
-        document["uri"] = view.uri
-    if view.name:
-        document["name"] = view.name
-    # The content of a call is its arguments: where these are left out, it goes too.
-    if include_content and (include_arguments or view.kind not in CALLS):
-        document |= _content(view)
-    if view.mime_type:
-        document["mime_type"] = view.mime_type
-    if include_arguments and view.args is not None:
-        document["arguments"] = thaw(view.args)
-    if view.properties:
-        document["properties"] = thaw(view.properties)
-    context = _context(view) if include_context else {}
-    if context:
-        document["extensions"] = context
-    return document
-
-
-def _content(view: "MessageView") -> dict[str, Any]:
-    """The size is that of the text, even where a resource declares another one."""
-    if view.content is not None:
-        return {"content": view.content, "size_bytes": len(view.content.encode())}
-    return {} if view.size_bytes is None else {"size_bytes": view.size_bytes}
-
-
-def _context(view: "MessageView") -> dict[str, Any]:
-    subject, profile, policy = view.subject, view.object, view.data_policy
-    context = {
+    """Return what a view knows of its extensions; keys without a value are left out."""
+    subject = context.subject
+    document = {
         "subject": _subject(subject) if subject else None,
-        "environment": view.environment,
-        "labels": sorted(view.labels),
-        "headers": drop_secret_headers(view.headers),
+        "environment": context.environment,
+        "labels": sorted(context.labels),
+        "headers": drop_secret_headers(context.headers),
         "object": _profile(profile) if profile else None,
         "data": _policy(policy) if policy else None,
-        "agent": _agent(view),
+        "agent": _agent(context),
     }
-    return {key: value for key, value in context.items() if value}
+    return {key: value for key, value in document.items() if value}
 
 
 def _subject(subject: SubjectExtension) -> dict[str, Any]:
@@ -102,13 +62,13 @@ def _policy(policy: DataPolicy) -> dict[str, Any]:
     return fields
 
 
-def _agent(view: "MessageView") -> dict[str, Any]:
+def _agent(context: ViewContext) -> dict[str, Any]:
     agent = {
-        "input": view.agent_input,
-        "session_id": view.session_id,
-        "conversation_id": view.conversation_id,
-        "turn": view.turn,
-        "agent_id": view.agent_id,
-        "parent_agent_id": view.parent_agent_id,
+        "input": context.agent_input,
+        "session_id": context.session_id,
+        "conversation_id": context.conversation_id,
+        "turn": context.turn,
+        "agent_id": context.agent_id,
+        "parent_agent_id": context.parent_agent_id,
     }
     return {key: value for key, value in agent.items() if value or value == 0}

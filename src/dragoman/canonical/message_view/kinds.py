@@ -1,4 +1,7 @@
-"""What a view can be of, what it does, and which way it goes: the tables of CMF A5.2 to A5.5."""
+"""The tables of views: kinds, actions and directions.
+
+Source: docs/reference/cmf.md#kinds-and-actions and docs/reference/cmf.md#direction.
+"""
 
 from enum import StrEnum
 
@@ -37,7 +40,7 @@ class ViewKind(StrEnum):
 
 
 class ViewAction(StrEnum):
-    """``write`` is a word of the specification that no kind of part stands for."""
+    """``write`` is a CMF action that no kind of part has."""
 
     READ = "read"
     WRITE = "write"
@@ -63,7 +66,9 @@ KIND_BY_BLOCK: dict[type[FrozenModel], ViewKind] = {
     AudioBlock: ViewKind.AUDIO,
     DocumentBlock: ViewKind.DOCUMENT,
 }
-"""By class, since a class cannot lie about its type. What is not in here has no view: policy has to refuse it."""
+"""By class, because a class cannot misreport its type. Blocks that are missing here have no view, and policy rejects
+them.
+"""
 
 ACTIONS: dict[ViewKind, ViewAction] = {
     ViewKind.TOOL_CALL: ViewAction.EXECUTE,
@@ -73,7 +78,7 @@ ACTIONS: dict[ViewKind, ViewAction] = {
     ViewKind.PROMPT_REQUEST: ViewAction.INVOKE,
     ViewKind.PROMPT_RESULT: ViewAction.RECEIVE,
 }
-"""Of the kinds whose action does not depend on the role."""
+"""Actions of the kinds that do not depend on the role."""
 
 ACTIONS_BY_ROLE: dict[Role, ViewAction] = {
     Role.USER: ViewAction.SEND,
@@ -84,11 +89,11 @@ ACTIONS_BY_ROLE: dict[Role, ViewAction] = {
 }
 
 PRE_KINDS = frozenset({ViewKind.TOOL_CALL, ViewKind.PROMPT_REQUEST, ViewKind.RESOURCE_REF})
-"""Kinds that ask for something, whoever speaks."""
+"""Kinds that are requests, whatever the role."""
 POST_KINDS = frozenset({ViewKind.TOOL_RESULT, ViewKind.PROMPT_RESULT, ViewKind.RESOURCE})
-"""Kinds that answer something, whoever speaks."""
+"""Kinds that are results, whatever the role."""
 PRE_ROLES = frozenset({Role.USER, Role.SYSTEM, Role.DEVELOPER})
-"""Roles whose text and media are input; those of the others are output."""
+"""Roles with text and media that are input. For other roles they are output."""
 
 TOOLS = frozenset({ViewKind.TOOL_CALL, ViewKind.TOOL_RESULT})
 PROMPTS = frozenset({ViewKind.PROMPT_REQUEST, ViewKind.PROMPT_RESULT})

@@ -1,4 +1,7 @@
-"""Reading one part of a message for its view: text, name, identity, properties (CMF A5.5 and A5.8)."""
+"""Reads one part of a message for its view: text, name, identity, properties.
+
+Source: docs/reference/cmf.md#attributes and docs/reference/cmf.md#properties.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,34 +26,34 @@ from dragoman.canonical.message import Message, Role
 from dragoman.canonical.serialization import read_message
 
 NAMELESS = "_"
-"""Stands in a URI where a namespace, a server or a tool is not known."""
+"""The placeholder in a URI for an unknown namespace, server or tool."""
 
 _BASE64_BYTES, _BASE64_CHARACTERS = 3, 4
 
 
 class UnknownPartError(ValueError):
-    """A part of a message has no kind of view. Policies cannot judge it, so it must not pass."""
+    """A part of a message has no view kind. Policies cannot judge it, so it must not pass."""
 
 
 class CalledTool(NamedTuple):
-    """The tool that a call went to; ``namespace`` is the server or origin that it belongs to."""
+    """The tool of a call. ``namespace`` is the server or origin that it belongs to."""
 
     name: str
     namespace: str | None = None
 
 
 def called_tools(messages: Iterable[Message], namespaces: Mapping[str, str] | None = None) -> dict[str, CalledTool]:
-    """Every call of a history by its id, so that the results of tools can be named; namespaces are by tool name."""
+    """Return the tool of every call in a history, by the call's id. ``namespaces`` are by tool name."""
     known = namespaces or {}
     return {use.id: CalledTool(use.name, known.get(use.name)) for message in messages for use in message.tool_uses}
 
 
 def content_of(part: ContentBlock) -> str | None:
-    """The text that a policy can search, or None where there is none.
+    """Return the text that a policy can search, or None.
 
-    Calls and requests give their arguments as JSON (malformed ones as received), a tool's result its text if it is
-    nothing but one text, else its blocks as JSON. Documents give a text that is their source and the note that goes
-    with them, audio its transcript: the model reads these too.
+    Calls and requests give their arguments as JSON (malformed ones as received). A tool result gives its text if it has
+    exactly one text block, otherwise its blocks as JSON. Documents give a text source and their context, audio its
+    transcript: the model reads these too.
     """
     match part:
         case TextBlock() | ThinkingBlock():
@@ -82,12 +85,12 @@ def _result_text(part: ToolResultBlock) -> str | None:
 
 
 def _json(value: Any) -> str:
-    """As people write it: a policy that looks for a word finds it in any script."""
+    """Dump as JSON with unescaped characters, so that a policy finds a word in any script."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def size_of(part: ContentBlock, content: str | None) -> int | None:
-    """Bytes: a resource's declared size if it has one, else those of the content in UTF-8, else those of its blob."""
+    """Return the size in bytes: a resource's declared size, otherwise the content in UTF-8, otherwise the blob."""
     if isinstance(part, ResourceBlock):
         if part.size_bytes is not None:
             return part.size_bytes
@@ -129,7 +132,7 @@ def uri_of(part: ContentBlock, called: CalledTool | None) -> str | None:
 
 
 def arguments_of(part: ContentBlock) -> dict[str, Any] | None:
-    """The arguments themselves, not a copy."""
+    """Return the arguments themselves, not a copy."""
     match part:
         case ToolUseBlock():
             return part.input
@@ -140,7 +143,7 @@ def arguments_of(part: ContentBlock) -> dict[str, Any] | None:
 
 
 def inner_parts(part: ContentBlock) -> Iterator[tuple[Role, ContentBlock]]:
-    """The parts of a part, with the role that speaks there. Raises UnknownPartError where that cannot be told."""
+    """Yield the parts inside a part, with their role. Raises UnknownPartError if the role is unknown."""
     match part:
         case ToolResultBlock():
             yield from ((Role.TOOL, block) for block in part.content)
@@ -167,7 +170,7 @@ def mime_type_of(part: ContentBlock) -> str | None:
 
 
 def properties_of(part: ContentBlock, called: CalledTool | None) -> dict[str, Any]:
-    """What only this kind of part has; nested values are the part's own."""
+    """Return the properties of this kind of part; nested values are shared with the part."""
     match part:
         case ResourceBlock():
             return {"resource_type": part.resource_type, "version": part.version, "annotations": part.annotations}

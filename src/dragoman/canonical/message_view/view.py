@@ -1,7 +1,7 @@
-"""MessageView: one interface to every part of a message, for policies to look through (CMF A5).
+"""MessageView: one interface to every part of a message, for policies. Source: docs/reference/cmf.md#views.
 
-A view changes nothing and cannot be changed: what it gives out is frozen or a copy. It checks no capability itself.
-Build it over the extensions that its reader may see (`dragoman.policy.filtered`).
+A view is read-only: every value it returns is frozen or a copy. It checks no capability itself, so build it from
+the extensions that its reader may see (`dragoman.policy.filter_extensions`).
 """
 
 import logging
@@ -11,15 +11,16 @@ from typing import Any, NoReturn
 from dragoman.canonical.blocks import ContentBlock, ToolResultBlock, ToolUseBlock
 from dragoman.canonical.extensions.extensions import Extensions
 from dragoman.canonical.extensions.security import DataPolicy, ObjectSecurityProfile
-from dragoman.canonical.frozen import FrozenDict, freeze
+from dragoman.canonical.frozen import FrozenDict, freeze, thaw
 from dragoman.canonical.glob import glob
 from dragoman.canonical.guard import one_line
 from dragoman.canonical.message import Message, Role
 from dragoman.canonical.message_view.context import ViewContext
-from dragoman.canonical.message_view.export import export_view
+from dragoman.canonical.message_view.export import export_context
 from dragoman.canonical.message_view.kinds import (
     ACTIONS,
     ACTIONS_BY_ROLE,
+    CALLS,
     KIND_BY_BLOCK,
     MEDIA,
     POST_KINDS,
@@ -57,13 +58,13 @@ def iter_views(
     *,
     calls: Mapping[str, CalledTool] | None = None,
 ) -> "Iterator[MessageView]":
-    """One view for each part, in order.
+    """Return one view for each part, in order.
 
-    ``hook`` says where in the pipeline this is, such as llm_output. ``calls`` names the tools by the ids of their calls
-    (see `called_tools`); without it, the extensions' MCP metadata names the tool of a message with one call or result.
+    ``hook`` is the step in the pipeline, such as llm_output. ``calls`` maps call ids to tools (see `called_tools`).
+    Without it, the MCP metadata of the extensions names the tool of a message with exactly one call or result.
 
-    Raises UnknownPartError at once, before the first view, where a part has no kind: nothing is skipped.
-    Raises TypeError where the extensions are something else, such as a dict.
+    Raises UnknownPartError immediately, before the first view, if a part has no kind: nothing is skipped.
+    Raises TypeError if the extensions are of another type, such as a dict.
     """
     if not (extensions is None or isinstance(extensions, Extensions)):
         given = type(extensions).__name__
@@ -93,7 +94,7 @@ def _kind(part: ContentBlock, where: str) -> ViewKind:
 def _find_tool(
     part: ContentBlock, extensions: Extensions | None, calls: Mapping[str, CalledTool] | None, alone: bool
 ) -> CalledTool | None:
-    """The tool that a call or a result is about, as far as anyone says."""
+    """Return the tool of a call or a result, if it is known."""
     tool = extensions.mcp.tool if alone and extensions and extensions.mcp else None
     described = CalledTool(tool.name, tool.namespace or tool.server_id) if tool else None
     if isinstance(part, ToolResultBlock):
@@ -105,7 +106,7 @@ def _find_tool(
 
 
 class MessageView(ViewContext):
-    """What a policy sees of one part. Raises UnknownPartError for a part that has no kind."""
+    """A policy's view of one part. Raises UnknownPartError for a part without a kind."""
 
     __slots__ = ("_called", "_content", "_extensions", "_hook", "_kind", "_part", "_role")
 
@@ -150,17 +151,17 @@ class MessageView(ViewContext):
 
     @property
     def hook(self) -> str | None:
-        """Where in the pipeline this is, such as llm_output."""
+        """The step in the pipeline, such as llm_output."""
         return self._hook
 
     @property
     def raw(self) -> ContentBlock:
-        """The part: an equal copy, so that nobody changes the message through it."""
+        """An equal copy of the part, so that changes to it do not reach the message."""
         return self._part.model_copy(deep=True)
 
     @property
     def content(self) -> str | None:
-        """The text that can be searched, read once; see `view_parts.content_of` for what it is of each kind."""
+        """The text that can be searched, computed once; `parts.content_of` describes it for each kind."""
         if self._content is _UNSET:
             super().__setattr__("_content", content_of(self._part))
         content: str | None = self._content
@@ -168,12 +169,12 @@ class MessageView(ViewContext):
 
     @property
     def text(self) -> str | None:
-        """Another name for the content."""
+        """An alias of ``content``."""
         return self.content
 
     @property
     def uri(self) -> str | None:
-        """What names the entity for policies: tool://namespace/name and the like, a resource's own URI."""
+        """The URI that identifies the entity: tool://namespace/name and the like, or a resource's own URI."""
         return uri_of(self._part, self._called)
 
     @property
@@ -186,7 +187,7 @@ class MessageView(ViewContext):
 
     @property
     def args(self) -> FrozenDict | None:
-        """The arguments of a tool call or a prompt request, frozen at every depth."""
+        """The arguments of a tool call or a prompt request, deeply frozen."""
         arguments = arguments_of(self._part)
         return None if arguments is None else FrozenDict(freeze(arguments))
 
@@ -200,17 +201,17 @@ class MessageView(ViewContext):
 
     @property
     def properties(self) -> FrozenDict:
-        """What only this kind of part has, frozen at every depth (CMF A5.8); empty for kinds without."""
+        """The properties of this kind of part, deeply frozen. Source: docs/reference/cmf.md#properties."""
         return FrozenDict(freeze(properties_of(self._part, self._called)))
 
     @property
     def is_pre(self) -> bool:
-        """Whether this goes in: a request, or text and media of a user, system or developer message."""
+        """True for input: a request, or text and media of a user, system or developer message."""
         return self._kind in PRE_KINDS or (self._kind not in POST_KINDS and self._role in PRE_ROLES)
 
     @property
     def is_post(self) -> bool:
-        """Whether this comes out. Every part either goes in or comes out."""
+        """True for output. Every part is either input or output."""
         return not self.is_pre
 
     @property
@@ -235,13 +236,13 @@ class MessageView(ViewContext):
 
     @property
     def object(self) -> ObjectSecurityProfile | None:
-        """The access profile of this entity, by its name, else by its URI; a copy."""
+        """The access profile of this entity, by name, then by URI; a copy."""
         found = self._find_entity(self._security.objects) if self._security else None
         return found.model_copy(deep=True) if found else None
 
     @property
     def data_policy(self) -> DataPolicy | None:
-        """The data policy of this entity, by its name, else by its URI; a copy."""
+        """The data policy of this entity, by name, then by URI; a copy."""
         found = self._find_entity(self._security.data) if self._security else None
         return found.model_copy(deep=True) if found else None
 
@@ -259,7 +260,7 @@ class MessageView(ViewContext):
         return name in (arguments_of(self._part) or {})
 
     def matches_uri_pattern(self, pattern: str) -> bool:
-        """Whether the URI as a whole matches the glob; never, where there is no URI."""
+        """Return True if the whole URI matches the glob; False if there is no URI."""
         uri = self.uri
         return bool(uri) and glob(pattern).matches(uri or "")
 
@@ -267,10 +268,10 @@ class MessageView(ViewContext):
         return self.content is not None
 
     def inner_views(self) -> "Iterator[MessageView]":
-        """Views of what lies inside this part: the blocks of a tool's result, the parts of a prompt result's messages.
+        """Return views of the parts inside this part: the blocks of a tool result, the messages of a prompt result.
 
-        The content of a prompt result is its own text alone, so that a policy on what its messages say looks here.
-        Raises UnknownPartError at once where something inside has no kind, or is no message.
+        The content of a prompt result is its own text only, so a policy must look here for the text of its messages.
+        Raises UnknownPartError immediately if something inside has no kind or is not a message.
         """
         hook, extensions = self._hook, self._extensions
         inner = [MessageView(part, role, hook=hook, extensions=extensions) for role, part in inner_parts(self._part)]
@@ -279,27 +280,54 @@ class MessageView(ViewContext):
     def to_dict(
         self, include_content: bool = True, include_context: bool = True, *, include_arguments: bool = True
     ) -> dict[str, Any]:
-        """This view as plain JSON, its own from top to bottom. Headers with secrets and claims are never in it.
+        """Return this view as plain JSON that shares nothing. It never holds secret headers or claims.
 
-        Without the content the arguments of a call stay, unless ``include_arguments`` is False too; that alone also
-        leaves out a call's content, since that is its arguments.
+        Without the content, the arguments of a call are kept, unless ``include_arguments`` is False too. That flag
+        alone also leaves out a call's content, because its content is its arguments. Source:
+        docs/reference/cmf.md#view-as-json.
         """
-        return export_view(
-            self,
-            include_content=include_content,
-            include_context=include_context,
-            include_arguments=include_arguments,
-        )
+        document: dict[str, Any] = {
+            "kind": self.kind.value,
+            "role": self.role.value,
+            "is_pre": self.is_pre,
+            "is_post": self.is_post,
+            "action": self.action.value,
+        }
+        if self.hook is not None:
+            document["hook"] = self.hook
+        if self.uri:
+            document["uri"] = self.uri
+        if self.name:
+            document["name"] = self.name
+        # The arguments of a call are its content: without them, the content is left out too.
+        if include_content and (include_arguments or self.kind not in CALLS):
+            document |= self._export_content()
+        if self.mime_type:
+            document["mime_type"] = self.mime_type
+        if include_arguments and self.args is not None:
+            document["arguments"] = thaw(self.args)
+        if self.properties:
+            document["properties"] = thaw(self.properties)
+        context = export_context(self, self.object, self.data_policy) if include_context else {}
+        if context:
+            document["extensions"] = context
+        return document
+
+    def _export_content(self) -> dict[str, Any]:
+        """Return the content and its size: that of the text, even if a resource declares another one."""
+        if self.content is not None:
+            return {"content": self.content, "size_bytes": len(self.content.encode())}
+        return {} if self.size_bytes is None else {"size_bytes": self.size_bytes}
 
     def to_opa_input(self, include_content: bool = True, *, include_arguments: bool = True) -> dict[str, Any]:
-        """What the Open Policy Agent takes."""
+        """Return the input document for the Open Policy Agent."""
         return {"input": self.to_dict(include_content, include_arguments=include_arguments)}
 
     def __reduce__(self) -> Any:
         return _restore_view, (self.raw, self._role, self._hook, self._extensions, self._called)
 
     def __repr__(self) -> str:
-        """No content: it may be a secret."""
+        """Leave out the content, because it may be a secret."""
         uri = f", uri={self.uri}" if self.uri else ""
         hook = f", hook={self._hook}" if self._hook else ""
         return f"MessageView(kind={self._kind}, role={self._role}, {'pre' if self.is_pre else 'post'}{uri}{hook})"

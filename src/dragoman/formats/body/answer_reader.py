@@ -4,7 +4,8 @@ A body as a model writes it is an object with a list of ``parts``, or that list 
 that is all there, so that what is told early is what would be told in the end.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from dragoman.canonical.glob import Glob
 from dragoman.formats.body.json_tokenizer import BrokenJsonError, JsonTokenizer, Token, TokenKind
@@ -18,11 +19,9 @@ from dragoman.formats.body.parts import (
     normalize_type,
     type_fault,
 )
+from dragoman.formats.body.schema_part import MessageBodySchemaPart, accepts_part, missing_parts
 from dragoman.formats.document import kind_of, validating
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
-
-if TYPE_CHECKING:
-    from dragoman.formats.body.schema import MessageBodySchema
 
 _KEYS = ("name", "contentType", "content", "contentUrl", "contentEncoding")
 _CONTENTS = ("content", "contentUrl")
@@ -31,8 +30,8 @@ _CONTENTS = ("content", "contentUrl")
 class AnswerReader:
     """Reads one answer. ``violations`` are those that are certain by now, whatever may still come."""
 
-    def __init__(self, schema: "MessageBodySchema") -> None:
-        self._schema = schema
+    def __init__(self, allowed: Sequence[MessageBodySchemaPart]) -> None:
+        self._allowed = allowed
         self._tokenizer = JsonTokenizer()
         self._stack: list[str] = []
         """What is open: ``root``, ``parts`` and ``part``, or ``other`` where something stands in a wrong place."""
@@ -198,7 +197,7 @@ class AnswerReader:
             return
         if all(key == pending_key or self._fields.get(key) is not None for key in _CONTENTS):
             self._add_part_violation(self._part_path, "a part has either content or a contentUrl")
-        elif not any(self._can_match(each.names, each.types, pending_key, prefix) for each in self._schema.parts):
+        elif not any(self._can_match(each.names, each.types, pending_key, prefix) for each in self._allowed):
             name = prefix + "…" if pending_key == "name" else self._fields.get("name")
             kind = prefix + "…" if pending_key == "contentType" else self._fields.get("contentType", "…")
             self._add_part_violation(self._part_path, f"the schema has no place for {describe_part(name, kind)}")
@@ -222,7 +221,7 @@ class AnswerReader:
             self._finish_part()
         elif what == "parts":
             known = tuple(self._parts)
-            self.violations += self._schema.missing(known)
+            self.violations += missing_parts(self._allowed, known)
         elif what == "root" and not self._has_parts:
             self._add_violation("$", "a message body has a list of parts")
 
@@ -236,7 +235,7 @@ class AnswerReader:
         except FormatError as error:
             self._add_part_violation(error.path, error.reason)
             return
-        if not self._schema.accepts(part):
+        if not accepts_part(self._allowed, part):
             self._add_part_violation(
                 self._part_path, f"the schema has no place for {describe_part(part.name, part.content_type)}"
             )

@@ -7,13 +7,11 @@ a glob the known ones are offered, what is said is said inline, and what is no t
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dragoman.canonical.glob import expand_braces
 from dragoman.formats.body.parts import normalize_type
-
-if TYPE_CHECKING:
-    from dragoman.formats.body.schema import MessageBodySchema, MessageBodySchemaPart
+from dragoman.formats.body.schema_part import MessageBodySchemaPart
 
 Schema = dict[str, Any]
 
@@ -32,37 +30,37 @@ _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _STAR = re.compile(r"\*\*+|\*|[^*]+")
 
 
-def answer_schema(schema: "MessageBodySchema") -> Schema:
+def answer_schema(allowed: Sequence[MessageBodySchemaPart]) -> Schema:
     """The JSON Schema; one of a body without parts where the body's schema takes none."""
-    kinds = [kind for part in schema.parts for kind in _part_schemas(part)]
-    parts: Schema = {"type": "array", "description": _description(schema)}
+    kinds = [kind for part in allowed for kind in _part_schemas(part)]
+    parts: Schema = {"type": "array", "description": _description(allowed)}
     if kinds:
         parts["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    if (max_parts := _max_parts(schema)) is not None:
+    if (max_parts := _max_parts(allowed)) is not None:
         parts["maxItems"] = max_parts
-    if any(part.required for part in schema.parts):
+    if any(part.required for part in allowed):
         parts["minItems"] = 1
     return _object_schema({"parts": parts})
 
 
-def _max_parts(schema: "MessageBodySchema") -> int | None:
+def _max_parts(allowed: Sequence[MessageBodySchemaPart]) -> int | None:
     """How many parts an answer needs at most: one for each name, and one for all that is said in words; None where
     there is no telling. Small models do not come to an end by themselves.
     """
-    named = {name for part in schema.parts if part.name is not None for name in expand_braces(part.name)}
-    unnamed = [part for part in schema.parts if part.name is None]
+    named = {name for part in allowed if part.name is not None for name in expand_braces(part.name)}
+    unnamed = [part for part in allowed if part.name is None]
     if any("*" in name for name in named) or any(_binary_types(part) for part in unnamed):
         return None
     return len(named) + bool(unnamed)
 
 
-def _description(schema: "MessageBodySchema") -> str:
+def _description(allowed: Sequence[MessageBodySchemaPart]) -> str:
     lines = ["The parts of the answer, in order. A part without a name is said to the user."]
-    lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in schema.parts]
+    lines += [f"{'Required' if part.required else 'Allowed'}: {part}." for part in allowed]
     return " ".join(lines)
 
 
-def _part_schemas(part: "MessageBodySchemaPart") -> list[Schema]:
+def _part_schemas(part: MessageBodySchemaPart) -> list[Schema]:
     """What a part of the schema lets a model write: as text, as base64, and by URL."""
     types = _allowed_types(part)
     textual = [each for each in types if _TEXTUAL.fullmatch(each)]
@@ -83,11 +81,11 @@ def _part_schemas(part: "MessageBodySchemaPart") -> list[Schema]:
     return kinds
 
 
-def _binary_types(part: "MessageBodySchemaPart") -> list[str]:
+def _binary_types(part: MessageBodySchemaPart) -> list[str]:
     return [each for each in _allowed_types(part) if not _TEXTUAL.fullmatch(each)]
 
 
-def _allowed_types(part: "MessageBodySchemaPart") -> list[str]:
+def _allowed_types(part: MessageBodySchemaPart) -> list[str]:
     """The types that a model may name: those that are written out, and the known ones that a glob takes."""
     written = [each for each in expand_braces(normalize_type(part.content_type)) if "*" not in each]
     known = [each for each in _KNOWN_TYPES if part.types.matches(each)]

@@ -8,72 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ConfigDict, StrictBool, field_validator
-from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
-
-from dragoman.canonical.blocks import FrozenModel
-from dragoman.canonical.glob import Glob, glob
-from dragoman.canonical.guard import Text
 from dragoman.canonical.message import Message
 from dragoman.formats.body.answer_reader import AnswerReader
 from dragoman.formats.body.answer_schema import answer_schema
 from dragoman.formats.body.message_body import MessageBody
-from dragoman.formats.body.parts import MessageBodyPart, as_parts, describe_part, normalize_type
+from dragoman.formats.body.parts import MessageBodyPart, as_parts, describe_part
+from dragoman.formats.body.schema_part import MessageBodySchemaPart, accepts_part, missing_parts
 from dragoman.formats.document import copy_json_at, kind_of, parse, validating
 from dragoman.formats.errors import BodyViolation, FormatError, MessageBodyError
 
 FORMAT = "message_body_schema"
-ANY = "*/*"
-
-
-class MessageBodySchemaPart(FrozenModel):
-    """``name`` and ``content_type`` are globs: ``*`` stands for what has no slash, ``**`` for anything, ``{a,b}`` for
-    either. Without a name only parts without one match, and with one only those with a name.
-
-    Types are compared without their parameters, in any case. Raises pydantic.ValidationError.
-    """
-
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
-
-    name: Text | None = None
-    content_type: Text = ANY
-    required: StrictBool = False
-
-    @field_validator("name", "content_type")
-    @classmethod
-    def _check_glob(cls, pattern: str | None) -> str | None:
-        try:
-            glob(pattern or "", braces=True)
-        except ValueError as error:
-            raise PydanticCustomError("glob", "{fault}", {"fault": str(error)}) from None
-        return pattern
-
-    @field_validator("name")
-    @classmethod
-    def _check_name(cls, name: str | None) -> str | None:
-        if name is not None and not name.startswith(("/", "*", "{")):
-            raise PydanticCustomError("name", "a name is an absolute path, and so is its pattern, such as /sources/*")
-        return name
-
-    @property
-    def names(self) -> Glob | None:
-        """What a name must match; None where there must be none."""
-        return None if self.name is None else glob(self.name, braces=True)
-
-    @property
-    def types(self) -> Glob:
-        """What a type must match, as `plain_type` gives it."""
-        return glob(normalize_type(self.content_type), braces=True)
-
-    def matches(self, part: MessageBodyPart) -> bool:
-        names = self.names
-        if names is None or part.name is None:
-            return names is None and part.name is None and self.types.matches(part.media_type)
-        return names.matches(part.name) and self.types.matches(part.media_type)
-
-    def __str__(self) -> str:
-        return describe_part(self.name, self.content_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +63,12 @@ class MessageBodySchema:
         return body
 
     def missing(self, parts: tuple[MessageBodyPart, ...]) -> tuple[BodyViolation, ...]:
-        """The required parts that these parts do not give."""
-        needed = (part for part in self.parts if part.required)
-        return tuple(BodyViolation("$", f"it lacks {part}") for part in needed if not any(map(part.matches, parts)))
+        """Return a violation for each required part that is not among these."""
+        return missing_parts(self.parts, parts)
 
     def accepts(self, part: MessageBodyPart) -> bool:
-        """Whether a body may have such a part."""
-        return any(each.matches(part) for each in self.parts)
+        """Return True if a body may have this part."""
+        return accepts_part(self.parts, part)
 
     def read(self, answer: Message | str) -> MessageBody:
         """The body that a model's answer is, by this schema. Raises MessageBodyError with every violation."""
@@ -133,7 +76,7 @@ class MessageBodySchema:
         if isinstance(answer, Message):
             ended = f"the reply ended with {answer.stop_reason}" if answer.stop_reason else None
             answer = answer.text
-        reader = AnswerReader(self)
+        reader = AnswerReader(self.parts)
         reader.feed(answer)
         return reader.end(ended)
 
@@ -143,7 +86,7 @@ class MessageBodySchema:
         It asks for no more than what obeys, and for less where that is surer: known types, inline text. What JSON
         Schema cannot say, such as that a part is required, is checked when the answer is read.
         """
-        return answer_schema(self)
+        return answer_schema(self.parts)
 
     def _unexpected_parts(self, body: MessageBody) -> Iterator[BodyViolation]:
         for index, part in enumerate(body.parts):

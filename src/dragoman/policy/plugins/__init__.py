@@ -1,5 +1,4 @@
-"""Plugins to start from: redaction, allowing and denying by URI and by profile, confirmation, labels and models, an
-outside agent."""
+"""Ready-made plugins: redaction, access by URI and by profile, confirmation, labelled models, Open Policy Agent."""
 
 from dragoman.policy.plugins.confirmation import Confirmation
 from dragoman.policy.plugins.finding import Finder, Finding, findings, personal_data, presidio, secrets

@@ -1,4 +1,4 @@
-"""Asking somebody before a tool runs that does something to the world."""
+"""Asks for confirmation before a tool with side effects runs."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -16,13 +16,13 @@ _DECLINED = Violation("the call was not confirmed", code="not_confirmed")
 
 
 class Confirmation(Plugin):
-    """``ask`` is shown each call of a tool with side effects, as a `MessageView`, and answers whether it may run.
+    """``ask`` gets each call of a tool with side effects, as a `MessageView`, and returns whether it may run.
 
-    ``tools`` says what is known of them: their definitions, or side effects by name. A tool that is not known there
-    has side effects. ``harmless`` are those that run without a question. ``trust_hints`` believes the ``readOnlyHint``
-    of MCP servers as well, which they may set as they like.
+    ``tools`` are the known tools: their definitions, or their side effects by name. An unknown tool counts as having
+    side effects. ``harmless`` are the side effects that need no confirmation. With ``trust_hints``, the
+    ``readOnlyHint`` of MCP servers is accepted as well, which servers can set as they like.
 
-    An ``ask`` that is a coroutine function needs an AsyncSession. Where it fails, the call does not run.
+    An ``ask`` that is a coroutine function needs an AsyncSession. If it fails, the call does not run.
     """
 
     name = "confirmation"
@@ -36,7 +36,9 @@ class Confirmation(Plugin):
         harmless: Iterable[SideEffects | str] = HARMLESS,
         trust_hints: bool = False,
     ) -> None:
-        """Raises ConfigurationError where ``ask`` cannot be asked, or it is not said what the tools do."""
+        """Raises ConfigurationError if ``ask`` is not callable, or if the tools or side effects are not of the given
+        types.
+        """
         if not callable(ask):
             raise ConfigurationError(f"a Confirmation is given a function to ask, not a {type(ask).__name__}")
         known = tools.items() if isinstance(tools, Mapping) else map(_tool_effects, tools)

@@ -1,7 +1,7 @@
-"""Finding what must not pass on: secrets and personal data in a text.
+"""Finders: detect secrets and personal data in a text.
 
-A finder is any function from a text to findings. Those here stand on libraries of others, which the extra ``redaction``
-installs; they work offline, and none downloads a model.
+A finder is any function from a text to findings. The finders here use libraries that the extra ``redaction``
+installs. They work offline, and none downloads a model.
 """
 
 import re
@@ -14,19 +14,19 @@ from typing import Any, Literal, NamedTuple
 from dragoman.adapter.errors import ConfigurationError, MissingExtraError
 
 MAX_SECRET_LENGTH = 8_192
-"""Characters: room for private keys (one of RSA with 4,096 bits has 3,272) and for long tokens."""
+"""Characters: enough for private keys (RSA with 4,096 bits has 3,272) and for long tokens."""
 MAX_PERSONAL_DATA_LENGTH = 320
-"""Characters: the longest address of an e-mail that there can be."""
+"""Characters: the maximum length of an e-mail address."""
 
 PERSONAL_KINDS = ("email", "phone", "ssn", "credit_card", "ip_address")
-"""What `personal_data` looks for by itself. The library knows date and zip_code too, as which harmless numbers pass."""
+"""The default kinds of `personal_data`. The library also knows date and zip_code, which match many harmless numbers."""
 
 
 Find = Callable[[str], Iterable["Finding"]]
 
 
 class Finding(NamedTuple):
-    """A place in a text, in characters; ``kind`` says of what, in a word such as email."""
+    """A span of a text, in characters. ``kind`` is a word such as email."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """``longest`` is how many characters a finding has at most, which is how much of a stream has to be held back."""
+    """``longest`` is the maximum length of a finding in characters, which is how much of a stream must be held back."""
 
     find: Find
     max_length: int | None = None
@@ -45,7 +45,7 @@ class Finder:
 
 
 def findings(text: str, finders: Iterable[Find]) -> list[Finding]:
-    """What all of them find, in order. Where findings overlap they count as one, of the kind of the longest."""
+    """Return what all finders find, in order. Overlapping findings become one, with the kind of the longest."""
     joined: list[Finding] = []
     longest_length = 0
     for found in sorted({Finding(*found) for finder in finders for found in finder(text)}):
@@ -64,10 +64,10 @@ def findings(text: str, finders: Iterable[Find]) -> list[Finding]:
 
 
 def secrets(confidence: Literal["low", "medium", "high"] = "medium") -> Finder:
-    """Keys, tokens, private keys and passwords in URLs; the kind is the rule's name, such as github-pat.
+    """Find keys, tokens, private keys and passwords in URLs; the kind is the rule's name, such as github-pat.
 
-    The rules are those of MongoDB's Kingfisher, which runs in this process in linear time. It compiles them once for a
-    machine, in some seconds, and then keeps them in the user's cache folder. Raises MissingExtraError.
+    The rules are those of MongoDB's Kingfisher, which runs in this process in linear time. It compiles them once per
+    machine, in a few seconds, and stores them in the user's cache folder. Raises MissingExtraError.
     """
     scanner = _scanner(confidence)
 
@@ -96,18 +96,18 @@ def _scanner(confidence: Any) -> Any:
 
 
 def _character_offsets(text: str, data: bytes) -> Callable[[int], int]:
-    """From a place in bytes to one in characters."""
+    """Return a function from byte offsets to character offsets."""
     if len(text) == len(data):
         return lambda position: position
     return lambda position: len(data[:position].decode(errors="ignore"))
 
 
 def personal_data(kinds: Iterable[str] = PERSONAL_KINDS, *, locales: Iterable[str] = ()) -> Finder:
-    """E-mail addresses, phone numbers, cards and the like, as DataFog's patterns know them.
+    """Find e-mail addresses, phone numbers, card numbers and the like, with DataFog's patterns.
 
-    ``locales`` adds the numbers of a country, such as ``de`` for its IBAN, tax and passport numbers. Digits alone, as
-    in times and counts, are no phone number and no SSN; a card has the check digit of one. Raises MissingExtraError,
-    and ConfigurationError on a kind that is none.
+    ``locales`` adds the numbers of a country, such as ``de`` for its IBAN, tax and passport numbers. Plain digits, as
+    in times and counts, are not a phone number or an SSN; a card number must have a valid check digit. Raises
+    MissingExtraError, and ConfigurationError for an unknown kind.
     """
     datafog = _import_library("datafog", "datafog")
     selected, countries = {kind.lower() for kind in kinds}, list(locales)
@@ -131,7 +131,7 @@ def _is_plausible(kind: str, value: str) -> bool:
 
 
 def _has_valid_luhn(value: str) -> bool:
-    """Whether the last digit of a card's number follows from the others (ISO/IEC 7812)."""
+    """Return True if the check digit of a card number is valid (ISO/IEC 7812)."""
     digits = [int(character) for character in value if character.isdecimal()]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return (sum(digits[::-2]) + sum(doubled)) % 10 == 0
@@ -145,10 +145,10 @@ def presidio(
     max_length: int | None = None,
     **options: Any,
 ) -> Finder:
-    """What a Presidio ``AnalyzerEngine`` of the program's own finds: people's names too, if it has a model for them.
+    """Find with the program's own Presidio ``AnalyzerEngine``: also names of people, if it has a model for them.
 
-    ``more`` goes to its ``analyze``, such as ``score_threshold``. The program gives it models that are there: by itself
-    it downloads one.
+    ``options`` go to its ``analyze``, such as ``score_threshold``. The program must give it an installed model: by
+    default it downloads one.
     """
     selected = None if entities is None else list(entities)
 

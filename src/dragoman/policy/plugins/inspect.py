@@ -1,4 +1,4 @@
-"""Looking at all of a step: its parts, and what lies inside them."""
+"""Iterates over all parts of a step, at any depth."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +7,7 @@ from dragoman.policy.step import Step
 
 
 def iter_views_deep(step: Step) -> Iterator[MessageView]:
-    """A view of each part, followed by those of what is inside it, at any depth. Raises UnknownPartError."""
+    """Yield a view of each part, followed by those of the parts inside it, at any depth. Raises UnknownPartError."""
     return _with_inner(step.views())
 
 

@@ -1,4 +1,4 @@
-"""Keeping labelled content with the models that may see it."""
+"""Restricts labelled content to the models that may see it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,11 +11,11 @@ from dragoman.policy.step import Step
 
 
 class LabelledModels(Plugin):
-    """Denies a request whose labels its model may not see; a label that is not listed is not restricted.
+    """Denies a request if its model may not see one of its labels; a label that is not listed is not restricted.
 
-    ``models`` are globs over model ids by label: ``{"PII": ["ollama:**", "local:**"]}``. Content under several labels
-    needs a model that all of them allow. Where no one says which model is asked, none is allowed. To have such turns
-    routed to an allowed model in the first place, give `dragoman.routing.label_rules` to the session's router.
+    ``models`` are globs over model ids by label: ``{"PII": ["ollama:**", "local:**"]}``. Content with several labels
+    needs a model that all of them allow. If the model is unknown, the request is denied. To route such turns
+    to an allowed model in the first place, give `dragoman.routing.label_rules` to the session's router.
     """
 
     name = "labelled_models"
@@ -23,7 +23,7 @@ class LabelledModels(Plugin):
     capabilities: Iterable[Capability | str] = (Capability.READ_LABELS,)
 
     def __init__(self, models: Mapping[str, Iterable[str]]) -> None:
-        """Raises ConfigurationError where a label has one word in the place of a list, or there are no labels."""
+        """Raises ConfigurationError if a label has a string instead of a list, or if there are no labels."""
         if not isinstance(models, Mapping):
             raise ConfigurationError(
                 f"the models stand by label, as in {{'PII': ['local:**']}}, not in a {type(models).__name__}"
@@ -50,7 +50,7 @@ class LabelledModels(Plugin):
 
 
 def model_of(llm: LLMExtension | None) -> str | None:
-    """The model id, ``provider:name``, whether the slot has the name with or without its provider."""
+    """Return the model id, ``provider:name``, whether or not the slot's name includes the provider."""
     if llm is None or not llm.model_id:
         return None
     if not llm.provider or llm.model_id.startswith(f"{llm.provider}:"):

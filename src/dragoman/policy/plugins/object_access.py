@@ -1,4 +1,4 @@
-"""Allowing and denying tools, prompts and resources by what their profiles say of them (CMF A4.3)."""
+"""Allows and denies tools, prompts and resources by their profiles. Source: docs/reference/cmf.md#object-profiles."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -18,12 +18,12 @@ _DOMAINS = ("internal", "external", "privileged")
 
 
 class ObjectAccess(Plugin):
-    """Denies what the profiles in ``extensions.security.objects`` do not allow, before it is used.
+    """Denies use that the profiles in ``extensions.security.objects`` do not allow, in advance.
 
-    ``trust_domains`` are those that may be used; an entity whose profile names none is in none of them.
-    ``data_scope`` are the fields that entities may touch or return; a profile that names another one is denied.
-    ``unlisted`` says what becomes of an entity without a profile. ``self_managed`` checks the permissions of those too
-    that check them themselves; all others are checked by every pipeline, with or without this plugin.
+    ``trust_domains`` are the allowed ones; an entity without a trust domain is in none of them.
+    ``data_scope`` are the fields that entities may read or return; a profile that names another one is denied.
+    ``unlisted`` says whether an entity without a profile is allowed. ``self_managed`` also checks the permissions of
+    entities that check them themselves; every pipeline checks the others, with or without this plugin.
     """
 
     name = "object_access"
@@ -38,7 +38,7 @@ class ObjectAccess(Plugin):
         unlisted: Literal["allow", "deny"] = "allow",
         self_managed: bool = False,
     ) -> None:
-        """Raises ConfigurationError where a word is none of the specification's, or stands in the place of a list."""
+        """Raises ConfigurationError for an unknown word, or a string instead of a list."""
         for words in (trust_domains, data_scope):
             if isinstance(words, str):
                 raise ConfigurationError(f"{words!r:.80} is one word, and a list is needed")

@@ -1,4 +1,4 @@
-"""Asking an Open Policy Agent: each part of a step goes to its data API, and passes where the answer is yes."""
+"""Asks an Open Policy Agent: posts each part of a step to its data API; the part passes if the result allows it."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 _OK = 200
 _MAX_REASON = 300
 _MAX_ANSWER_BYTES = 1024 * 1024
-"""Bytes. A decision is a few words."""
+"""Bytes. A decision needs far fewer."""
 
 
 class OpaPolicy(Plugin):
     """Posts ``{"input": view}`` to ``URL/v1/data/PATH``, once for each part and for each part inside it.
 
-    The result is ``true`` or ``false``, or an object with ``allow`` and, if it likes, ``reason`` and ``code``. Anything
-    else denies: no result, since the path is then not defined, another status, an answer that cannot be read, an agent
-    that cannot be reached in time.
+    The result is ``true`` or ``false``, or an object with ``allow`` and, optionally, ``reason`` and ``code``. Anything
+    else denies: no result, because the path is then undefined, another status, an unreadable answer, or an agent
+    that does not answer in time.
 
-    What the agent is told of the context are the ``capabilities``; headers with secrets and claims are never told.
-    ``include_content`` and ``include_arguments`` leave out what was said. ``client`` is an httpx client of the
-    program's own, with its certificates; ``headers`` such as an authorization go with each request.
+    ``capabilities`` say which context is sent; secret headers and claims are never sent. Without ``include_content``
+    and ``include_arguments`` the content is not sent. ``client`` is the program's own httpx client, with its
+    certificates; ``headers``, such as an authorization, are sent with each request.
     """
 
     name = "opa"
     timeout: float | None = 30.0
-    """For all parts of a step together; it also keeps the requests off the event loop."""
+    """Seconds for all parts of a step together. It also keeps the requests off the event loop."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class OpaPolicy(Plugin):
         headers: Mapping[str, str] | None = None,
         request_timeout: float = 5.0,
     ) -> None:
-        """``seconds`` is for each request. Raises ConfigurationError on a URL that is none, and an empty path."""
+        """``seconds`` is for each request. Raises ConfigurationError for an invalid URL or an empty path."""
         steps = path.strip("/").replace(".", "/")
         if not url.startswith(("http://", "https://")) or not steps:
             raise ConfigurationError("an Open Policy Agent has an http URL, and a path such as app/allow")
@@ -68,7 +68,7 @@ class OpaPolicy(Plugin):
         return None
 
     def _request_decision(self, view: MessageView) -> Violation | None:
-        import httpx  # only who asks an agent waits for it
+        import httpx  # imported late, so that only users of an agent pay for it
 
         if self._client is None:
             self._client = httpx.Client(follow_redirects=False)

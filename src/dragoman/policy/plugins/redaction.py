@@ -1,4 +1,4 @@
-"""Redaction: secrets and personal data are taken out of every text as it comes in, once and for all."""
+"""Redaction: replaces secrets and personal data in every text when it arrives."""
 
 import hmac
 import re
@@ -13,25 +13,24 @@ from dragoman.policy.plugins.rewrite import rewrite_block
 from dragoman.policy.step import Step
 
 _DIGITS = 8
-"""Of a digest: enough to tell the values of a conversation apart."""
+"""Of a digest: enough to distinguish the values of a conversation."""
 _PLACEHOLDER = re.compile(rf"\[[\w.-]+(?: [0-9a-f]{{{_DIGITS}}})?\]")
-"""What stands in the place of a value; a finder may take it for one."""
+"""The text that replaces a value; a finder may take it for a value."""
 
 
 class Redaction(Plugin):
-    """Writes ``[email]`` and the like in the place of what its finders find.
+    """Replaces findings with ``[email]`` and the like.
 
-    The same text always gives the same text, and what was redacted stays as it is. With a ``key`` the word is followed
-    by a digest of the value, ``[email 3f2a9c01]``, so that a model can tell two of them apart and nobody without the
-    key can guess them. Values in ``keep`` pass. Messages in which something was found get the ``label``, if there is
-    one.
+    The same text always gives the same result, and redacted text stays unchanged. With a ``key``, a digest of the value
+    follows the word, ``[email 3f2a9c01]``, so that a model can distinguish two values and nobody without the
+    key can guess them. Values in ``keep`` are not redacted. Messages with a finding get the ``label``, if there is one.
 
-    It sees what the user says, what the model answers, and what tools, resources and prompts give back; in JSON, keys
-    and whole numbers too. Images, recordings and PDFs are not read. A model's signed reasoning that holds a finding is
-    void then, and goes the way that the pipeline says.
+    It reads the user's messages, the model's replies, and the results of tools, resources and prompts; in JSON also
+    keys and whole numbers. Images, recordings and PDFs are not read. A model's signed reasoning that holds a finding
+    becomes invalid, and is handled as the pipeline's ``signed`` says.
 
-    ``window`` is how much of a streamed reply is held back: by itself as much as the longest thing that its finders
-    look for, and everything where one does not say.
+    ``window`` is how much of a streamed reply is held back: by default the longest finding of any finder, and
+    everything if a finder does not declare one.
     """
 
     name = "redaction"
@@ -50,8 +49,9 @@ class Redaction(Plugin):
         label: str | None = None,
         window: int | None = None,
     ) -> None:
-        """Without ``finders`` it looks for `secrets` and `personal_data`. Raises MissingExtraError for these, and
-        ConfigurationError on a key that is empty and a finder that finds nothing."""
+        """Without ``finders`` it uses `secrets` and `personal_data`. Raises MissingExtraError for these, and
+        ConfigurationError for an empty key and an invalid finder.
+        """
         if key is not None and not (key and isinstance(key, bytes)):
             raise ConfigurationError(
                 "the key of a redaction is bytes, and not empty: else anyone can guess what was meant"
@@ -65,7 +65,7 @@ class Redaction(Plugin):
         self.window = window or (max(known) if known and len(known) == len(lengths) else None)
 
     def redact(self, text: str) -> str:
-        """The text without what was found in it."""
+        """Return the text with its findings replaced."""
         pieces, position = [], 0
         for found in findings(text, self._finders):
             value = text[found.start : found.end]
@@ -89,7 +89,7 @@ class Redaction(Plugin):
 
 
 def _as_finders(finders: Iterable[Find]) -> tuple[Find, ...]:
-    """The finders; one alone will do."""
+    """Return a tuple of finders; a single finder is accepted."""
     found = (finders,) if callable(finders) else tuple(finders)
     for finder in found:
         if not callable(finder):

@@ -1,4 +1,4 @@
-"""Rewriting every text of a part: what people and models read of it. Ids, names, types and URIs stay."""
+"""Rewrites every text of a part that people and models read. Ids, names, types and URIs do not change."""
 
 import base64
 import binascii
@@ -30,9 +30,9 @@ Change = Callable[[str], str]
 
 
 def rewrite_block(part: ContentBlock, change: Change) -> ContentBlock:
-    """The part with its texts changed; the very same one where none is.
+    """Return the part with its texts changed, or the same object if none changes.
 
-    Raises UnknownPartError for a part that cannot be read, at any depth: it must not pass as it is.
+    Raises UnknownPartError for a part that cannot be read, at any depth, because it must not pass unchanged.
     """
     fields = _fields(part, change)
     changed = {name: value for name, value in fields.items() if value != getattr(part, name)}
@@ -40,7 +40,7 @@ def rewrite_block(part: ContentBlock, change: Change) -> ContentBlock:
 
 
 def rewrite_json(value: Any, change: Change) -> Any:
-    """A JSON value with all its texts changed, keys too; a whole number that reads like one is taken as text."""
+    """Return a JSON value with all texts changed, keys too; a whole number whose digits would change becomes text."""
     match value:
         case str():
             return change(value)
@@ -59,7 +59,7 @@ def rewrite_json(value: Any, change: Change) -> Any:
 
 
 def _unique_key(key: str, taken: dict[str, Any]) -> str:
-    """Two keys may become the same: no entry is lost for that."""
+    """Return a key that is not taken: two keys may become equal, and no entry may be lost."""
     name, number = key, 2
     while name in taken:
         name, number = f"{key} {number}", number + 1
@@ -121,7 +121,7 @@ def _rewrite_resource(part: ResourceBlock, change: Change) -> dict[str, Any]:
         blob = _rewrite_base64(blob, change)
     fields = {"content": content, "blob": blob, "description": _change_optional(part.description, change)}
     if (content, blob) != (part.content, part.blob):
-        fields["size_bytes"] = None  # no longer what was declared
+        fields["size_bytes"] = None  # no longer the declared type
     return fields | {"annotations": rewrite_json(part.annotations, change)}
 
 
@@ -142,7 +142,7 @@ _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "
 
 
 def _rewrite_base64(data: str, change: Change) -> str:
-    """Base64 of a text; as it is where it is something else, whatever it was said to be."""
+    """Rewrite base64 of a text; other data is returned unchanged, whatever its declared type."""
     try:
         text = base64.b64decode(data, validate=True).decode()
     except (binascii.Error, ValueError):

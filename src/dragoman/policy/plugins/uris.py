@@ -1,4 +1,4 @@
-"""Allowing and denying tools, prompts and resources by what names them: globs over URIs (CMF A5.5, A5.7)."""
+"""Allows and denies tools, prompts and resources by URI, with globs. Source: docs/reference/cmf.md#globs."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,11 @@ _MAX_SHOWN = 120
 _PRE_HOOKS: frozenset[str] = frozenset(
     {Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH, Hook.EVALUATE}
 )
-"""Where a call is about to be carried out. Elsewhere it is a part of what was said, and may have been denied."""
+"""The hooks before a call runs. At other hooks a call is only part of the conversation, and may have been denied."""
 
 
 class _UriPlugin(Plugin):
-    """Looks at what is asked for before it is fetched or run, and at resources wherever they come along."""
+    """Checks requests before they run, and resources wherever they appear."""
 
     hooks: Iterable[Hook | str] = (
         Hook.TOOL_PRE_INVOKE, Hook.PROMPT_PRE_FETCH, Hook.RESOURCE_PRE_FETCH, Hook.LLM_INPUT, Hook.TOOL_POST_INVOKE,
@@ -26,9 +26,9 @@ class _UriPlugin(Plugin):
     )  # fmt: skip
 
     def __init__(self, *patterns: str) -> None:
-        """``*`` stands for what has no slash, ``**`` for anything, as in ``tool://db-server/**``.
+        """``*`` matches anything without a slash, ``**`` anything, as in ``tool://db-server/**``.
 
-        Raises ConfigurationError where a pattern is no text.
+        Raises ConfigurationError if a pattern is not a string.
         """
         for pattern in patterns:
             if not isinstance(pattern, str):
@@ -53,10 +53,10 @@ class _UriPlugin(Plugin):
 
 
 class DenyUris(_UriPlugin):
-    """Denies what matches one of the patterns, or has an empty URI; everything else passes.
+    """Denies URIs that match one of the patterns, and empty URIs; everything else passes.
 
-    A tool is ``tool://NAMESPACE/NAME``, and ``tool://_/NAME`` where nobody says whose it is: to deny a name wherever it
-    is from, write ``tool://**/NAME``.
+    A tool is ``tool://NAMESPACE/NAME``, and ``tool://_/NAME`` if its namespace is unknown. To deny a name in every
+    namespace, write ``tool://**/NAME``.
     """
 
     name = "deny_uris"
@@ -66,7 +66,7 @@ class DenyUris(_UriPlugin):
 
 
 class AllowUris(_UriPlugin):
-    """Denies what matches none of the patterns. It needs patterns for tools, prompts and resources alike."""
+    """Denies URIs that match none of the patterns. It needs patterns for tools, prompts and resources alike."""
 
     name = "allow_uris"
 

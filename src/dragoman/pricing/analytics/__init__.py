@@ -1,1 +1,1 @@
-"""Costs of many usages at once, in SQL."""
+"""The cost of many usages at once, in SQL."""

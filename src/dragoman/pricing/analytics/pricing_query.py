@@ -1,4 +1,4 @@
-"""The SQL that multiplies counts by the rates of a sheet, as `bill` does: whole numbers, nothing rounded.
+"""The SQL that multiplies counts by the rates of a sheet, as `billing` does: integers only, nothing rounded.
 
 Each stage is a query over the one before: ``used`` has the usages in one form, ``rates`` the sheet, ``rated`` both
 joined, ``split`` the buckets without their subsets, ``summed`` the units and the gaps, ``priced`` the status too.
@@ -19,11 +19,11 @@ _BITS = 62
 _MAX_GAPS = 120
 """A gap is one binary digit of a HUGEINT."""
 CUT_OFF_GAP = "output_tokens"
-"""What is uncertain of a reply that broke off, however well its tokens are priced."""
+"""The uncertain count of an interrupted reply, even if all its tokens have a price."""
 _REQUIRED_COUNTS = ("input_tokens", "output_tokens")
-"""A reply whose row has no such count has an unknown one. The others are left out where there is no cache."""
+"""A row without one of these has an unknown count. The other counts are missing if there is no cache."""
 UNREAD = "unread"
-"""The column of ``priced`` with what is no count in the usages, where they have one; one digit stands for it."""
+"""The column of ``priced`` with the invalid counts of the usages, if they have one; it is one digit of the gaps."""
 _TOOLS = "tools by name"
 _PROMPT = [bucket for bucket in PARTS if bucket != "output_tokens"]
 
@@ -33,14 +33,14 @@ _STATUS = f"""CASE
     WHEN known OR unknown IS NOT NULL THEN 'partial'
     ELSE 'unpriced' END"""
 CUT_OFF = f"(cost_status = 'partial' AND {_COMPLETE})"
-"""Over ``priced``: what is priced, and yet a lower bound."""
+"""Over ``priced``: priced, but a lower bound."""
 
 
 @dataclass(frozen=True)
 class PricingQuery:
     """Everything that the SQL depends on. ``words``: fields of the usage object; ``tools``: names of tools.
 
-    ``wide`` computes with 128 bits instead of 64. Both are checked by the database: too large a figure is an error.
+    ``wide`` computes with 128 bits instead of 64. The database checks both: too large a figure is an error.
     """
 
     columns: UsageColumns
@@ -56,20 +56,21 @@ class PricingQuery:
 
     @cached_property
     def gaps(self) -> tuple[str, ...]:
-        """What may be without a price or a count, each a binary digit of the column ``gaps``."""
+        """What may have no price or no count; each is a binary digit of the column ``gaps``."""
         return (*self._rated, *_REQUIRED_COUNTS, *((UNREAD,) if self.columns.unread() is not None else ()))
 
     def sql(self, extra_columns: Mapping[str, str]) -> str:
-        """The stages up to ``priced``, to be followed by a SELECT. It has the carried columns (expressions over the
-        usages, by name), the four buckets, ``prompt``, ``units``, ``known``, ``gaps``, ``unread``, ``unknown``,
-        ``broken`` and ``cost_status``."""
+        """Return the stages up to ``priced``, to be followed by a SELECT. ``priced`` has the extra columns (expressions
+        over the usages, by name), the four buckets, ``prompt``, ``units``, ``known``, ``gaps``, ``unread``,
+        ``unknown``, ``broken`` and ``cost_status``.
+        """
         stages = {
             "used": f"SELECT {_alias_columns({**extra_columns, **self._usage_columns()})} FROM usages",
             "rates": self._rates(),
             "rated": f"SELECT * FROM used JOIN rates ON {' AND '.join(self._conditions())}",
             "split": f"SELECT *, {_alias_columns(self._charged_columns())} FROM rated",
             "summed": f"SELECT *, {_alias_columns(self._sum_columns())} FROM split",
-            # Where nothing is missing, nothing but zeros costs 0, and that is known.
+            # If nothing is missing, a usage of zeros costs 0, and the cost is known.
             "priced": f"SELECT * REPLACE (known OR ({_COMPLETE}) AS known), {_STATUS} AS cost_status FROM summed",
         }
         return "WITH " + ",\n".join(f"{name} AS ({query})" for name, query in stages.items()) + "\n"
@@ -85,7 +86,7 @@ class PricingQuery:
         )
 
     def gap_counts(self) -> dict[str, str]:
-        """Over ``priced``: by name, whether that is without a price. What only ``unread`` knows is not among them."""
+        """Over ``priced``: a condition for each gap, by name. The names inside ``unread`` are not included."""
         conditions_by_name: dict[str, list[str]] = {CUT_OFF_GAP: [CUT_OFF]}
         for place, name in enumerate(self.gaps):
             if name != UNREAD:
@@ -99,7 +100,7 @@ class PricingQuery:
 
     @cached_property
     def _split(self) -> Mapping[str, tuple[str, ...]]:
-        """The buckets that there are columns of, with such of their subsets as any line has a rate for."""
+        """The buckets that have columns, with the subsets for which any line has a rate."""
         rated = {name for line in self.sheet.lines for name in line.rates}
         return {
             bucket: tuple(part for part in parts if part in self.columns and part in rated)
@@ -113,7 +114,7 @@ class PricingQuery:
 
     @cached_property
     def _rated(self) -> tuple[str, ...]:
-        """What has a rate, or should have one."""
+        """Everything that has a rate, or should have one."""
         return (*self._fields, *(TOOL + name for name in self.tools))
 
     def _cast(self, count: str) -> str:
@@ -125,7 +126,7 @@ class PricingQuery:
 
     @cached_property
     def _sheet(self) -> Mapping[str, str]:
-        """The columns of the sheet that make a difference here, with their type."""
+        """The columns of the sheet that are needed here, with their types."""
         spans = {
             name: "BIGINT"
             for name, whole in _SPANS.items()
@@ -136,7 +137,7 @@ class PricingQuery:
         return {**keys, **spans, **rates, "quoted": "BOOLEAN", "free": "BOOLEAN", "unknown": "VARCHAR"}
 
     def _rates(self) -> str:
-        """The sheet as one JSON text: the database takes long to read as many expressions."""
+        """The sheet as one JSON text: the database takes long to parse that many expressions."""
         lines = quote_literal(json.dumps([self._line(line) for line in self.sheet.lines]))
         columns = {name: f"CAST(line[{at}] AS {kind})" for at, (name, kind) in enumerate(self._sheet.items(), 1)}
         return f"""SELECT {_alias_columns(columns)} FROM (SELECT unnest(from_json({lines}, '[["VARCHAR"]]')) AS line)"""
@@ -155,7 +156,7 @@ class PricingQuery:
 
     @cached_property
     def _keys(self) -> tuple[str, ...]:
-        """What tells the kinds of replies from each other here."""
+        """The columns that distinguish the kinds of replies."""
         names = ("model", "service_tier", "speed", "batch", *(f"word_{raw_field}" for raw_field in self.raw_fields))
         return tuple(name for name in names if len({_value_of(kind, name) for kind in self.kinds}) > 1)
 
@@ -190,7 +191,7 @@ class PricingQuery:
             yield "true"
 
     def _charged_columns(self) -> dict[str, str]:
-        """What of each subset is charged as such, and what is left of the bucket."""
+        """The charged part of each subset, and the remainder of the bucket."""
         pieces: dict[str, str] = {}
         for bucket, parts in self._split.items():
             left = quote_identifier(bucket)
@@ -224,11 +225,11 @@ class PricingQuery:
 _SPANS = {
     "since": FIRST, "until": LAST, "week_since": 0, "week_until": WEEK, "prompt_since": 0, "prompt_until": LAST,
 }  # fmt: skip
-"""The bounds of lines, as they are where they are none."""
+"""The bounds of a line that has none."""
 
 
 def kind_columns(columns: UsageColumns, raw_fields: Sequence[str]) -> dict[str, str]:
-    """What the fields of `Kind` are in SQL."""
+    """Return the fields of `ReplyKind` as SQL expressions."""
     columns_of_kind = {
         "model": columns.model(),
         "service_tier": columns.text("service_tier"),

@@ -1,7 +1,7 @@
-"""The price table laid out flat: one line for each kind of reply, span of time and length of prompt, rates as integers.
+"""The price table as a flat sheet: one line per kind of reply, time span and prompt length, with integer rates.
 
-What a database needs to price by joining. Which rates hold is asked of the table itself, once for each stretch in
-which the answer cannot change; nothing of its rules is repeated here.
+A database can price by joining it. The table itself is asked for the rates, once for each span in
+which they cannot change; none of its rules is repeated here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dragoman.canonical.usage import TokenUsage
-from dragoman.pricing.cost import apply_quote
+from dragoman.pricing.billing import apply_quote
 from dragoman.pricing.quote import EXACT, NO_QUOTE, PricedModel, Quote
 from dragoman.pricing.table import PriceTable
 
@@ -38,7 +38,7 @@ _END = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class ReplyKind(NamedTuple):
-    """What of a reply decides which rates count. ``words``: fields of the provider's usage object, by name."""
+    """The properties of a reply that select its rates. ``words``: fields of the provider's usage object, by name."""
 
     model: str
     service_tier: str | None = None
@@ -49,10 +49,10 @@ class ReplyKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RateLine:
-    """The rates of one kind of reply (by its place in the list of kinds), from each lower bound up to, but not
-    including, the upper one. Moments are microseconds since 1970, those of the week since Monday's midnight in UTC.
+    """The rates of one kind of reply (by its index in the list of kinds), from each lower bound up to, but not
+    including, the upper one. Times are microseconds since 1970; those of the week, since Monday's midnight in UTC.
 
-    ``rates``: by the field that counts the tokens, and by ``server_tools.<name>``; what is missing has no rate.
+    ``rates``: by the field that counts the tokens, and by ``server_tools.<name>``; a missing one has no rate.
     Rates, and ``request``, are in the units of the sheet.
     """
 
@@ -72,7 +72,7 @@ class RateLine:
 
 @dataclass(frozen=True, slots=True)
 class RateSheet:
-    """``scale``: a unit is 10 to the minus ``scale`` dollars, small enough that every rate is a whole number."""
+    """``scale``: a unit is 10 to the minus ``scale`` dollars, small enough that every rate is an integer."""
 
     scale: int
     lines: tuple[RateLine, ...]
@@ -84,7 +84,7 @@ class _Span(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """A stretch of time with one quote."""
+    """A time span with one quote."""
 
     span: _Span
     week: _Span
@@ -99,9 +99,9 @@ def rate_sheet(
     at: datetime | None = None,
     as_model: str | None = None,
 ) -> RateSheet:
-    """The rates of all kinds, and of those tools of providers. ``at`` and ``as_model`` are those of `reprice`.
+    """Return the rates of all kinds, and of these tools of providers. ``at`` and ``as_model`` are those of `reprice`.
 
-    Raises ConfigurationError where the table cannot be read.
+    Raises ConfigurationError if the table cannot be read.
     """
     names = tuple(tools)
     found = [
@@ -117,7 +117,7 @@ def rate_sheet(
 
 
 def list_surcharge_fields(table: PriceTable, models: Iterable[str]) -> tuple[str, ...]:
-    """The fields of usage objects that change what any of the models costs."""
+    """Return the fields of usage objects that change the cost of any of the models."""
     found = filter(None, map(table._model, models))
     return tuple(sorted({surcharge.field for model in found for surcharge in model._surcharges}))
 
@@ -139,7 +139,7 @@ def _cells(table: PriceTable, kind: ReplyKind, at: datetime | None, as_model: st
         quotes = [(week, model.quote(usage, moment, batch)) for week, moment in probes if moment is not None]
         for _, group in groupby(quotes, key=itemgetter(1)):
             same = list(group)
-            # A span too short for a whole week has gaps, in which it has no moment.
+            # A span shorter than a week does not contain every moment of the week.
             yield _Cell(span, _Span(same[0][0].since, same[-1][0].until), same[0][1])
 
 
@@ -148,14 +148,14 @@ def _usage_of_kind(kind: ReplyKind) -> TokenUsage:
 
 
 def _time_spans(model: PricedModel) -> list[_Span]:
-    """Between the moments at which any row of the model begins or ends to hold."""
+    """Return the spans between the times at which any row of the model becomes active or inactive."""
     moments = {moment for row in model.rows for moment in (row.valid_from, row.valid_until) if moment is not None}
     cuts = sorted((moment - _EPOCH) // _MICROSECOND for moment in moments)
     return [_Span(*pair) for pair in pairwise([FIRST, *cuts, LAST])]
 
 
 def _week_spans(model: PricedModel) -> list[_Span]:
-    """Between the moments of a week at which any window of the model may open or close."""
+    """Return the spans between the times of a week at which any window of the model may open or close."""
     windows = [row.window for row in model.rows if row.window is not None]
     if not windows:
         return [_Span(0, WEEK)]
@@ -165,12 +165,12 @@ def _week_spans(model: PricedModel) -> list[_Span]:
 
 
 def _time_of_day(moment: time) -> int:
-    """Microseconds since midnight."""
+    """Return microseconds since midnight."""
     return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.microsecond
 
 
 def _first_moment(span: _Span, week: _Span) -> datetime | None:
-    """The first moment of the span of time that lies in that span of the week."""
+    """Return the first moment of the time span that is in that span of the week."""
     since = max(span.since, MONDAY)
     now = (since - MONDAY) % WEEK
     moment = since if week.since <= now < week.until else since + (week.since - now) % WEEK
@@ -178,7 +178,7 @@ def _first_moment(span: _Span, week: _Span) -> datetime | None:
 
 
 def _tool_rates(quote: Quote, names: tuple[str, ...]) -> dict[str, Decimal]:
-    """Dollars for one call of each tool, as a bill of a thousand calls says."""
+    """Return dollars for one call of each tool, from a bill of a thousand calls."""
     rates: dict[str, Decimal] = {}
     for name in names:
         billed = apply_quote(TokenUsage(server_tools={name: 1000}), Quote(tools=quote.tools), "")
@@ -214,7 +214,7 @@ def _rates(buckets: Iterable[tuple[str, Decimal | None, tuple[tuple[str, Decimal
 
 
 def _decimal_places(amount: Decimal) -> int:
-    """How many digits behind the point it needs."""
+    """Return how many decimal places an amount needs."""
     exponent = amount.normalize(EXACT).as_tuple().exponent
     return max(0, -int(exponent))
 

@@ -1,7 +1,7 @@
-"""What replies cost, out of a folder that `Store.export_replies` wrote: as it was recorded, or priced anew.
+"""The cost of replies in a folder that `Store.export_replies` wrote: as recorded, or repriced.
 
-The folder has one Parquet file a day, ``day=2026-11-21/part-0.parquet``. Of a report over some days, only their files
-are opened. DuckDB adds up; the figures equal those of the store to the last digit.
+The folder has one Parquet file a day, ``day=2026-11-21/part-0.parquet``. A report over some days opens only their
+files. DuckDB adds up; the figures equal those of the store to the last digit.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 PLACES = 24
-"""After the point of a cost in US dollars, of 38 digits in all."""
+"""Decimal places of a cost in US dollars, of 38 digits in all."""
 DECIMAL = f"DECIMAL(38, {PLACES})"
 
 PART_NAME = "part-0.parquet"
-"""The name of a day's file: there is one, so that a day is replaced at once."""
+"""The name of a day's file: there is only one, so a day is replaced atomically."""
 
 _DAY = "day="
 _ESCAPED = {"[": "[[]", "*": "[*]", "?": "[?]"}
-"""What DuckDB takes for a pattern in a path, and how it is said to be none."""
+"""Characters of a path that DuckDB reads as a pattern, and their escaped form."""
 _REQUIRED_COLUMNS = frozenset(
     {"at", "model", "provider", "user_id", "team_id", "session_id", "cost_usd", "cost_status"}
 )
@@ -46,12 +46,12 @@ _KEYS = {
 
 
 def day_path(folder: Path, day: date) -> Path:
-    """Where the replies of a day are."""
+    """Return the path of a day's replies."""
     return folder / f"{_DAY}{day}" / PART_NAME
 
 
 def day_of(path: Path) -> date | None:
-    """The day whose folder the file is in; None where it is in no such folder."""
+    """Return the day in the name of the file's folder, or None if the folder is not a day's."""
     try:
         return date.fromisoformat(path.parent.name.removeprefix(_DAY)) if path.parent.name.startswith(_DAY) else None
     except ValueError:
@@ -59,14 +59,14 @@ def day_of(path: Path) -> date | None:
 
 
 class RecordedReplies:
-    """Replies as rows of DuckDB, with what each cost as it was recorded."""
+    """Replies as rows of DuckDB, with the recorded cost of each."""
 
     def __init__(self, connection: DuckDBPyConnection, relation: DuckDBPyRelation) -> None:
         self._connection = connection
         self._relation = relation
 
     def costs(self, by: Sequence[str] = ()) -> tuple[CostLine, ...]:
-        """What they cost, as it was recorded: one line for each group (see `GROUPS`), or one in all.
+        """Return the recorded cost: one line for each group (see `GROUPS`), or one in all.
 
         Raises RequestError for an unknown group.
         """
@@ -81,15 +81,16 @@ class RecordedReplies:
         at: datetime | None = None,
         as_model: str | None = None,
     ) -> tuple[CostLine, ...]:
-        """What they would cost; the arguments are those of `Usages.costs`. A reply whose tokens nobody has counted, or
-        whose model nobody has noted, stays as it was recorded."""
+        """Return the cost at other prices; the arguments are those of `Usages.costs`. A reply without token counts or
+        without a model keeps its recorded cost.
+        """
         known = "cost_status IS NOT NULL AND model IS NOT NULL"
         priced = Usages(self._relation.filter(known)).costs(by, table, version=version, at=at, as_model=as_model)
         others = self._sum_recorded(self._relation.filter(f"NOT ({known})"), by)
         return sum_by_key((*priced, *others))
 
     def usages(self) -> DuckDBPyRelation:
-        """The rows, as a relation to go on with; the columns are those of `dragoman.store.reports.export.COLUMNS`."""
+        """Return the rows as a relation. The columns are those of `dragoman.store.reports.export.COLUMNS`."""
         return self._relation
 
     def _sum_recorded(self, relation: DuckDBPyRelation, by: Sequence[str]) -> tuple[CostLine, ...]:
@@ -100,11 +101,12 @@ class RecordedReplies:
 
 
 class Replies(RecordedReplies):
-    """The replies of an exported folder, or those from ``since`` on and before ``until``, which need a time zone.
+    """The replies of an exported folder, or those from ``since`` (inclusive) to ``until`` (exclusive), which need a
+    time zone.
 
-    ``memory`` is what DuckDB may use before it goes to disk (``"2GB"``), and ``threads`` how many it takes.
+    ``memory`` is what DuckDB may use before it spills to disk (``"2GB"``), ``threads`` its number of threads.
 
-    Raises ConfigurationError where the folder holds no such files, RequestError where they are something else, and
+    Raises ConfigurationError if the folder has no such files, RequestError if they have other content, and
     MissingExtraError without DuckDB.
     """
 
@@ -124,7 +126,7 @@ class Replies(RecordedReplies):
         selected = [(day, path) for day, path in files if _can_contain(day, since, until)]
         self.days: tuple[date, ...] = tuple(dict.fromkeys(day for day, _ in selected))
         """Those whose files are opened."""
-        # Where no day is asked for, one file says what the columns are.
+        # If no day is selected, one file gives the columns.
         paths = [path for _, path in selected] or [files[0][1]]
         connection = connect(threads=threads, memory=memory)
         with as_request_error():
@@ -133,7 +135,7 @@ class Replies(RecordedReplies):
 
 def _open_files(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
     names = ", ".join(quote_literal("".join(_ESCAPED.get(sign, sign) for sign in str(path))) for path in paths)
-    # Days may differ in their columns: some have the text, or were written by another version.
+    # The columns of days may differ: some have the text, or come from another version.
     found = connection.sql(f"FROM read_parquet([{names}], union_by_name = true)")
     if missing := sorted(_REQUIRED_COLUMNS - set(found.columns)):
         raise RequestError(f"these are no exported replies: they have no column {', '.join(missing)}")
@@ -164,7 +166,7 @@ def _lines(relation: DuckDBPyRelation, by: Sequence[str]) -> Iterator[CostLine]:
 
 def _fetch_rows(relation: DuckDBPyRelation, query: str) -> list[tuple[Any, ...]]:
     found = relation.query("replies", query)
-    assert found is not None  # it is for statements other than SELECT
+    assert found is not None  # that method is for statements other than SELECT
     return found.fetchall()
 
 

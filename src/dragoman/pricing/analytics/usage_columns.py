@@ -1,7 +1,7 @@
-"""Where usages lie (Parquet, JSON lines, CSV or a relation of DuckDB), and their columns in one form.
+"""The sources of usages (Parquet, JSON lines, CSV or a relation of DuckDB), and their columns in one form.
 
-The names are those of `TokenUsage`, with ``model`` (``provider:name``) and ``at``. Counts are whole numbers; a text, as
-CSV and JSON have it, must be one. Times need a zone. What does not hold stops the query with an error: nothing is
+The names are those of `TokenUsage`, with ``model`` (``provider:name``) and ``at``. Counts are integers; a text, as in
+CSV and JSON, must be an integer. Times need a zone. Invalid data stops the query with an error: nothing is
 rounded, and no row is left out.
 """
 
@@ -26,14 +26,14 @@ _OTHERS = ("model", "at", "batch", "pricing_mode", "status", "server_tools", "un
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
 _ZONED = ".*[0-9](Z|z|[+-][0-9]{2}(:?[0-9]{2})?)"
 SUFFIXES = (".parquet", ".csv", *_JSON_SUFFIXES)
-"""Of the files that hold usages."""
+"""Suffixes of files that may hold usages."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 
 
 def connect(*, threads: int | None = None, memory: str | None = None) -> DuckDBPyConnection:
-    """A database in memory. ``memory`` is what it may use before it goes to disk, e.g. ``3GB``.
+    """Open a database in memory. ``memory`` is what it may use before it spills to disk, such as ``3GB``.
 
     Raises MissingExtraError without duckdb.
     """
@@ -45,7 +45,7 @@ def connect(*, threads: int | None = None, memory: str | None = None) -> DuckDBP
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET enable_progress_bar = false")
-    # Made and removed by the database, if it is ever needed; otherwise it would be in the working directory.
+    # The database creates and removes it if needed. The default is in the working directory.
     connection.execute("SET temp_directory = $1", [str(Path(gettempdir()) / f"dragoman-{uuid4().hex}")])
     if threads is not None:
         connection.execute(f"SET threads = {int(threads)}")
@@ -55,7 +55,7 @@ def connect(*, threads: int | None = None, memory: str | None = None) -> DuckDBP
 
 
 def read_files(connection: DuckDBPyConnection, paths: Sequence[Path]) -> DuckDBPyRelation:
-    """The rows of files of one kind, told by their suffix. Raises RequestError for another one."""
+    """Return the rows of files of one format, selected by suffix. Raises RequestError for an unknown suffix."""
     names = f"[{', '.join(quote_literal(str(path)) for path in paths)}]"
     suffixes = {path.suffix.lower() for path in paths}
     if suffixes == {".parquet"}:
@@ -81,23 +81,23 @@ class UsageColumns:
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Those of the buckets and subsets that are there."""
+        """The buckets and subsets that have a column."""
         return tuple(name for name in COUNTS if name in self._types)
 
     @property
     def flat_tools(self) -> tuple[str, ...]:
-        """Tools of providers whose calls are counted in a column of their own, ``server_tools.<name>``."""
+        """Provider tools whose calls have a column of their own, ``server_tools.<name>``."""
         return tuple(name[len(TOOL) :] for name in self._types if name.startswith(TOOL))
 
     def text(self, name: str) -> str:
-        """A text, or NULL where there is no such column."""
+        """Return a text, or NULL if there is no such column."""
         return f"CAST({quote_identifier(name)} AS VARCHAR)" if name in self._types else "NULL::VARCHAR"
 
     def model(self) -> str:
         return f"coalesce({self.text('model')}, '')"
 
     def moment(self) -> str:
-        """Microseconds since 1970; an error for a row without."""
+        """Microseconds since 1970; an error for a row without a time."""
         if "at" not in self._types:
             raise RequestError("the usages have no column at: say at which moment's prices they count")
         kind = self._types["at"]
@@ -114,7 +114,7 @@ class UsageColumns:
         return f"epoch_us({required})"
 
     def count(self, name: str) -> str:
-        """Tokens or calls; 0 where the row does not tell."""
+        """Return tokens or calls; 0 if the row has none."""
         return f"coalesce({count_expression(quote_identifier(name), self._types[name])}, 0)"
 
     def batch(self) -> str:
@@ -122,18 +122,18 @@ class UsageColumns:
         return f"({is_batch} OR {self.text('pricing_mode')} IS NOT DISTINCT FROM 'batch')"
 
     def broken(self) -> str:
-        """Whether the reply broke off, so that more may be billed than was counted."""
+        """True if the reply was interrupted, so that more may be billed than was counted."""
         return f"coalesce({self.text('status')} IN ('error', 'cancelled'), false)"
 
     def unread(self) -> str | None:
-        """The list of what is no count in the usage; None where no column says."""
+        """The list of invalid counts in the usage; None if there is no such column."""
         if "unread" not in self._types:
             return None
         text = self._types["unread"] in ("VARCHAR", "JSON")
         return f"coalesce(CAST({'unread::JSON' if text else 'unread'} AS VARCHAR[]), [])"
 
     def raw_field(self, field: str) -> str:
-        """A field of the provider's usage object: a column of its own, or part of ``raw``."""
+        """Return a field of the provider's usage object: a column of its own, or part of ``raw``."""
         if field in self._types:
             return self.text(field)
         kind = self._types.get("raw", "")
@@ -145,7 +145,7 @@ class UsageColumns:
         return "NULL::VARCHAR"
 
     def tools(self) -> str | None:
-        """Calls of the provider's tools by name; None where no column says."""
+        """Calls of the provider's tools by name; None if there is no such column."""
         kind = self._types.get("server_tools")
         if kind is None:
             return None
@@ -154,7 +154,7 @@ class UsageColumns:
         return "CAST(server_tools AS MAP(VARCHAR, VARCHAR))"
 
     def tool(self, name: str, tools: str) -> str:
-        """Calls of one tool; ``tools`` is a column with what `tools` is."""
+        """Return the calls of one tool; ``tools`` is a column with the content of `tools`."""
         parts = []
         if TOOL + name in self._types:
             parts.append(self.count(TOOL + name))
@@ -164,7 +164,7 @@ class UsageColumns:
 
 
 def count_expression(value: str, kind: str) -> str:
-    """A count from that expression of that type, an error where it is none. DuckDB itself would round."""
+    """Return a count from an expression of that type, or an error if it is invalid. DuckDB itself would round."""
     if kind in _WHOLE:
         return f"CAST({value} AS UBIGINT)"
     if kind == "VARCHAR":
@@ -177,7 +177,7 @@ def count_expression(value: str, kind: str) -> str:
 
 
 def between_condition(moment: str, since: datetime | None, until: datetime | None) -> str:
-    """Whether a moment, microseconds since 1970, lies between two, the second of which is outside.
+    """Return the condition that a time, in microseconds since 1970, is in a half-open interval.
 
     Raises RequestError for a time without a zone.
     """
@@ -199,6 +199,6 @@ def quote_literal(text: str) -> str:
 
 
 def _require(holds: str, value: str, what: str) -> str:
-    """The value, or NULL; an error where the condition does not hold."""
+    """Return the value, or NULL; an error if the condition does not hold."""
     failure = f"error('{value.replace(chr(39), '')} is not {what}: ' || coalesce(CAST({value} AS VARCHAR), 'NULL'))"
     return f"CASE WHEN {holds} IS NOT FALSE THEN {value} ELSE {failure} END"

@@ -1,7 +1,7 @@
-"""Prices of the past for any number of usages: DuckDB joins and adds, the price table says what holds.
+"""Past prices for any number of usages: DuckDB joins and adds, the price table provides the rates.
 
-The figures equal those of `reprice` to the last digit: which rates count for which kind of reply, when, and up to which
-length of prompt, is asked of the table (`rate_sheet`); the database only multiplies and adds whole numbers.
+The figures equal those of `reprice` to the last digit: the table itself says which rates apply to which kind of reply,
+at which time, and up to which prompt length (`rate_sheet`); the database only multiplies and adds integers.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
 
 GROUPS = ("model", "provider", "day", "user", "team", "session")
-"""What costs can be grouped by. Days are those of UTC."""
+"""The keys that costs can be grouped by. Days are in UTC."""
 
 _MAX_DECIMAL_PLACES = 38
 """The digits of DuckDB's widest number."""
 
 
 class Usages:
-    """Usages in files (Parquet, CSV or JSON lines) or in a relation of DuckDB, one row a reply.
+    """Usages in files (Parquet, CSV or JSON lines) or in a relation of DuckDB, one row per reply.
 
-    Columns are ``model``, ``at``, ``input_tokens``, ``output_tokens``, and, as far as they are there, the others of
+    Columns are ``model``, ``at``, ``input_tokens``, ``output_tokens``, and optionally the others of
     `TokenUsage`, ``batch``, ``status`` (error and cancelled make a lower bound), ``user_id``, ``team_id`` and
-    ``session_id``. Calls of tools are a map ``server_tools``, or columns ``server_tools.<name>``.
+    ``session_id``. Tool calls are a map ``server_tools``, or columns ``server_tools.<name>``.
 
-    For files, ``memory`` is what the database may use before it goes to disk (``"2GB"``), and ``threads`` how many it
-    takes. ``since`` is the first moment that counts, ``until`` the first one after; both need a time zone.
+    For files, ``memory`` is what the database may use before it spills to disk (``"2GB"``), and ``threads`` its number
+    of threads. ``since`` is inclusive, ``until`` exclusive; both need a time zone.
 
-    Raises RequestError where the columns are not of that kind, and MissingExtraError without DuckDB.
+    Raises RequestError if the columns have other types, and MissingExtraError without DuckDB.
     """
 
     def __init__(
@@ -82,9 +82,10 @@ class Usages:
         at: datetime | None = None,
         as_model: str | None = None,
     ) -> tuple[CostLine, ...]:
-        """What the replies cost, one line for each group (see `GROUPS`), or one in all; the rest is as in `reprice`.
+        """Return the cost of the replies, one line for each group (see `GROUPS`), or one in all.
 
-        Raises RequestError for an unknown group, and for rows that are no usages.
+        The other arguments are those of `reprice`. Raises RequestError for an unknown group, and for rows that are not
+        usages.
         """
         import duckdb
 
@@ -93,7 +94,7 @@ class Usages:
             query = self._build_query(_table(table, version), at, as_model)
             try:
                 return sum_by_key(self._lines(replace(query, wide=False), keys))
-            except duckdb.OutOfRangeException:  # more than 64 bits hold
+            except duckdb.OutOfRangeException:  # too large for 64 bits
                 return sum_by_key(self._lines(query, keys))
 
     def rows(
@@ -104,10 +105,10 @@ class Usages:
         at: datetime | None = None,
         as_model: str | None = None,
     ) -> DuckDBPyRelation:
-        """The usages with four more columns: ``cost_usd`` (a decimal, NULL where unknown), ``cost_status``,
-        ``unpriced`` and ``pricing_version``. It is computed when it is read, and in no particular order.
+        """Return the usages with four more columns: ``cost_usd`` (a decimal, NULL if unknown), ``cost_status``,
+        ``unpriced`` and ``pricing_version``. The relation is lazy and unordered.
 
-        What is wrong with a row is an error of DuckDB then, and so is a cost of more than 38 digits.
+        An invalid row raises an error of DuckDB when it is read, and so does a cost of more than 38 digits.
         """
         table = _table(table, version)
         with as_request_error():
@@ -124,7 +125,7 @@ class Usages:
         return self._query(f"{query.sql({'the row': 'usages'})} SELECT {columns} FROM priced")
 
     def _lines(self, query: PricingQuery, keys: Mapping[str, str]) -> Iterator[CostLine]:
-        """First by key and outcome, of which there are few, then by key: so that each row is added only once."""
+        """Group first by key and outcome, of which there are few, then by key: so each row is added only once."""
         outcome = [*keys, "cost_status", "known", "quoted", "gaps", "unknown"]
         unread = UNREAD in query.gaps
         gaps = query.gap_counts()
@@ -138,7 +139,7 @@ class Usages:
         ) SELECT {", ".join([*sums, *keys])} FROM outcomes GROUP BY ALL"""
         scale = query.sheet.scale
         for replies, prompt, output, units, *rest in self._query(statement).fetchall():
-            if replies is None:  # one row of nothing, where there are neither keys nor usages
+            if replies is None:  # a single empty row if there are neither keys nor usages
                 continue
             statuses = {status: count for status, count in zip(CostStatus, rest, strict=False) if count}
             counts = rest[len(CostStatus) :]
@@ -150,7 +151,7 @@ class Usages:
             yield CostLine(key, replies, prompt, output, cost, statuses, dict(unpriced))
 
     def _build_query(self, table: PriceTable, at: datetime | None, as_model: str | None) -> PricingQuery:
-        """What there is to multiply: the kinds of replies are looked for first."""
+        """Build the query; the kinds of replies are selected first."""
         if at is not None and at.tzinfo is None:
             raise RequestError("prices depend on the time: give it with a time zone")
         models = {as_model} if as_model is not None else self._distinct_texts(self._columns.model())
@@ -188,7 +189,7 @@ class Usages:
 
     def _query(self, sql: str) -> DuckDBPyRelation:
         found = self._relation.query("usages", sql)
-        assert found is not None  # it is for statements other than SELECT
+        assert found is not None  # that method is for statements other than SELECT
         return found
 
 
@@ -199,12 +200,12 @@ def _table(table: PriceTable | None, version: str | None) -> PriceTable:
 
 
 def _format_key(key: str | int | None) -> str | None:
-    """Days are counted from the first one of the calendar; an empty name is none."""
+    """Format a key. Days are counted from the first one of the calendar; an empty name becomes None."""
     return date.fromordinal(key + 1).isoformat() if isinstance(key, int) else key or None
 
 
 def _dollars(scale: int) -> str:
-    """The units as a decimal. Multiplied, because DuckDB divides in floating point."""
+    """Return the units as a decimal expression. It multiplies, because DuckDB divides in floating point."""
     if scale > _MAX_DECIMAL_PLACES:
         raise RequestError(f"a rate has {scale} decimal places; a column of DuckDB holds {_MAX_DECIMAL_PLACES}")
     if not scale:
@@ -214,7 +215,7 @@ def _dollars(scale: int) -> str:
 
 @contextmanager
 def as_request_error() -> Iterator[None]:
-    """What DuckDB says about rows that are something else, as an error of ours."""
+    """Turn a DuckDB error about invalid rows into a RequestError."""
     import duckdb
 
     try:

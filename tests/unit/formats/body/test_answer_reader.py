@@ -48,7 +48,7 @@ def test_the_beginning_of_a_right_answer_is_never_wrong(data: st.DataObject, wan
     body = data.draw(obeying(wanted))
     if wanted.check(body):
         return
-    reader = AnswerReader(wanted)
+    reader = AnswerReader(wanted.parts)
     for piece in data.draw(pieces(written(st.just(body)))):
         reader.feed(piece)
         assert reader.violations == []
@@ -59,7 +59,7 @@ def test_the_beginning_of_a_right_answer_is_never_wrong(data: st.DataObject, wan
 @given(text=written(bodies), wanted=schemas)
 def test_an_answer_is_judged_as_its_body_is(text: str, wanted: MessageBodySchema) -> None:
     """What is told in pieces is what a check of the whole body tells: as many violations, of the same parts."""
-    reader = AnswerReader(wanted)
+    reader = AnswerReader(wanted.parts)
     for character in text:
         reader.feed(character)
     body = MessageBody.from_json(text)
@@ -82,7 +82,7 @@ def test_an_answer_is_judged_as_its_body_is(text: str, wanted: MessageBodySchema
 def test_whatever_comes_is_read_as_a_whole_or_told_wrong(text: str, data: st.DataObject) -> None:
     """Any text at all: the reader agrees with reading the whole, and with itself however the text is cut."""
     wanted = schema({}, {"name": "**"})
-    whole, cut_up = AnswerReader(wanted), AnswerReader(wanted)
+    whole, cut_up = AnswerReader(wanted.parts), AnswerReader(wanted.parts)
     whole.feed(text)
     for piece in data.draw(pieces(st.just(text))):
         cut_up.feed(piece)
@@ -126,7 +126,7 @@ def _repeats_a_key(text: str) -> bool:
 )  # fmt: skip
 def test_a_violation_is_told_as_soon_as_it_is_certain(text: str, path: str | None) -> None:
     """And not a character before."""
-    reader = AnswerReader(FILES)
+    reader = AnswerReader(FILES.parts)
     for character in text[:-1]:
         assert reader.violations == [] or text == '{"parts": [], "parts"' or text.startswith("[[")
         reader.feed(character)
@@ -174,7 +174,7 @@ def test_a_long_answer_in_small_pieces_takes_linear_time() -> None:
             looked.append(len(text) - position)
             return super()._string(text, position)
 
-    reader = AnswerReader(CHAT)
+    reader = AnswerReader(CHAT.parts)
     reader._pieces = Counted()
     body = json.dumps([{"contentType": "text/plain", "content": "word " * 20_000}])
     for start in range(0, len(body), 4):

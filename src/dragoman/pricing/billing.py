@@ -1,40 +1,23 @@
-"""What one reply cost: exact decimal arithmetic over its disjoint buckets (specification D4)."""
+"""The cost of one reply: exact decimal arithmetic over its disjoint buckets. Source: docs/reference/pricing.md#cost."""
 
 from copy import copy
-from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from dragoman.canonical.usage import CostStatus, TokenUsage, Usage
 from dragoman.pricing.quote import EXACT, Quote
 
-if TYPE_CHECKING:
-    from dragoman.pricing.table import PriceTable
-
 _ZERO = Decimal(0)
 _BLANK = Usage()
 _BUCKETS = ("input_tokens", "cached_input_tokens", "cache_creation_input_tokens", "output_tokens")
-# One tool, three ways to name the count of its calls: web_search, web_search_requests, web_search_calls.
+# A tool's count of calls has three possible names: web_search, web_search_requests, web_search_calls.
 _CALL_WORDS = ("_requests", "_calls", "_call")
 
 
-def cost(usage: TokenUsage, model: str, at: datetime | None = None, table: "PriceTable | None" = None) -> Usage:
-    """The usage with its cost, by the bundled prices of this moment unless told otherwise.
-
-    Raises TypeError where the first is no usage.
-    """
-    if not isinstance(usage, TokenUsage):
-        raise TypeError(f"cost takes a usage and then its model, not a {type(usage).__name__} first")
-    from dragoman.pricing.versions import price_table
-
-    return (table or price_table()).price(model, usage, at or datetime.now(UTC))
-
-
 def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = False) -> Usage:
-    """The usage with what the quote makes of it; ``batch`` is remembered as its pricing mode.
+    """Return the usage with the cost by a quote; ``batch`` sets its pricing mode.
 
-    ``unpriced`` names the buckets without a known price, calls of tools as ``server_tools.<name>``, and last what
-    the reply said that has no price. Where nothing at all is known the cost is None, never 0.
+    ``unpriced`` names the buckets without a known price, tool calls as ``server_tools.<name>``, and then
+    the words of the reply that have no price. If nothing is known the cost is None, never 0.
     """
     total, known, unpriced = _price_tokens(usage, quote)
     unpriced += usage.unread
@@ -62,10 +45,10 @@ def apply_quote(usage: TokenUsage, quote: Quote, version: str, *, batch: bool = 
 
 
 def _price_tokens(usage: TokenUsage, quote: Quote) -> tuple[Decimal, bool, list[str]]:
-    """The sum over the buckets, whether any of them had a rate, and those that had none.
+    """Return the sum over the buckets, whether any of them has a rate, and those that have none.
 
-    A subset larger than its bucket contradicts it (audio that was read from a cache, say): as much of it as fits is
-    charged at its own rate, and its name joins the unpriced ones.
+    A subset larger than its bucket contradicts it (such as audio that was read from a cache). The part of it that fits
+    is charged at its own rate, and its name is added to the unpriced ones.
     """
     if not quote.steps:
         return _ZERO, False, [field for field in _BUCKETS if getattr(usage, field)]
@@ -111,9 +94,9 @@ def _with_cost(
     version: str,
     batch: bool,
 ) -> Usage:
-    """A copy with the figures, made without validating the counts again: they were valid, and the rest is made here.
+    """Copy a usage with its cost, without validating the counts again.
 
-    Validation would take most of the 20 microseconds that pricing a reply may take (DESIGN 9).
+    Validation would take most of the 20 microseconds that pricing a reply may take.
     """
     priced = copy(usage if isinstance(usage, Usage) else _BLANK)
     figures: dict[str, object] = {
