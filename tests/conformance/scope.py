@@ -67,7 +67,7 @@ _GENERATION = {
 def skip_reason(exchange: RecordedExchange) -> str | None:
     """Why an exchange is not judged, or None where it is: its method and the path without ids."""
     if exchange.method == "POST" and _GENERATION[exchange.provider].fullmatch(exchange.url_path):
-        return bedrock_paths.out_of_scope(exchange) if exchange.provider == "bedrock" else None
+        return bedrock_paths.skip_reason(exchange) if exchange.provider == "bedrock" else None
     path = exchange.url_path.partition("?")[0]
     return f"{exchange.method} {re.sub(r'resp_[A-Za-z0-9]+', '{id}', path)}"
 

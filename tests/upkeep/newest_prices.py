@@ -13,7 +13,7 @@ import tomllib
 from dataclasses import dataclass
 from datetime import date
 
-from dragoman.pricing import keep, price_table
+from dragoman.pricing import price_table, save_table
 from tests.upkeep.repository import ROOT
 
 DISTRIBUTION = "genai-prices"
@@ -38,7 +38,7 @@ def main() -> None:
         print(f"{DISTRIBUTION} {newest.version} is the recorded release already")
         return
     if _was_released():
-        print(f"kept {keep(price_table(), ROOT / 'pricing' / 'versions')}")
+        print(f"kept {save_table(price_table(), ROOT / 'pricing' / 'versions')}")
     PINS.write_text(pin(PINS.read_text(encoding="utf-8"), newest), encoding="utf-8", newline="\n")
     _run("uv", "pip", "install", "--quiet", "--no-deps", f"{DISTRIBUTION}=={newest.version}")
     print(_run(sys.executable, "pricing/refresh.py", "--released", f"{newest.published}"), end="")

@@ -87,10 +87,10 @@ def test_what_was_sent_is_sent_again_as_it_was(target: str, history: list[Messag
 
 PROGRAM = """
 import hashlib, json, sys
-from dragoman.canonical.evolve import read_message
-from tests.laws.test_swap_laws import TARGETS, written
+from dragoman.canonical.serialization import read_message
+from tests.laws.projection.test_swap_laws import TARGETS, encode_request
 histories = [[read_message(message) for message in history] for history in json.load(sys.stdin)]
-print(json.dumps([hashlib.sha256(written(target, each)).hexdigest() for target in TARGETS for each in histories]))
+print(json.dumps([hashlib.sha256(encode_request(target, each)).hexdigest() for target in TARGETS for each in histories]))
 """
 
 

@@ -151,9 +151,9 @@ def test_a_rule_that_leaves_no_room_is_refused(impossible: dict[str, object]) ->
 
 PROGRAM = """
 import json, sys
-from dragoman.adapter.tool_ids import ToolIdMap
-from tests.laws.targets import RULES
-print(json.dumps({name: [ToolIdMap().send(one, name, RULES[name]) for one in sys.argv[1:]] for name in sorted(RULES)}))
+from dragoman.adapter.requests.tool_ids import ToolIdMap
+from tests.laws.projection.targets import RULES
+print(json.dumps({name: [ToolIdMap().id_for(one, name, RULES[name]) for one in sys.argv[1:]] for name in sorted(RULES)}))
 """
 
 

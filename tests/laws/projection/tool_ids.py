@@ -117,7 +117,7 @@ def digest(sets: Sequence[tuple[IdSet, IdSet]], rules: Mapping[str, ToolIdRule])
 
 PROGRAM = """
 import sys
-from tests.laws.ids import all_rules, digest, id_sets
+from tests.laws.projection.tool_ids import all_rules, digest, id_sets
 print(digest(list(id_sets(int(sys.argv[1]), int(sys.argv[2]))), all_rules()))
 """
 
