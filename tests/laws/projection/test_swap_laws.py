@@ -90,7 +90,8 @@ import hashlib, json, sys
 from dragoman.canonical.serialization import read_message
 from tests.laws.projection.test_swap_laws import TARGETS, encode_request
 histories = [[read_message(message) for message in history] for history in json.load(sys.stdin)]
-print(json.dumps([hashlib.sha256(encode_request(target, each)).hexdigest() for target in TARGETS for each in histories]))
+bodies = (encode_request(target, each) for target in TARGETS for each in histories)
+print(json.dumps([hashlib.sha256(body).hexdigest() for body in bodies]))
 """
 
 

@@ -153,7 +153,8 @@ PROGRAM = """
 import json, sys
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from tests.laws.projection.targets import RULES
-print(json.dumps({name: [ToolIdMap().id_for(one, name, RULES[name]) for one in sys.argv[1:]] for name in sorted(RULES)}))
+ids = {name: [ToolIdMap().id_for(one, name, RULES[name]) for one in sys.argv[1:]] for name in sorted(RULES)}
+print(json.dumps(ids))
 """
 
 
