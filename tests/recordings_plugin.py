@@ -18,10 +18,10 @@ _read: dict[str, int] = {}
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Fails a test that reads recordings and skips although they are there."""
     report = yield
-    if report.skipped and item.get_closest_marker("exchanges") and exchanges.folder().is_dir():
+    if report.skipped and item.get_closest_marker("exchanges") and exchanges.exchanges_folder().is_dir():
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
-        report.longrepr = f"{exchanges.folder()} is there, but a test that reads it skipped: {reason}"
+        report.longrepr = f"{exchanges.exchanges_folder()} is there, but a test that reads it skipped: {reason}"
     return report
 
 

@@ -35,7 +35,7 @@ def test_recordings_of_other_tools_import_and_replay(tmp_path: Path) -> None:
     """At least a hundred, in five styles: each request, written anew, is answered as it was."""
     exchanges.load_or_skip("anthropic")
     played = 0
-    for number, (provider, group) in enumerate(other_recorders.recordings(EACH)):
+    for number, (provider, group) in enumerate(other_recorders.sample_recordings(EACH)):
         for style in other_recorders.STYLES:
             if not other_recorders.fits(style, provider, group):
                 continue

@@ -106,8 +106,8 @@ def test_a_key_without_a_form_is_known_by_its_use(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_names_of_secrets(name: str, value: str, found: bool) -> None:
     """A value under such a name is one, unless it says of itself that it is none."""
-    assert bool(Scanner().json({"a": [{name: value}]}, "$")) is found
-    assert bool(Scanner().query(f"/x?{name}={value}", "path")) is found
+    assert bool(Scanner().scan_json({"a": [{name: value}]}, "$")) is found
+    assert bool(Scanner().scan_query(f"/x?{name}={value}", "path")) is found
 
 
 def test_a_placeholder_is_no_secret() -> None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.compatibility.api.documented import promised
+from tests.compatibility.api.documented import parse_api_page
 
 ROOT = Path(__file__).resolve().parents[2]
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
@@ -19,13 +19,13 @@ def names(tmp_path: Path, tier: str) -> set[str]:
     """The names that a section promises, read as the kept surface is read."""
     page = tmp_path / f"{tier}.md"
     page.write_text(section(API, tier), encoding="utf-8")
-    return {f"{module}.{name}" for module, found in promised(page).items() for name in found}
+    return {f"{module}.{name}" for module, found in parse_api_page(page).items() for name in found}
 
 
 def test_a_name_has_one_tier(tmp_path: Path) -> None:
     """A name under both headings, or under none, would promise nothing."""
     stable, provisional = (names(tmp_path, tier) for tier in TIERS)
-    everything = {f"{module}.{name}" for module, found in promised().items() for name in found}
+    everything = {f"{module}.{name}" for module, found in parse_api_page().items() for name in found}
     assert "dragoman.Session" in stable
     assert "dragoman.bulk.bulk" in provisional
     assert stable & provisional == set()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.transport.local.tool_selection import pieces_like
+from dragoman.transport.local.tool_selection import find_pieces
 from tests.live_local.wording import VARIABLE, reword, reword_within, table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,11 +19,11 @@ def test_each_prompt_has_as_many_wordings_and_is_in_use() -> None:
     assert [prompt for prompt in table() if f'"{prompt}"' not in asked] == []
 
 
-@pytest.mark.parametrize("prompt", [prompt for prompt in table() if pieces_like("path", prompt)])
+@pytest.mark.parametrize("prompt", [prompt for prompt in table() if find_pieces("path", prompt)])
 def test_what_a_tool_is_called_with_stays(prompt: str) -> None:
     """The paths of a prompt are those of its other wordings."""
-    assert [sorted(pieces_like("path", other)) for other in table()[prompt]] == [
-        sorted(pieces_like("path", prompt))
+    assert [sorted(find_pieces("path", other)) for other in table()[prompt]] == [
+        sorted(find_pieces("path", prompt))
     ] * 2
 
 

@@ -80,7 +80,7 @@ def steps(folder: Path, *, live: bool, released: Path | None) -> Iterator[tuple[
 def build_twice(first: Path, second: Path, elsewhere: Path) -> str:
     """Builds in the checkout, and again from its sdist in another place; the bytes must be the same."""
     here = wheel.build(wheel.ROOT, first, "sdist", "wheel")
-    there = wheel.build(wheel.elsewhere(next(first.glob("*.tar.gz")), elsewhere), second, "sdist", "wheel")
+    there = wheel.build(wheel.unpack_sdist(next(first.glob("*.tar.gz")), elsewhere), second, "sdist", "wheel")
     if [path.name for path in here] != [path.name for path in there] or len(here) != 2:
         raise PackagingError(f"{here} and {there} are not a wheel and an sdist each")
     for one, other in zip(here, there, strict=True):

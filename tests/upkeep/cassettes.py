@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
 from dragoman.testing.cassettes.exchange import Exchange
-from dragoman.testing.cassettes.file import load
-from dragoman.testing.cassettes.summary import said
-from dragoman.testing.cassettes.wires import wire_of
+from dragoman.testing.cassettes.file import loads
+from dragoman.testing.cassettes.summary import describe_reply
+from dragoman.testing.cassettes.wires import request_target
 from tests.upkeep import repository
 
 FOLDER = "cassettes"
@@ -27,7 +27,7 @@ def main() -> None:
 
 def describe(text: str) -> list[str]:
     """A cassette file as lines: each exchange's status, what was said, and the fields of request and reply."""
-    return [line for number, each in enumerate(load(text).exchanges, 1) for line in _exchange(number, each)]
+    return [line for number, each in enumerate(loads(text).exchanges, 1) for line in _exchange(number, each)]
 
 
 def compare(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> Iterator[str]:
@@ -47,9 +47,9 @@ def _fate(was: bool, is_: bool) -> str:
 
 
 def _exchange(number: int, exchange: Exchange) -> Iterator[str]:
-    wire = wire_of(exchange.request)
+    wire = request_target(exchange.request)
     yield f"{number}. {exchange.request.provider or wire.reads} {wire.operation} -> {exchange.response.status}"
-    yield from (said(exchange) or "").splitlines()
+    yield from (describe_reply(exchange) or "").splitlines()
     yield from (f"request field {name}" for name in sorted(_fields(exchange.request.body)))
     yield from (f"reply field {name}" for name in sorted(_fields(exchange.response.body)))
 

@@ -3,7 +3,7 @@
 import json
 
 from dragoman.testing.cassettes.exchange import Exchange, RecordedRequest, RecordedResponse
-from dragoman.testing.cassettes.file import write
+from dragoman.testing.cassettes.file import dump_exchanges
 from tests.upkeep.cassettes import compare, describe
 
 HANDWRITTEN_REPLY = {
@@ -19,7 +19,7 @@ data: [DONE]
 
 def recorded(response: RecordedResponse) -> str:
     request = RecordedRequest("POST", "/v1/chat/completions", b'{"model": "m", "messages": [{"role": "user"}]}')
-    return write([Exchange(request, response)], server="s")
+    return dump_exchanges([Exchange(request, response)], server="s")
 
 
 def answer(words: str, identity: str = "chatcmpl-1", **more: object) -> list[str]:

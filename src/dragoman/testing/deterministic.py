@@ -53,8 +53,8 @@ class Deterministic:
 
 
 _CLOCKED_MODULES = (
-    "canonical.message", "canonical.delegation", "adapter.contract", "session.conversation", "policy.labels",
-    "events.bus", "routing.chain", "store.store",
+    "canonical.message", "canonical.extensions.delegation", "adapter.contract", "session.conversation", "policy.labels",
+    "events.bus", "routing.router", "store.store",
 )  # fmt: skip
 """Where this library asks for the time of what it makes, unless it was given a clock."""
 _ALWAYS_LOADED = 4
@@ -89,8 +89,9 @@ def deterministic(
             return source.clock().astimezone(tz)
 
     original = UlidFactory.__call__
-    clocked = list(_clocked_modules())
+    clocked: list[ModuleType] = []
     try:
+        clocked += _clocked_modules()
         _replace_id_factory(lambda _: source.new_id())
         for module in clocked:
             vars(module)["datetime"] = Clocked

@@ -18,12 +18,12 @@ from dragoman.adapter.errors import ProviderError
 from dragoman.adapter.losses import Loss
 from dragoman.adapter.requests.tool_ids import ToolIdMap
 from dragoman.canonical.events import ErrorEvent, MessageComplete
-from tests.conformance.adapters import context_for
-from tests.conformance.formats.round_trips import FORMATS, NATIVE, writer
+from tests.conformance.adapters import create_context
+from tests.conformance.formats.round_trips import FORMATS, NATIVE, writer_for
 from tests.conformance.recordings.requests import STREAMED_BY_PATH
-from tests.conformance.scope import model_of
+from tests.conformance.scope import model_name
 from tests.conformance.swaps.histories import TARGETS
-from tests.exchanges import Exchange
+from tests.exchanges import RecordedExchange
 
 Part = tuple[str, bytes]
 """A cell's name, and what an exchange adds to that cell."""
@@ -35,11 +35,11 @@ _SHAPES = [name for name in FORMATS if name not in NATIVE]
 _NEXT = "And then?"
 
 
-def parts(exchange: Exchange) -> Iterator[Part]:
+def parts(exchange: RecordedExchange) -> Iterator[Part]:
     """All parts, each of which depends on the exchange alone. Nothing is raised: an error is a part."""
     recorded = [exchange.id, exchange.request, exchange.streaming, exchange.status, dict(exchange.headers)]
     yield RECORDED, _json(recorded) + exchange.body
-    model = model_of(exchange)
+    model = model_name(exchange)
     adapter, context = _adapter(model), _context(model)
     messages: list[Message] = []
     tools: list[ToolDefinition] = []
@@ -61,7 +61,9 @@ def parts(exchange: Exchange) -> Iterator[Part]:
     yield from _formatted(messages)
 
 
-def _reply(exchange: Exchange, adapter: Adapter, context: RequestContext) -> Generator[Part, None, Message | None]:
+def _reply(
+    exchange: RecordedExchange, adapter: Adapter, context: RequestContext
+) -> Generator[Part, None, Message | None]:
     try:
         if not exchange.streamed or exchange.status >= 400:
             response = WireResponse(status=exchange.status, headers=exchange.headers, body=exchange.body)
@@ -108,7 +110,7 @@ def _sent(
 def _formatted(messages: list[Message]) -> Iterator[Part]:
     for shape in _SHAPES if messages else ():
         try:
-            written = writer(shape)(messages)
+            written = writer_for(shape)(messages)
         except Exception as error:
             yield f"as {shape}", _json(error)
         else:
@@ -121,7 +123,7 @@ def _named(losses: Sequence[Loss]) -> list[list[Any]]:
 
 def _context(model: str) -> RequestContext:
     """Without prices: a newer price table changes nothing here."""
-    return context_for(model, prices=None)
+    return create_context(model, prices=None)
 
 
 _adapter = cache(get_adapter)

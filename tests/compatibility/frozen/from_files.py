@@ -20,23 +20,23 @@ from dragoman import AdapterOptions, Message, get_adapter, limits
 from dragoman.adapter.contract import NamedTool
 from dragoman.adapter.registry import GROUP
 from dragoman.bulk import bulk
-from dragoman.bulk.run import Job
-from dragoman.bulk.state.records import State, Why
+from dragoman.bulk.run import RunConfig
+from dragoman.bulk.state.records import LossReason, State
 from dragoman.bundled import bundled_path
 from dragoman.canonical.blocks import ProviderBlock, UnknownBlock
 from dragoman.canonical.serialization import read_message
 from dragoman.events.umf import history_to_umf
 from dragoman.limits import Limit, Limits
 from dragoman.policy import Hook
-from dragoman.testing.cassettes.body import spell
-from dragoman.testing.cassettes.file import REQUEST_HEADERS, RESPONSE_HEADERS, read, write
-from dragoman.testing.cassettes.wires import wire_of
+from dragoman.testing.cassettes.body import encode_body
+from dragoman.testing.cassettes.file import REQUEST_HEADERS, RESPONSE_HEADERS, dump_exchanges, load_exchanges
+from dragoman.testing.cassettes.wires import request_target
 from dragoman.transport.credentials import ApiKey, Target
 from dragoman.transport.request_validation import http_headers
 from dragoman.view import page
 from tests.compatibility.frozen.from_source import entries
 from tests.compatibility.frozen.key_paths import of_value
-from tests.conformance.formats.round_trips import FORMATS, NATIVE, writer
+from tests.conformance.formats.round_trips import FORMATS, NATIVE, writer_for
 from tests.conformance.recordings.oracle.frames import handwritten_exception
 from tests.unit.bulk.provider import HAIKU, Provider
 from tests.unit.canonical.extensions.samples import full
@@ -59,14 +59,15 @@ def messages() -> list[Message]:
 def cassettes() -> Iterator[str]:
     """Fields of the file, the forms of bodies, and the headers that a file may hold."""
     for file in bundled_path("cassettes").rglob("*.yaml"):
-        exchanges = read(file.read_text(encoding="utf-8"))[1]
+        exchanges = load_exchanges(file.read_text(encoding="utf-8"))[1]
         named = [
-            replace(each, request=replace(each.request, provider=wire_of(each.request).reader)) for each in exchanges
+            replace(each, request=replace(each.request, provider=request_target(each.request).reader))
+            for each in exchanges
         ]
-        yield from _fields(write(named, server="unreal.invalid", recorded=date(2026, 11, 21)))
+        yield from _fields(dump_exchanges(named, server="unreal.invalid", recorded=date(2026, 11, 21)))
     for body in _BODIES:
         yield from (
-            f"body: {name}" + (f" = {value}" if name == "line_end" else "") for name, value in spell(body).items()
+            f"body: {name}" + (f" = {value}" if name == "line_end" else "") for name, value in encode_body(body).items()
         )
     yield from (f"request header {name}" for name in REQUEST_HEADERS)
     yield from (f"response header {name}" for name in RESPONSE_HEADERS)
@@ -77,7 +78,7 @@ def _fields(text: str) -> Iterator[str]:
     yield f"format = {data['format']}"
     sides = [side for exchange in data["exchanges"] for side in exchange.values()]
     for side in sides:
-        side.update(dict.fromkeys(side.keys() & spell(b"{}").keys()))  # a provider's own JSON
+        side.update(dict.fromkeys(side.keys() & encode_body(b"{}").keys()))  # a provider's own JSON
     yield from of_value(data)
 
 
@@ -97,10 +98,10 @@ def bulk_runs() -> Iterator[str]:
             yield from (f"asked: {path}" for path in of_value(json.loads(asked)))
         engine.dispose()
     yield from (f"state = {state.value}" for state in State)
-    yield from (f"why = {why}" for why in get_args(Why))
+    yield from (f"why = {why}" for why in get_args(LossReason))
     forced = AdapterOptions(tool_choice=NamedTool("look"), stop_sequences=("end",), temperature=0.5)
     for name, options in (("none", AdapterOptions()), ("some", forced)):
-        yield f"options: {name} = {Job(source=None, models=(), options=options).asked()['options']}"  # type: ignore[arg-type]
+        yield f"options: {name} = {RunConfig(source=None, models=(), options=options).fingerprint()['options']}"  # type: ignore[arg-type]
 
 
 class _Names(HTMLParser):
@@ -130,7 +131,7 @@ def written_formats() -> Iterator[str]:
     """Fields of the documents of other shapes that are written."""
     for shape in FORMATS:
         if shape not in NATIVE and shape != "chatml":  # which is a text
-            data = writer(shape)(messages()).data
+            data = writer_for(shape)(messages()).data
             yield from (f"{shape}: {path}" for path in of_value(data))
     yield from (f"umf envelopes: {path}" for path in of_value(list(history_to_umf(messages()))))
 

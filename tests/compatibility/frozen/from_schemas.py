@@ -23,7 +23,7 @@ from dragoman.formats.umf.events import Envelope, MessageEvent, ToolCallEvent, T
 from dragoman.policy import Declassification
 from dragoman.pricing.provider import _MODEL_KEYS, _PROVIDER_KEYS
 from dragoman.pricing.rows import _KEYS, DAYS
-from dragoman.routing.configuration import Configuration
+from dragoman.routing.configuration import RouterConfiguration
 from dragoman.store.records import SessionRecord
 from dragoman_adapters.compatible.endpoint_row import EndpointRow
 from tests.compatibility.frozen.from_source import folders
@@ -53,13 +53,19 @@ FORMATS: Mapping[str, type[BaseModel]] = {
 TABLES: Mapping[str, type[BaseModel]] = {
     "models.toml: default": AdapterCapabilities,
     "endpoints.toml: *": EndpointRow,
-    "routing": Configuration,
+    "routing": RouterConfiguration,
 }
 
 _NAMED_BY_DATA = frozenset({"endpoints.toml", "overlay.toml", "token_weights.toml"})
 """Files whose tables have names that are data: of endpoints, of providers, of tokenizers."""
 _OF_DATA = frozenset({"evidence", "factors", "unpriced", "same_prices"})
 """Tables whose keys are data."""
+_KEPT_NAMES = {
+    "cassettes/secrets.toml": "cassette_secrets.toml",
+    "cassettes/wires.toml": "cassette_wires.toml",
+    "google_interactions/models.toml": "interactions.toml",
+}
+"""Files that have moved, and what the kept names call them."""
 
 
 def documents() -> Iterator[str]:
@@ -93,7 +99,7 @@ def toml() -> Iterator[str]:
     yield from (f"price table: model[].prices[].{key}" for key in _KEYS)
     yield from (f"price table: model[].prices[].window.days[] = {day}" for day in DAYS)
     for file in (each for folder in folders() for each in folder.rglob("*.toml")):
-        yield from _file(file, file.name)
+        yield from _file(file, _KEPT_NAMES.get(f"{file.parent.name}/{file.name}", file.name))
     for file in bundled_path("pricing").glob("*.toml"):
         yield from _file(file, file.name if file.name in ("index.toml", "overlay.toml") else "price table")
 

@@ -42,7 +42,7 @@ from dragoman.store import Store
 from dragoman.store import schema as store_tables
 from tests.compatibility.frozen.from_source import entries
 from tests.compatibility.frozen.key_paths import of_value
-from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, Body, SyncWay, Wire
+from tests.unit.session.drivers import ANTHROPIC, NOW, OLLAMA, Body, SyncDriver, Wire
 from tests.unit.session.handwritten_replies import Call, Thought, handwritten_anthropic, handwritten_ollama
 
 _BROKEN = "broken"
@@ -90,7 +90,7 @@ def left() -> Left:
     tracers = TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
     telemetry = Telemetry(
-        content=True, agent_name="freezer", tracer_provider=tracers, meter_provider=MeterProvider([reader])
+        message_content=True, agent_name="freezer", tracer_provider=tracers, meter_provider=MeterProvider([reader])
     )
     events: list[dict[str, Any]] = []
     with TemporaryDirectory() as folder, EventBus(strict=True) as bus:
@@ -125,7 +125,7 @@ def _play(store: Store, bus: EventBus) -> dict[str, Any]:
             *[failing] * 3,
         ]
     )
-    session = SyncWay().session(
+    session = SyncDriver().session(
         {"anthropic": anthropic, "ollama": Wire([handwritten_ollama("Here.")])}, ANTHROPIC,
         tools=[look], events=bus, store=store, user_id="ann", team_id="blue", system="Be brief.",
         router=Router(global_default=OLLAMA, clock=lambda: NOW),
@@ -254,7 +254,7 @@ def telemetry() -> Iterator[str]:
         for point in metric.data.data_points:
             yield from (f"metric {metric.name}: {name}" for name in point.attributes)
     for name in (entry.name for entry in entries(GROUP)):
-        yield f"provider {name} = {conventions.provider_name(name)}, {conventions.operation(name)}"
+        yield f"provider {name} = {conventions.provider_name(name)}, {conventions.operation_name(name)}"
     yield from (f"stop reason {reason.value} = {conventions.finish_reason(reason)}" for reason in StopReason)
 
 

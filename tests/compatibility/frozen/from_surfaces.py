@@ -14,9 +14,9 @@ from dragoman.bundled import bundled_path
 from dragoman.cli.app import app
 from dragoman.policy import Capability, Hook, Mode, OnError, Plugin, Tier, plugins
 from dragoman.testing import plugin
-from dragoman.testing.cassettes.file import read
+from dragoman.testing.cassettes.file import load_exchanges
 from dragoman.testing.conformance.laws import LAWS
-from dragoman.testing.plugin_faults import Fault, _plans
+from dragoman.testing.plugin_faults import PlannedFault, _plans_for
 from tests.compatibility.frozen.from_source import DISTRIBUTION
 
 _FIXTURE = type(pytest.fixture(lambda: None))
@@ -66,8 +66,8 @@ def pytest_plugin() -> Iterator[str]:
             yield f"{given[0]} {given[1].partition(':')[0]}"
     yield from (f"fixture {name}" for name, value in vars(plugin).items() if isinstance(value, _FIXTURE))
     for file in bundled_path("cassettes").rglob("*.yaml"):
-        for exchange in read(file.read_text(encoding="utf-8"))[1]:
-            yield from (f"--llm-faults {Fault(0, plan).kind}" for plan in _plans(exchange, 0))
+        for exchange in load_exchanges(file.read_text(encoding="utf-8"))[1]:
+            yield from (f"--llm-faults {PlannedFault(0, plan).kind}" for plan in _plans_for(exchange, 0))
 
 
 def policy() -> Iterator[str]:

@@ -20,8 +20,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.compatibility.frozen.exchange_parts import parts
-from tests.conformance.scope import ADAPTERS, out_of_scope
-from tests.exchanges import Exchange, load
+from tests.conformance.scope import ADAPTERS, skip_reason
+from tests.exchanges import RecordedExchange, load
 
 FILE = Path(__file__).with_suffix(".json")
 COMMAND = f"uv run python -m {__spec__.name}"
@@ -39,9 +39,9 @@ Cells = dict[str, str]
 """The number of parts and their digest, by provider and name of the cell."""
 
 
-def chosen(provider: str, every: int = 1) -> list[Exchange]:
+def chosen(provider: str, every: int = 1) -> list[RecordedExchange]:
     """The exchanges that the provider's adapter can read, or one in so many of them and each that was refused."""
-    readable = [exchange for exchange in load(provider) if out_of_scope(exchange) is None]
+    readable = [exchange for exchange in load(provider) if skip_reason(exchange) is None]
     return [exchange for place, exchange in enumerate(readable) if place % every == 0 or exchange.status >= 400]
 
 

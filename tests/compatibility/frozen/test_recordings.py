@@ -18,7 +18,7 @@ from tests.compatibility.frozen.recordings import (
     digests,
     read,
 )
-from tests.exchanges import Exchange, load_or_skip
+from tests.exchanges import RecordedExchange, load_or_skip
 
 pytestmark = pytest.mark.exchanges
 
@@ -38,7 +38,7 @@ def test_every_cell_is_what_it_was(provider: str, exhaustive: bool) -> None:
 
 
 @pytest.fixture
-def exchange() -> Exchange:
+def exchange() -> RecordedExchange:
     """A reply with text that answers a conversation."""
     load_or_skip("anthropic")
     return next(each for each in chosen("anthropic") if each.status == 200 and not each.streamed and each.request)
@@ -48,13 +48,13 @@ def exchange() -> Exchange:
     ("changed", "cell"),
     [({"status": 429}, "errors"), ({"response": {"type": "message"}}, "errors"), ({"request": {}}, "requests")],
 )
-def test_a_change_shows_in_its_cell(exchange: Exchange, changed: dict[str, object], cell: str) -> None:
+def test_a_change_shows_in_its_cell(exchange: RecordedExchange, changed: dict[str, object], cell: str) -> None:
     """The digests are of what the exchange says."""
     before, now = list(parts(exchange)), list(parts(replace(exchange, **changed)))  # type: ignore[arg-type]
     assert [part for name, part in now if name == cell] != [part for name, part in before if name == cell]
 
 
-def test_parts_are_the_same_each_time(exchange: Exchange) -> None:
+def test_parts_are_the_same_each_time(exchange: RecordedExchange) -> None:
     """No part depends on what was read before it."""
     assert list(parts(exchange)) == list(parts(exchange))
 

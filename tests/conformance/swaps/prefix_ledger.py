@@ -108,7 +108,7 @@ def check_source(source: str, count: int, number: int, targets: Sequence[str]) -
 
 PROGRAM = """
 import json, logging, sys
-from tests.conformance.prefixes import digests, read
+from tests.conformance.swaps.prefix_ledger import digests, read
 logging.getLogger("dragoman").setLevel(logging.CRITICAL)
 given = json.load(sys.stdin)
 print(json.dumps(digests([read(each) for each in given["histories"]], given["targets"])))

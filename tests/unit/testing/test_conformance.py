@@ -157,11 +157,7 @@ def test_a_suite_says_what_it_lacks() -> None:
 def test_suites_are_found() -> None:
     """By provider, by package, and by the class itself; what is none is refused."""
     assert [suite.adapter for suite in find_suites("ollama")] == ["ollama"]
-    assert {suite.adapter for suite in find_suites("dragoman_adapters.google")} == {
-        "google",
-        "google-interactions",
-        "google-vertex",
-    }
+    assert {suite.adapter for suite in find_suites("dragoman_adapters.google")} == {"google", "google-vertex"}
     assert find_suites("any", f"{__name__}:Suite") == (Suite,)
     with pytest.raises(ConfigurationError, match="no adapter of 'nobody' is installed"):
         find_suites("nobody")
@@ -223,7 +219,7 @@ sys.modules["hypothesis"] = None
 from dragoman.adapter.errors import MissingExtraError
 from dragoman.testing import AdapterConformance, ScriptedProvider, block_network
 from dragoman.testing.conformance import conform
-from dragoman.testing.scripted_adapter import ScriptedAdapter
+from dragoman.testing.doubles.scripted_adapter import ScriptedAdapter
 for attempt in (lambda: conform(ScriptedAdapter("actor")), lambda: __import__("dragoman.testing.strategies")):
     try:
         attempt()

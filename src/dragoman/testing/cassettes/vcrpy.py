@@ -3,14 +3,14 @@
 The pytest plugin needs none of this: see ``docs/testing.md``. For tests that have pytest-recording's own mark, write
 into a conftest::
 
-    from dragoman.testing import recording
+    from dragoman.testing.cassettes import vcrpy
 
     def pytest_recording_configure(config, vcr):
-        recording.register(vcr, server="llama-server")
+        vcrpy.register(vcr, server="llama-server")
 
     @pytest.fixture(scope="session")
     def vcr_config():
-        return recording.config()
+        return vcrpy.config()
 """
 
 import datetime

@@ -2,10 +2,10 @@
 
 ::
 
-    from dragoman.testing.fault_plans import Cut
-    from dragoman.testing.faulty_server import FaultyServer, replayed
+    from dragoman.testing.faults.plan import Cut
+    from dragoman.testing.faults.server import FaultyServer, recorded_reply
 
-    with FaultyServer(replayed(exchange, Cut(100, reset=True))) as server:
+    with FaultyServer(recorded_reply(exchange, Cut(100, reset=True))) as server:
         ...  # a program of any language asks `server.url`
     assert len(server.requests) == 1
 

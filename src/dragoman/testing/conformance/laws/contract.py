@@ -111,7 +111,7 @@ _PROGRAM = """
 import hashlib, json, sys
 from importlib import import_module
 from dragoman.adapter.contract import AdapterOptions, RequestContext
-from dragoman.canonical.evolve import read_message
+from dragoman.canonical.serialization import read_message
 given = json.load(sys.stdin)
 found = import_module(given["module"])
 for name in given["class"].split("."):
