@@ -37,8 +37,8 @@ class Limits:
 
     Without a ``url`` the counters are in this process. With ``redis://…`` or ``valkey://…`` (extra
     ``dragoman[redis]``), all processes with the same server and the same ``name`` share them, by the server's clock.
-    ``max_wait`` is the longest wait of a request, in seconds. ``reply_tokens`` is the expected size of a reply if its request sets no
-    ``max_output_tokens``; None means the most that the model writes.
+    ``max_wait`` is the longest wait of a request, in seconds. ``reply_tokens`` is the expected size of a reply
+    if its request sets no ``max_output_tokens``; None means the most that the model writes.
     """
 
     def __init__(

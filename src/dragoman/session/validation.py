@@ -1,4 +1,4 @@
-"""What a session is given, held against what it is for: a mistake is told where it is made, not turns later."""
+"""Validates the constructor's arguments, so that a mistake is reported where it is made."""
 
 import inspect
 import sys
